@@ -1,0 +1,166 @@
+"""What an operator of PyTorch costs above the launch of its kernel, and what a compiled model with one gains.
+
+python -m tests.benchmarks.torch_operator --output docs/benchmarks/torch_operator.json
+
+Needs a GPU and PyTorch; takes less than a minute. The operators of one kernel are called in bursts of 200, in turn, in
+each round, synchronised outside the timed part: host time of a call, medians over rounds. The model is timed with its
+synchronisation, so host or GPU counts, whichever takes longer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from jitlto import Operator, torch_operator
+from jitlto.build.pipeline import build
+from jitlto.runtime.family import KernelFamily
+from jitlto.storage import declaration
+from jitlto.storage.database import FragmentDatabase
+from tests.benchmarks.machine import command_line, describe
+from tests.support.families import write_family
+from tests.support.operators import FAMILY, declare
+
+BURST, CALLS_OF_MODEL = 200, 50
+LAUNCH = "the launcher, output and stream ready"
+PLAIN = "a Python function: output, stream, launch"
+JITLTO = "jitlto.torch_operator"
+DEFINED = "Library.define + impl, by hand"
+CUSTOM = "torch.library.custom_op"
+WITH_BACKWARD = "jitlto.torch_operator with a backward"
+
+
+def main() -> None:
+    """Measure, print, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--rounds", type=int, default=60)
+    options = parser.parse_args()
+    torch.cuda.init()
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        os.environ["JITLTO_CACHE_DIR"] = str(place / "cache")
+        database = build([declaration.load_family(write_family(place / "family", FAMILY))], place / "o.fragdb").path
+        declared = declare(KernelFamily("operators", FragmentDatabase(database)), "jitlto_benchmark")
+        stream = torch._C._cuda_getCurrentRawStream
+        result = {
+            "machine": describe(command_line()),
+            "calls": measure_calls(declared, options.rounds, torch.device("cuda:0"), stream, torch.cuda.synchronize),
+            "model": measure_model(declared, options.rounds, torch.device("cuda:0"), torch.cuda.synchronize),
+        }
+    print(json.dumps(result, indent=1))
+    if options.output:
+        options.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def measure_calls(
+    declared: dict[str, Operator], rounds: int, device: torch.device, stream: Any, synchronize: Any
+) -> dict[str, object]:
+    """Host time of a call of each side, and what it costs above the launch."""
+    operator = replace(declared["square"], qualname="jitlto_benchmark::plain_square", backward=None)
+    x = torch.randn(1024, device=device)
+    call = operator.resolve(operator.bind([((1024,), "float32"), 1.0]))
+    launcher, index = operator.launcher(call), device.index
+    assert call.launch is not None
+    grid, block = call.launch.grid, call.launch.block
+    ready, handle = torch.empty_like(x), stream(index) or 1
+
+    def plain(x: torch.Tensor, factor: float = 1.0) -> torch.Tensor:
+        y = torch.empty_like(x)
+        launcher(stream(index) or 1, grid, block, x, y, 1024, factor)
+        return y
+
+    library = torch.library.Library("jitlto_by_hand", "FRAGMENT")
+    library.define("square(Tensor x, float factor=1.0) -> Tensor")
+    library.impl("square", plain, device.type.upper())
+    custom = torch.library.custom_op("jitlto_by_hand::custom", plain, mutates_args=())
+    defined, made = torch.ops.jitlto_by_hand.square.default, torch_operator(operator)
+    with_backward = torch_operator(declared["square"])
+    sides: dict[str, Callable[[], object]] = {
+        LAUNCH: lambda: launcher(handle, grid, block, x, ready, 1024, 2.0),
+        PLAIN: lambda: plain(x, 2.0),
+        DEFINED: lambda: defined(x, 2.0),
+        JITLTO: lambda: made(x, 2.0),
+        WITH_BACKWARD: lambda: with_backward(x, 2.0),
+        CUSTOM: lambda: custom(x, 2.0),
+        "torch.square": lambda: torch.square(x),
+    }
+    for name, side in sides.items():
+        found = side()
+        expected = x.square() * (1 if name == "torch.square" else 2)
+        torch.testing.assert_close(ready if found is None else found, expected)
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            times[name].append(_seconds(side, BURST, synchronize, whole=False))
+    medians = {name: 1e6 * statistics.median(each) for name, each in times.items()}
+    return {
+        name: {"median_us": round(median, 3), "above_the_launch_us": round(median - medians[LAUNCH], 3)}
+        for name, median in medians.items()
+    }
+
+
+def measure_model(
+    declared: dict[str, Operator], rounds: int, device: torch.device, synchronize: Any
+) -> dict[str, object]:
+    """Times of a small model with two operators in the middle: interpreted, compiled, and as a CUDA graph."""
+    square, reduce_rows = torch_operator(declared["square"]), torch_operator(declared["reduce_rows"])
+    torch.manual_seed(1)
+    first, last = (torch.nn.Linear(256, 256, device=device) for _ in range(2))
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        y = square(torch.nn.functional.gelu(first(x)), 0.5)
+        values, counts = reduce_rows(y)
+        return torch.tanh(last(torch.relu(y - (values / counts)[:, None])))
+
+    x = torch.randn(64, 256, device=device)
+    with torch.no_grad():
+        explained = torch._dynamo.explain(model)(x)
+        torch._dynamo.reset()
+        sides = {
+            "eager": model,
+            "compiled": torch.compile(model, fullgraph=True),
+            "reduce-overhead": torch.compile(model, fullgraph=True, mode="reduce-overhead"),
+        }
+        begin = time.perf_counter()
+        difference = 0.0
+        for side in sides.values():
+            for _ in range(5):  # compiles, warms up, and records the graph
+                difference = max(difference, float((side(x) - model(x)).abs().max()))
+        compiling = time.perf_counter() - begin
+        times: dict[str, list[float]] = {name: [] for name in sides}
+        for _ in range(rounds):
+            for name, side in sides.items():
+                times[name].append(_seconds(lambda side=side: side(x), CALLS_OF_MODEL, synchronize, whole=True))
+    return {
+        "graph_breaks": explained.graph_break_count,
+        "graphs": explained.graph_count,
+        "largest_difference_from_eager": difference,
+        "seconds_to_compile": round(compiling, 1),
+        **{name: {"median_us": round(1e6 * statistics.median(each), 2)} for name, each in times.items()},
+    }
+
+
+def _seconds(side: Callable[[], object], count: int, synchronize: Callable[[], object], *, whole: bool) -> float:
+    """Seconds a call; ``whole`` with the synchronisation at the end."""
+    synchronize()
+    begin = time.perf_counter()
+    for _ in range(count):
+        side()
+    if whole:
+        synchronize()
+    return (time.perf_counter() - begin) / count
+
+
+if __name__ == "__main__":
+    main()
