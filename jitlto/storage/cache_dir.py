@@ -23,6 +23,10 @@ from pathlib import Path
 from jitlto.model.frozen import Frozen
 from jitlto.storage.files import check_path
 
+#: How the names of temporary files and directories begin.
+TEMPORARY = ".jitlto-"
+#: Seconds: a temporary file older than this has lost its writer.
+STALE = 86400.0
 _POLL = 0.05  # seconds
 _MAGIC = b"jitlto store 1\n"
 _HEAD = len(_MAGIC) + 32
@@ -30,8 +34,6 @@ _TOUCH_INTERVAL = 3600.0  # seconds: resolution of an entry's time of last use
 _LOCK_DIGITS = 3  # hexadecimal digits of a key that choose its lock: at most 4096 lock files
 _ROOT = 0  # user id
 _MAX_LINKS = 40  # as many as Linux follows (path_resolution(7))
-_STALE = 86400.0  # seconds: a temporary file older than this has lost its writer
-_TEMPORARY = ".jitlto-"
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
@@ -252,8 +254,8 @@ class CacheDir:
         total = sum(status.st_size for _, status in files)
         removed = 0
         for path, status in files:
-            is_temporary = path.name.startswith(_TEMPORARY)
-            is_stale = time.time() - status.st_mtime > _STALE
+            is_temporary = path.name.startswith(TEMPORARY)
+            is_stale = time.time() - status.st_mtime > STALE
             if not is_stale if is_temporary else total <= size:
                 continue
             with contextlib.suppress(OSError):
@@ -274,7 +276,7 @@ class CacheDir:
                     continue  # a link, which may lead outside the cache
                 for path in folder.iterdir():
                     is_entry = len(path.name) == 62 and _HEXADECIMAL.issuperset(path.name)
-                    if is_entry or path.name.startswith(_TEMPORARY):
+                    if is_entry or path.name.startswith(TEMPORARY):
                         with contextlib.suppress(OSError):
                             yield path, path.lstat()
 
@@ -308,7 +310,7 @@ def _sha256(payload: bytes) -> bytes:
 def _replace(path: str, data: bytes) -> None:
     import tempfile  # imported lazily: takes 5 ms, and readers do not need it
 
-    descriptor, name = tempfile.mkstemp(dir=path.rpartition("/")[0], prefix=_TEMPORARY)
+    descriptor, name = tempfile.mkstemp(dir=path.rpartition("/")[0], prefix=TEMPORARY)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
             file.write(data)

@@ -99,7 +99,8 @@ class SharedKernels:
                 lease, asked = self.stores.lease(_ENTRIES, digest), now
         self._patience -= waited
         if lease is not None and lease.client is not None:
-            # Another machine may have stored the kernel and released its lease between the look-up and the lease.
+            # Another machine may have stored the kernel and released its lease between the look-up and the lease,
+            # or while this one waited for an answer.
             found = self.find(digest)
             if found is not None:
                 lease.release()

@@ -249,11 +249,14 @@ class StoreClient:
 
     def lease(self, name: str) -> tuple[str, ...] | None:
         """Take a lease; return its objects, none if another machine has it, or None if the store cannot say."""
-        if not self._can_be_waited_for() or not self._is_open(self._opening.can_sign) or not self._opening.writes:
-            return None
         taken: list[tuple[str, ...]] = []
-        replies = self._wait({name: partial(self._lease, name, taken)})
-        if name not in replies or isinstance(replies[name], BaseException):
+        replies: dict[str, object] = {}
+        if self._can_be_waited_for() and self._is_open(self._opening.can_sign) and self._opening.writes:
+            replies = self._wait({name: partial(self._lease, name, taken)})
+        is_known = isinstance(replies.get(name), bool)
+        if (not is_known and self.writes) or (taken and len(taken[0]) > 1):
+            self._counters.add(leases_lost=1)
+        if not is_known:
             return None
         return taken[0] if taken else ()
 

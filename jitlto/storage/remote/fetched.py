@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto.errors import DatabaseError, JitltoError
-from jitlto.storage.cache_dir import CacheDir, FileLock
+from jitlto.storage.cache_dir import STALE, TEMPORARY, CacheDir, FileLock
 from jitlto.storage.files import SUFFIX, digest_of
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 DIRECTORY = "fetched"
 _NAME = "database" + SUFFIX  # of a database that was pushed without packs, and so without its name
 _MODE = 0o600
-_TEMPORARY = ".jitlto-"
-_STALE = 86400.0  # seconds: older temporary directories have lost their writers
 _PATIENCE = 600.0  # seconds that a process waits for another one that fetches the same
 _DIGITS = 64  # of a SHA-256
 _LOCK_DIGITS = 3  # of the name choose the lock file
@@ -108,7 +106,7 @@ def _remove_tree(directory: Path) -> None:
 
 def _fetch(address: ArtifactAddress, directory: Path, target: Path) -> Path:
     _remove_stale(directory)
-    temporary = directory / f"{_TEMPORARY}{os.urandom(8).hex()}"
+    temporary = directory / f"{TEMPORARY}{os.urandom(8).hex()}"
     try:
         temporary.mkdir(0o700)
         database = _download(address, temporary)
@@ -149,16 +147,16 @@ def _download(address: ArtifactAddress, directory: Path) -> str:
 
 def _remove(copy: Path) -> None:
     """Remove a copy under another name, so that nobody finds a part of it."""
-    aside = copy.with_name(f"{_TEMPORARY}{os.urandom(8).hex()}")
+    aside = copy.with_name(f"{TEMPORARY}{os.urandom(8).hex()}")
     copy.rename(aside)
     _remove_tree(aside)
 
 
 def _remove_stale(directory: Path) -> None:
     """Remove what processes that died have left."""
-    for path in directory.glob(f"{_TEMPORARY}*"):
+    for path in directory.glob(f"{TEMPORARY}*"):
         with contextlib.suppress(OSError):
-            if time.time() - path.lstat().st_mtime > _STALE:
+            if time.time() - path.lstat().st_mtime > STALE:
                 _remove_tree(path)
 
 

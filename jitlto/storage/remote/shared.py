@@ -31,7 +31,7 @@ class Lease(Frozen):
 
     Args:
         client: The store that it is of; None if there is none, and several may make the entry.
-        names: Its objects.
+        names: Its objects; none if the store could not say whether another machine has it.
     """
 
     client: StoreClient | None = None
@@ -39,7 +39,7 @@ class Lease(Frozen):
 
     def release(self) -> None:
         """End it, in the background; for one whose entry is written, :meth:`SharedStores.put` does that."""
-        if self.client is not None:
+        if self.client is not None and self.names:
             self.client.release_soon(self.names)
 
 
@@ -129,9 +129,7 @@ class SharedStores:
             for client in self._clients:
                 if client.writes:
                     names = client.lease(lease_name(kind, key))
-                    if names is None:
-                        break
-                    return Lease(client, names) if names else None
+                    return None if names == () else Lease(client, names or ())
         return Lease()
 
     def flush(self, timeout: float | None = None) -> bool:

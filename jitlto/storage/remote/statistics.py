@@ -20,6 +20,8 @@ class StoreStatistics(Frozen):
         seconds_waited: Time that callers waited for replies.
         writes: Entries that were written.
         dropped: Entries that were not written, because a store failed, too many waited, or a key is missing.
+        leases_lost: Leases that were taken from a machine whose time had passed, or without a store that could say
+            whether another has them: what they are for may be made twice.
     """
 
     hits: int = 0
@@ -31,6 +33,7 @@ class StoreStatistics(Frozen):
     seconds_waited: float = 0.0
     writes: int = 0
     dropped: int = 0
+    leases_lost: int = 0
 
 
 class Counters:

@@ -230,6 +230,15 @@ def test_nothing_is_copied_to_a_store_whose_readers_trust_unknown_keys(backend: 
     assert backend.requests == ["v1/probe"]
 
 
+def test_a_lease_that_the_store_cannot_give_is_lost(store: StoreClient, backend: Fake, counters: Counters) -> None:
+    opened(store)
+    assert store.lease("v1/leases/ab/c") == ("v1/leases/ab/c",)
+    assert counters.snapshot().leases_lost == 0
+    backend.reply = failing()
+    assert store.lease("v1/leases/ab/c") is None
+    assert counters.snapshot().leases_lost == 1
+
+
 def test_a_panic_of_rust_is_a_failure_like_others(store: StoreClient, backend: Fake, counters: Counters) -> None:
     class PanicException(BaseException):
         pass

@@ -62,10 +62,15 @@ def test_a_release_leaves_nothing_that_a_dead_holder_left(backend: Backend, tmp_
     assert len(fresh) == 1
 
 
-def test_there_is_an_end_to_successors(backend: Backend, tmp_path: Path) -> None:
-    while take(backend) is not None:
+def test_there_is_an_end_to_successors_and_none_to_leases(backend: Backend, tmp_path: Path) -> None:
+    for _ in range(20):
+        taken = take(backend)
+        assert taken
+        assert take(backend) is None
         expire(tmp_path)
-    assert len(list(backend.list())) < 100
+    assert len(list(backend.list())) == len(taken) == 16
+    leases.release(backend, taken)
+    assert list(backend.list()) == []
 
 
 def test_only_those_who_may_write_entries_make_others_wait(backend: Backend, tmp_path: Path) -> None:
