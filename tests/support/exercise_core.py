@@ -29,7 +29,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 HOOK = ROOT / "jitlto/build/packaging/hooks/extension.py"
-KINDS = ("pointer", "any", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "float", "double", "bool", "bytes")
+KINDS = (
+    "pointer", "any", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "float", "double", "bool", "bytes", "map"
+)  # fmt: skip
 DEFAULT = 1  # the handle of the default stream
 KERNEL, FUNCTION = 1234, 5678  # handles: for every context, and for one
 INVALID_HANDLE = 400
@@ -84,8 +86,8 @@ def convert(value: object) -> Any:
 
 
 def alignment(size: int) -> int:
-    """That of a parameter: its size, if that is a power of two."""
-    return size if size & size - 1 == 0 else 2
+    """That of a parameter: its size, if that is a power of two; 64 at most, as of a tensor map."""
+    return min(size, 64) if size & size - 1 == 0 else 2
 
 
 def load(path: Path, name: str) -> Any:
@@ -109,24 +111,29 @@ class Exercise:
         self.foreign: int | None = None  # one of another context
         self.seen: dict[int, tuple[Any, ...]] = {}  # by thread
         prototype = ctypes.CFUNCTYPE(
-            ctypes.c_int, ctypes.POINTER(Config), ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
+            ctypes.c_int, ctypes.POINTER(Config), ctypes.c_void_p, *[ctypes.POINTER(ctypes.c_void_p)] * 2
         )
         self.driver = prototype(self.launch)
         self.address = ctypes.cast(self.driver, ctypes.c_void_p).value
 
-    def launch(self, config: Any, kernel: int, values: object, extra: Any) -> int:
-        end, read = 0, []
+    def launch(self, config: Any, kernel: int, values: Any, extra: Any) -> int:
+        end, places = 0, []
         for size in self.sizes:
-            offset = -(-end // alignment(size)) * alignment(size)
-            end = offset + size
-            read.append(ctypes.string_at(extra[1] + offset, size))
+            places.append(-(-end // alignment(size)) * alignment(size))
+            end = places[-1] + size
+        one_by_one = not self.sizes or max(map(alignment, self.sizes)) > 16
         told = bool(extra) and (extra[0], extra[2], extra[4], ctypes.c_size_t.from_address(extra[3]).value)
-        if told != (bool(self.sizes) and (1, 2, None, end)):
+        if told != (not one_by_one and (1, 2, None, end)) or bool(values) != one_by_one:
             raise SystemExit(f"{end} bytes of arguments: {told}")
+        start = 0 if one_by_one else extra[1]
+        read = [
+            ctypes.string_at(values[number] if one_by_one else start + place, size)
+            for number, (place, size) in enumerate(zip(places, self.sizes, strict=True))
+        ]
         found = config[0]
         self.seen[threading.get_ident()] = (
             tuple(found.extents), found.shared_memory, found.stream, found.attributes, found.count,
-            kernel, values, *read,
+            kernel, None, *read,
         )  # fmt: skip
         return INVALID_HANDLE if kernel == self.foreign else self.status
 
@@ -164,6 +171,8 @@ class Exercise:
             return number_, struct.pack("<f", number_) if fits else None
         if kind == "bool":
             return pick([(True, b"\1"), (False, b"\0"), (1, b"\1"), (TypeError(), None)])
+        if kind == "map":
+            return pick([(b"*" * 128, b"*" * 128), (b"*" * 64, None)])
         return pick([(b"abcdef", b"abcdef"), (b"abc", None), (bytearray(b"ABCDEF"), b"ABCDEF"), (5.5, None),
                      (-2, b"\xfe" + b"\xff" * 5), (KeyError(), None), (object(), None)])  # fmt: skip
 
@@ -176,6 +185,7 @@ class Exercise:
             size = int(kind[1:]) // 8
             return (core.INTEGER, size, size, kind[0] == "i", False, 0, 0, None, None, convert), size
         known = {"float": (core.FLOAT, 4), "double": (core.DOUBLE, 8), "bool": (core.BOOLEAN, 1)}
+        known["map"] = (core.CONVERTED, 128)
         number, size = known.get(kind, (core.CONVERTED, 6))
         return (number, size, alignment(size), False, False, 0, 0, None, None, convert), size
 

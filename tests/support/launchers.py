@@ -50,7 +50,11 @@ class NativeConfig(ctypes.Structure):
 
 #: ``cuLaunchKernelEx``.
 NativeLaunch = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.POINTER(NativeConfig), ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
+    ctypes.c_int,
+    ctypes.POINTER(NativeConfig),
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.POINTER(ctypes.c_void_p),
 )
 
 
@@ -102,10 +106,11 @@ class FakeDriver:
     def install_call(self, signature: Sequence[Parameter], *others: Any) -> Any:
         """Take the place of ``compiled.install_call``, which does not tell the driver the signature."""
 
-        def launch(config: Any, kernel: int, values: int | None, extra: Any) -> int:
+        def launch(config: Any, kernel: int, values: Any, extra: Any) -> int:
             if self.error is not None:
                 return 1
-            read = _read_all(extra, signature) if extra else []
+            addresses = _addresses(extra, signature) if extra else values[: len(signature)] if signature else []
+            read = [_read(address, parameter) for address, parameter in zip(addresses, signature, strict=True)]
             stream = self.streams.get(config[0].stream) or SimpleNamespace(handle=config[0].stream)
             self.launches.append((stream, _Config(config[0]), *read))
             return 0
@@ -132,16 +137,16 @@ class _Config:
         self.native = (native.attributes, native.attribute_count)
 
 
-def _read_all(extra: Any, signature: Sequence[Parameter]) -> list[Any]:
-    """The values in the buffer of arguments, of which the driver is told by ``CU_LAUNCH_PARAM_BUFFER_POINTER``."""
+def _addresses(extra: Any, signature: Sequence[Parameter]) -> list[int]:
+    """Where arguments lie in the buffer of which the driver is told by ``CU_LAUNCH_PARAM_BUFFER_POINTER``."""
     assert (extra[0], extra[2], extra[4]) == (1, 2, None)
-    end, values = 0, []
+    end, addresses = 0, []
     for parameter in signature:
         offset = -(-end // parameter.alignment) * parameter.alignment
         end = offset + parameter.size
-        values.append(_read(extra[1] + offset, parameter))
+        addresses.append(extra[1] + offset)
     assert ctypes.c_size_t.from_address(extra[3]).value == end
-    return values
+    return addresses
 
 
 def _read(address: int, parameter: Parameter) -> Any:

@@ -39,6 +39,10 @@ typedef int (*LaunchFunction)(const LaunchConfig *, void *kernel, void **paramet
 
 enum { INVALID_HANDLE = 400 }; /* CUresult, cuda.h */
 
+/* Where kernels find their parameters is aligned to 16 bytes for every architecture, so that those of up to that alignment
+ * have the offsets that they would have in a structure. Others, such as tensor maps, may be preceded by more bytes. */
+enum { MOST_ALIGNMENT = 16 };
+
 /* CU_LAUNCH_PARAM_BUFFER_POINTER and CU_LAUNCH_PARAM_BUFFER_SIZE, cuda.h */
 #define BUFFER_POINTER ((void *)1)
 #define BUFFER_SIZE ((void *)2)
@@ -134,7 +138,8 @@ typedef struct {
     uint64_t last_handle;
     Known known[MOST_TYPES];
     atomic_int known_count; /* rows are only added, and counted when they are complete */
-    size_t size; /* of the arguments */
+    size_t size;   /* of the arguments */
+    int is_buffer; /* they lie in it as the kernel finds them, and are passed as one */
     Py_ssize_t count;
     Parameter parameters[];
 } Call;
@@ -584,12 +589,12 @@ static int read_keywords(Call *call, PyObject *const *values, PyObject *keywords
 
 /* --- the call --- */
 
-static int issue(LaunchFunction launch, State *state, LaunchConfig *config, void **arguments) {
+static int issue(LaunchFunction launch, State *state, LaunchConfig *config, void **arguments, void **buffer) {
     void *function = atomic_load_explicit(&state->function, memory_order_relaxed);
-    if (function == NULL) return launch(config, state->kernel, NULL, arguments);
-    int status = launch(config, function, NULL, arguments);
+    if (function == NULL) return launch(config, state->kernel, arguments, buffer);
+    int status = launch(config, function, arguments, buffer);
     if (status != INVALID_HANDLE) return status;
-    status = launch(config, state->kernel, NULL, arguments);
+    status = launch(config, state->kernel, arguments, buffer);
     if (status == 0) atomic_store_explicit(&state->function, NULL, memory_order_relaxed); /* another context's stream */
     return status;
 }
@@ -619,18 +624,21 @@ static int launch(Call *call, PyObject *const *args, Py_ssize_t count, PyObject 
     if (config.shared_memory > atomic_load_explicit(&(*state)->granted, memory_order_relaxed)) return OTHERWISE;
 
     char values[MOST_BYTES];
-    size_t size = call->size;
-    void *arguments[] = {BUFFER_POINTER, values, BUFFER_SIZE, &size, NULL};
+    void *arguments[MOST_PARAMETERS];
     for (Py_ssize_t i = 0; i < call->count; i++) {
         Parameter *parameter = &call->parameters[i];
-        if ((result = pack(call, parameter, args[FIRST + i], values + parameter->offset)) != DONE) return result;
+        arguments[i] = values + parameter->offset;
+        if ((result = pack(call, parameter, args[FIRST + i], arguments[i])) != DONE) return result;
     }
+    size_t size = call->size;
+    void *buffer[] = {BUFFER_POINTER, values, BUFFER_SIZE, &size, NULL};
     if ((result = read_stream(call, args[STREAM], &config.stream)) != DONE) return result;
 
     int status;
     /* A launch waits where the queue is full, perhaps for a host function that needs the interpreter. */
     Py_BEGIN_ALLOW_THREADS
-    status = issue(call->launch, *state, &config, size == 0 ? NULL : arguments);
+    status = call->is_buffer ? issue(call->launch, *state, &config, NULL, buffer)
+                             : issue(call->launch, *state, &config, arguments, NULL);
     Py_END_ALLOW_THREADS
     return status == 0 ? DONE : OTHERWISE;
 }
@@ -830,7 +838,7 @@ static PyObject *make_state(PyObject *module, PyObject *args) {
 static PyObject *none_as_null(PyObject *object) { return object == Py_None ? NULL : Py_NewRef(object); }
 
 /* (kind, size, alignment, is_signed, is_constant, code, bits, dtype, scalar, convert) */
-static int read_parameter(PyObject *row, Parameter *parameter, size_t *end) {
+static int read_parameter(PyObject *row, Parameter *parameter, size_t *end, int *is_buffer) {
     int kind, alignment;
     PyObject *dtype, *scalar, *convert;
     if (!PyArg_ParseTuple(row, "iiippiiOOO", &kind, &parameter->size, &alignment, &parameter->is_signed,
@@ -852,6 +860,7 @@ static int read_parameter(PyObject *row, Parameter *parameter, size_t *end) {
     }
     parameter->kind = (Kind)kind;
     parameter->offset = (int)offset;
+    if (alignment > MOST_ALIGNMENT) *is_buffer = 0;
     parameter->dtype = none_as_null(dtype);
     parameter->scalar = none_as_null(scalar);
     parameter->convert = Py_NewRef(convert);
@@ -885,8 +894,10 @@ static PyObject *make_call(PyObject *module, PyObject *args) {
     call->prepare = Py_NewRef(prepare);
     call->stream_type = Py_NewRef(stream_type);
     call->state.name = names->state;
+    call->is_buffer = count > 0;
     for (; call->count < count; call->count++) {
-        if (read_parameter(PyTuple_GET_ITEM(rows, call->count), &call->parameters[call->count], &call->size) < 0) {
+        if (read_parameter(PyTuple_GET_ITEM(rows, call->count), &call->parameters[call->count], &call->size,
+                           &call->is_buffer) < 0) {
             Py_DECREF(call);
             return NULL;
         }

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from cuda.bindings import driver
 from cuda.core import Device
 
+from jitlto.build.pipeline import build
 from jitlto.errors import ArgumentError, LaunchError
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch import fast_path, launcher
 from jitlto.runtime.launch.launcher import Launcher
+from jitlto.storage import declaration
+from jitlto.storage.database import FragmentDatabase
 from tests.support import launch_core
 from tests.support.errors import raises
+from tests.support.families import write_family
 
 pytestmark = pytest.mark.gpu
 
@@ -127,3 +133,32 @@ def test_two_threads_launch_at_the_same_time(twice: Launcher) -> None:
         thread.join()
     Device().sync()
     assert all(not array.any() for array in arrays)
+
+
+ODD = {
+    "family.toml": """
+[family]
+name = "odd"
+
+[entrypoint.odd]
+matrix = "one.json"
+template = "odd.cu.jinja"
+""",
+    "one.json": "{}",
+    "odd.cu.jinja": """
+struct Pair { short a; char b; };
+__global__ void odd(char a, double b, short c, float4 d, bool e, Pair f, float* out, char g, longlong2 h) {
+  out[0] = a + b + c + d.x + e + f.a + f.b + g + h.y;
+}
+""",
+}
+
+
+def test_parameters_lie_where_the_driver_finds_them(tmp_path: Path) -> None:
+    report = build([declaration.load_family(write_family(tmp_path / "odd", ODD))], tmp_path / "odd.fragdb")
+    kernel, end = KernelFamily("odd", FragmentDatabase(report.path)).launcher(), 0
+    for number, parameter in enumerate(kernel.signature):
+        offset = -(-end // parameter.alignment) * parameter.alignment
+        end = offset + parameter.size
+        status, *found = driver.cuKernelGetParamInfo(int(kernel.kernel.handle), number)
+        assert (status, found) == (driver.CUresult.CUDA_SUCCESS, [offset, parameter.size])

@@ -268,6 +268,7 @@ def test_launches_in_the_libraries_streams_are_captured_in_graphs(make: Any) -> 
     stream = cupy.cuda.Stream(non_blocking=True)
     for _ in range(3):
         launcher(stream, 4, 256, x, y, N)
+    synchronize()
     y.fill(0)
     synchronize()
     stream.begin_capture()
