@@ -39,7 +39,7 @@ def plan(
 ) -> None:
     """Plan the kernel of FAMILY that the settings select, and link it.
 
-    Without --dump, print what the kernel is made of and whether it links.
+    Without --dump, print what the kernel is made of and whether it links, or where it has been found linked.
     """
     if output is not None and dump is None:
         raise click.UsageError("-o needs --dump")
@@ -65,8 +65,11 @@ def plan(
         _write(_dump(resolved, dump))
 
 
+_PLACES = {"pack": "in a pack", "disk": "in the user's cache", "store": "in a shared store"}
+
+
 def _summarise(plan: Plan) -> None:
-    linked = plan.link(use_cache=False)
+    linked = plan.link()
     described = plan.as_dict()
     click.echo(str(described["entry"]))
     for parameter in plan.entry.signature:
@@ -76,9 +79,8 @@ def _summarise(plan: Plan) -> None:
     for item in plan.supplied:
         click.echo(f"  {item.symbols.name}")
     click.echo(f"digest {plan.digest}")
-    click.echo(
-        f"links for {linked.target} ({plan.link_mode}) in {1000 * linked.seconds:.0f} ms: {len(linked.cubin)} bytes"
-    )
+    how = f"found {_PLACES[linked.layer]}" if linked.layer in _PLACES else f"linked in {1000 * linked.seconds:.0f} ms"
+    click.echo(f"links for {linked.target} ({plan.link_mode}): {len(linked.cubin)} bytes, {how}")
     if plan.link_mode == "lto":
         left = plan.calls_left()
         calls = f"calls between fragments that were not inlined: {', '.join(left)}"

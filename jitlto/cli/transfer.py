@@ -15,7 +15,7 @@ from jitlto.cli.parameters import FILE, PATH, json_option
 from jitlto.cli.progress import progress
 from jitlto.errors import JitltoError
 from jitlto.model.text import format_bytes, pluralize
-from jitlto.storage.files import is_database
+from jitlto.storage import files
 
 if TYPE_CHECKING:
     from jitlto.cli.tally import Tally
@@ -85,7 +85,7 @@ def _push(backend: Backend, path: Path, on_piece: _Megabytes) -> list[Pushed] | 
             lock = lock_file.LockFile.read(path)
             upkeep.put_lock(backend, lock)
             return lock
-        if not is_database(path):
+        if not files.is_database(path):
             if path.suffix == _PACK:
                 from jitlto.runtime.linking import packs
 
@@ -100,7 +100,6 @@ def _push(backend: Backend, path: Path, on_piece: _Megabytes) -> list[Pushed] | 
 
 def _verify_database(path: Path) -> None:
     from jitlto.runtime.linking import packs
-    from jitlto.storage import files
     from jitlto.storage.database import FragmentDatabase
 
     with FragmentDatabase(path) as database:
@@ -146,11 +145,15 @@ def pull(address: str, output: Path, as_json: bool) -> None:
     with report_unwritable(output), progress("pulling (MiB)") as tally:
         written = artifacts.pull(artifacts.open_store(parsed.store), parsed, output, _Megabytes(tally))
     sizes = [path.stat().st_size for path in written]
+    others = [path for path in files.beside(output, _PACK) if path not in written] if files.is_database(output) else []
+    for path in others:
+        click.echo(f"{path} was there before; delete it if it is of an earlier database", err=True)
     if as_json:
         print_json(
             {
                 "address": str(parsed),
                 "files": [{"path": str(path), "bytes": size} for path, size in zip(written, sizes, strict=True)],
+                "packs_of_others": list(map(str, others)),
             }
         )
         return

@@ -163,12 +163,15 @@ def test_part_of_a_key_is_enough_where_it_means_one_fragment(tmp_path: Path, min
     fails(jitlto(*explain, "kren"), 1, "[build-unknown-fragment]", "'kern'", "--dry-run")
 
 
-def test_plan_says_what_a_kernel_is_made_of_and_links_it(mini_path: Path) -> None:
-    done = jitlto("plan", "mini", *TWICE, "--db", mini_path, "--arch", "sm_90")
+def test_plan_says_what_a_kernel_is_made_of_and_links_it_or_where_it_is(mini_path: Path, tmp_path: Path) -> None:
+    cache = {"JITLTO_CACHE_DIR": str(tmp_path)}
+    done = jitlto("plan", "mini", *TWICE, "--db", mini_path, "--arch", "sm_90", **cache)
+    assert "bytes, linked in" in done.stdout
     assert "mini/op[data_type=float,op_name=twice]" in done.stdout
     assert "no call between fragments is left" in done.stdout
-    found = jitlto("plan", "mini", *TWICE, "--arch", "sm_90", JITLTO_DATABASE_PATH=str(mini_path.parent))
-    assert found.returncode == 0
+    place = {"JITLTO_DATABASE_PATH": str(mini_path.parent)}
+    found = jitlto("plan", "mini", *TWICE, "--arch", "sm_90", **place, **cache)
+    assert "bytes, found in the user's cache" in found.stdout
 
 
 def test_an_entrypoint_is_chosen_by_option_or_as_configurations_name_it(mini_path: Path) -> None:

@@ -76,6 +76,16 @@ def test_packs_travel_with_their_database(packed: Path, store_url: str, tmp_path
     assert json.loads(succeeds(*why))["layer"] == "pack"
 
 
+@pytest.mark.slow
+def test_packs_of_an_earlier_database_are_kept_and_named(packed: Path, store_url: str, tmp_path: Path) -> None:
+    address = json.loads(succeeds("push", packed, store_url, "--json"))["files"][0]["address"]
+    (old := tmp_path / "other.sm_80.pack").write_bytes(b"of an earlier database")
+    done = jitlto("pull", address, "-o", tmp_path / "other.fragdb", "--json")
+    assert json.loads(done.stdout)["packs_of_others"] == [str(old)]
+    assert str(old) in done.stderr
+    assert old.exists()
+
+
 def test_recorded_plans_and_packs_by_themselves_are_pushed_too(packed: Path, store_url: str, tmp_path: Path) -> None:
     (recorded := tmp_path / "used.jsonl").write_text('{"arch": "sm_90"}\n')
     pack = packed.with_name("mini.sm_90.pack")
