@@ -32,8 +32,9 @@ def _name(_: click.Context, __: click.Parameter, value: str) -> str:
     help="The CUDA major to compile wheels with [default: that of the installed compiler, or 12].",
 )
 @click.option("--family", type=DIRECTORY, help="The directory of a family to copy in place of the sample.")
+@click.option("--torch", is_flag=True, help="Add operators of PyTorch, with tests.")
 @click.option("--json", "as_json", is_flag=True, help="Print the files as JSON.")
-def new(name: str, output: Path | None, cuda: str | None, family: Path | None, as_json: bool) -> None:
+def new(name: str, output: Path | None, cuda: str | None, family: Path | None, torch: bool, as_json: bool) -> None:
     """Write a small package NAME with a kernel family, to build, test and adapt.
 
     It has a family with matrices, templates and device headers, a pyproject.toml whose build hook compiles it, a
@@ -41,12 +42,17 @@ def new(name: str, output: Path | None, cuda: str | None, family: Path | None, a
 
     With --family, the package has that family in place of the sample: the files in its directory, and the matrices and
     templates that it names.
+
+    With --torch, the sample's kernels are operators of PyTorch too.
     """
+    if torch and family:
+        raise click.UsageError("--torch adds operators for the sample: it cannot be used with --family")
     from jitlto.build.packaging.scaffold import write_package
     from jitlto.storage.declaration import find_family
 
     directory = output or Path(name)
-    files = write_package(name, directory, int(cuda) if cuda else _at_hand(), find_family(family) if family else None)
+    major = int(cuda) if cuda else _at_hand()
+    files = write_package(name, directory, major, find_family(family) if family else None, torch=torch)
     if as_json:
         print_json({"directory": str(directory), "files": [str(path) for path in files]})
     else:

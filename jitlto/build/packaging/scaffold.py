@@ -2,7 +2,7 @@
 
 The directory ``new_package/`` holds its files with the suffix ``.in``. ``@package@`` and other names between @ are
 replaced, also in paths. For a family that exists already, the files in ``new_package_of_family/`` replace those with
-the same name, and the family's own files those of the sample.
+the same name, and the family's own files those of the sample. ``new_package_torch/`` adds operators of PyTorch.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from jitlto.version import __version__
 
 _TEMPLATES = Path(__file__).parent / "new_package"
 _OF_FAMILY = Path(__file__).parent / "new_package_of_family"
+_TORCH = Path(__file__).parent / "new_package_torch"
 _SAMPLE = ("fragments", "matrices", "templates")
 _CUDA_MAJORS = (12, 13)  # each with an extra of jitlto
 # Modules that the new package or its tests import, beside the standard library.
-_TAKEN = frozenset({"jitlto", "cuda", "cupy", "numpy", "pytest", "tests"})
+_TAKEN = frozenset({"jitlto", "cuda", "cupy", "numpy", "pytest", "tests", "torch"})
 
 
 def derive_import_name(name: str) -> str:
@@ -45,7 +46,9 @@ def derive_import_name(name: str) -> str:
     return package
 
 
-def write_package(name: str, directory: Path, cuda: int, family: Path | None = None) -> list[Path]:
+def write_package(
+    name: str, directory: Path, cuda: int, family: Path | None = None, *, torch: bool = False
+) -> list[Path]:
     """Write a new package, completely or not at all, and return its files, sorted.
 
     Args:
@@ -53,6 +56,7 @@ def write_package(name: str, directory: Path, cuda: int, family: Path | None = N
         directory: The project's; it must not exist yet, or be empty.
         cuda: The CUDA major that its wheel is compiled with.
         family: The ``family.toml`` of a family, which takes the place of the sample.
+        torch: Whether the sample's kernels are also operators of PyTorch.
 
     Raises:
         ProjectError: If the name is invalid, the directory is not empty or cannot be written, or a file of the family
@@ -84,7 +88,7 @@ def write_package(name: str, directory: Path, cuda: int, family: Path | None = N
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".jitlto-") as temporary:
             # A subdirectory, because the temporary directory itself is readable by its owner only.
             root = Path(temporary) / "project"
-            for place, template in _templates(sample=declared is None).items():
+            for place, template in _templates(sample=declared is None, torch=torch).items():
                 path = root / _fill(str(place), values)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(_fill(template.read_text("utf-8"), values), "utf-8")
@@ -98,11 +102,12 @@ def write_package(name: str, directory: Path, cuda: int, family: Path | None = N
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
-def _templates(*, sample: bool) -> dict[Path, Path]:
+def _templates(*, sample: bool, torch: bool) -> dict[Path, Path]:
     """Return the templates of a new package by their place in it."""
     found = {path.relative_to(_TEMPLATES).with_suffix(""): path for path in _TEMPLATES.rglob("*.in")}
     if sample:
-        return found
+        more = _TORCH.rglob("*.in") if torch else ()
+        return found | {path.relative_to(_TORCH).with_suffix(""): path for path in more}
     kept = {place: path for place, path in found.items() if place.parts[0] not in _SAMPLE}
     return kept | {path.relative_to(_OF_FAMILY).with_suffix(""): path for path in _OF_FAMILY.rglob("*.in")}
 

@@ -45,9 +45,10 @@ class Cuda:
         import torch
 
         self._torch = torch.cuda
-        # What PyTorch's own compiler calls in the code that it generates; a torch.cuda.Stream takes much longer.
-        self.stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
-        self.device: Callable[[], int] = torch._C._cuda_getDevice
+        # What PyTorch's own compiler calls in the code that it generates; a torch.cuda.Stream takes much longer. A
+        # PyTorch without CUDA has neither, and calls neither: there it traces operators and runs none.
+        self.stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", torch.cuda.current_stream)
+        self.device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 
     def guard(self, index: int) -> AbstractContextManager[object]:
         """Return a context in which a device is the current one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import keyword
 import os
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from jitlto import cli
 from jitlto.build.packaging import project, scaffold
+from jitlto.build.pipeline import build
 from jitlto.build.templates import render_family
 from jitlto.errors import JitltoError, ProjectError
 from jitlto.runtime.family import load
@@ -221,3 +223,37 @@ def test_its_workflow_is_valid_and_puts_no_expression_into_a_script(package: Pat
     scripts = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     assert scripts
     assert not [script for script in scripts if "${{" in script]
+
+
+def test_operators_of_pytorch_are_added_to_the_sample(tmp_path: Path, package: Path) -> None:
+    there = tmp_path / "my-kernels"
+    assert run("My-Kernels", "-o", str(there), "--cuda", "13", "--torch")[0] == 0
+    files, plain = ({p.relative_to(root) for p in root.rglob("*") if p.is_file()} for root in (there, package))
+    added = {Path("src/my_kernels/torch_operators.py"), Path("tests/test_torch_operators.py")}
+    assert files == plain | added
+    for path in added:
+        compile((there / path).read_text(), str(path), "exec")
+        assert not re.search(r"@\w+@", (there / path).read_text())
+
+
+def test_operators_are_of_the_sample_and_not_of_another_family(tmp_path: Path) -> None:
+    family = write_family(tmp_path / "mini", MINI).parent
+    assert run("my-kernels", "-o", str(tmp_path / "new"), "--torch", "--family", str(family))[0] == 2
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
+def test_the_operators_fit_the_kernels_of_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    from jitlto.runtime.operators import torch_operator
+
+    scaffold.write_package("torch-kernels", tmp_path / "new", 13, torch=True)
+    monkeypatch.syspath_prepend(str(tmp_path / "new" / "src"))
+    apply = importlib.import_module("torch_kernels.torch_operators").apply
+    assert apply(torch.empty(3, 5, device="meta"), "square").shape == (3, 5)
+    operator = torch_operator._registered["torch_kernels::apply"][0]
+    call = operator.resolve(operator.bind([((3, 5), "float64"), "negate"]))
+    declared = project.load_package(tmp_path / "new").families
+    family = load("torch_kernels", build(declared, tmp_path / "new.fragdb").path)
+    plan = family.plan(arch="sm_90", **call.configuration)
+    assert len(plan.chosen.signature) == len(call.parameters)
