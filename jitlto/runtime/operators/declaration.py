@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -78,7 +77,6 @@ class Operator:
             second = self.backward.operator
             called = tuple(second.arguments) if isinstance(second, Operator) else ()
             check_backward(self.qualname, self.arguments, self.outputs, self.backward, called, second)
-        object.__setattr__(self, "_lock", threading.Lock())
         object.__setattr__(self, "_dispatchers", {})
 
     @property
@@ -210,11 +208,11 @@ class Operator:
     def dispatcher(self, names: tuple[str, ...]) -> Dispatcher:
         """Return the dispatcher that chooses by values of parameters with these names."""
         dispatchers: dict[tuple[str, ...], Dispatcher] = self.__dict__["_dispatchers"]
-        with self.__dict__["_lock"]:
-            if names not in dispatchers:
-                how = {"entry": self.entry, "link_options": self.link_options}
-                dispatchers[names] = self.loaded.dispatcher(*names, **how)  # type: ignore[arg-type]
-            return dispatchers[names]
+        known = dispatchers.get(names)
+        if known is None:
+            how: dict[str, Any] = {"entry": self.entry, "link_options": self.link_options}
+            known = dispatchers.setdefault(names, self.loaded.dispatcher(*names, **how))  # the first thread's
+        return known
 
     def launcher(self, call: Call) -> Launcher:
         """Return the launcher of a call on the current device.

@@ -158,6 +158,8 @@ class Implementation:
             for number in self._mutated:
                 if copies.get(number) is not args[number]:
                     args[number].copy_(copies[number])
+            if self._backend.stream(index):
+                self._backend.keep(list(tensors.values()), index)  # the copying reads them in this stream too
             return result
         return self._first_call(args, index)
 

@@ -47,7 +47,7 @@ def torch_operator(operator: Operator) -> Any:
         import torch
     except ImportError as error:
         what = f"PyTorch cannot be imported: {error}"
-        raise OperatorError(what, code="operator-framework", hint="install torch, 2.6 or newer") from None
+        raise OperatorError(what, code="operator-framework", hint="install torch") from None
 
     with _lock:
         known = _registered.get(operator.qualname)
@@ -119,6 +119,14 @@ def _gradients(operator: Operator, backward: Backward, second: Any) -> tuple[Cal
     saved = [name for name in dict.fromkeys(backward.arguments) if name in arrays]
     others = [name for name in dict.fromkeys(backward.arguments) if name in positions and name not in arrays]
 
+    def compute(_: Any, *values: Any) -> Any:
+        return second(*values)
+
+    if backward.operator.backward is None:  # second derivatives are an error, and not silently those of a constant
+        from torch.autograd.function import once_differentiable
+
+        compute = once_differentiable(compute)
+
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         made = output if isinstance(output, tuple) else (output,)
         ctx.save_for_backward(
@@ -129,7 +137,7 @@ def _gradients(operator: Operator, backward: Backward, second: Any) -> tuple[Cal
     def gradients(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         known = dict(zip(saved, ctx.saved_tensors, strict=True)) | ctx.others
         known |= {f"grad_{name}": grads[number] for name, number in outputs.items()}
-        made = second(*(known[name] for name in backward.arguments))
+        made = compute(ctx, *(known[name] for name in backward.arguments))
         found = dict(zip(backward.gradients, made if isinstance(made, tuple) else (made,), strict=True))
         return tuple(found.get(argument.name) for argument in operator.arguments)
 

@@ -108,6 +108,16 @@ def test_what_is_mutated_may_have_any_strides(world: World) -> None:
     torch.testing.assert_close(whole.t(), 2 * rows())
 
 
+def test_operators_are_called_by_keyword_batched_and_without_autograd(world: World) -> None:
+    x = rows()
+    torch.testing.assert_close(world.square(factor=2.0, x=x), 2 * x * x)
+    torch.testing.assert_close(torch.vmap(world.square)(x), x * x)
+    with torch.inference_mode():
+        total = torch.zeros(4, 6)
+        world.accumulate(total, x)
+        torch.testing.assert_close(world.square(total), x * x)
+
+
 def test_empty_tensors_launch_nothing(world: World) -> None:
     for _ in range(2):
         assert world.square(torch.empty(0, 3)).shape == (0, 3)
@@ -147,6 +157,10 @@ def test_memory_is_kept_for_streams_that_are_not_the_default_one(world: World) -
         world.backend.kept.clear()
         world.reduce_rows(y, bits)
         assert world.backend.kept == [y.data_ptr(), bits.data_ptr()]
+    world.backend.kept.clear()
+    world.square(x.t())  # the copy that the kernel reads, and the tensor that the copy is made from
+    assert world.backend.kept[1:] == [x.data_ptr()]
+    assert world.backend.kept[0] != x.data_ptr()
 
 
 def test_many_shapes_are_forgotten_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,6 +328,14 @@ def test_gradients_agree_with_differences(world: World) -> None:
     square = world.square
     assert torch.autograd.gradcheck(lambda x: square(x, 1.5), (x,))
     assert torch.autograd.gradcheck(lambda x: square(x.t() * 2, 1.5).sum(0), (x,))
+
+
+def test_second_derivatives_need_a_backward_of_the_second_operator(world: World) -> None:
+    x = rows().requires_grad_()
+    (first,) = torch.autograd.grad(world.square(x).sum(), x, create_graph=True)
+    torch.testing.assert_close(first, 2 * x)
+    with pytest.raises(RuntimeError, match="twice"):
+        first.sum().backward()
 
 
 @pytest.mark.slow
