@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from jitlto.errors import StoreError
 from jitlto.model.frozen import Frozen
@@ -187,6 +188,13 @@ class Backend:
             if kind in _DENIED or _status(error) in ("401", "403"):
                 hint = "check the credentials, and that they may read, write and list below this URL"
                 raise self._error("store-denied", name, error, hint) from error
+            if "InvalidUri" in str(error):
+                raise self._error(
+                    "store-settings", name, error, "correct the URL, and the settings of the client"
+                ) from error
+            if "Encountered object with invalid path" in str(error):
+                hint = "delete this object by the store's own means: nothing of jitlto has such a name"
+                raise self._error("store-failed", name, error, hint) from error
             if "BadScheme" in str(error):
                 hint = f"set {_PREFIXES.get(self.address.scheme, 'AWS_')}ALLOW_HTTP=true for an http:// endpoint"
                 raise self._error("store-settings", name, error, hint) from error
@@ -195,6 +203,8 @@ class Backend:
                 if self.address.scheme == "s3" and "AWS_ENDPOINT_URL" in os.environ:
                     hint = "check AWS_ENDPOINT_URL, the network and its proxies"
                 raise self._error("store-unreachable", name, error, hint) from error
+            if _status(error) == "501":
+                raise self._error("store-unsupported", name, error, "use a different kind of store") from error
             if _status(error) == "404":
                 return self._otherwise("missing", otherwise, name, error)
             raise self._error("store-failed", name, error, "see the store's answer") from error
@@ -235,17 +245,36 @@ def open_backend(address: StoreAddress, *, timeout: float, retries: int = 0) -> 
     except ImportError as error:
         what = "shared stores need the package obstore, which is not installed"
         raise StoreError(what, code="store-missing-package", where=address.url, hint=_INSTALL) from error
+    _check_endpoint(address)
     try:
         return Backend(address, from_url(address.url, **_options(address, timeout, retries)))
     except BaseException as error:  # Rust's panics are no Exception
         if not _is_of_obstore(error):
             raise
-        code, hint = "store-settings", "set the environment variables of this kind of store"
+        code, hint = "store-settings", "correct the URL, or the environment variables of this kind of store"
         if address.is_local:
             code, hint = "store-unreachable", "create the directory, or mount it"
         elif "MissingAccount" in str(error):
             hint = "set AZURE_STORAGE_ACCOUNT_NAME, and AZURE_STORAGE_ACCOUNT_KEY or other credentials"
         raise StoreError(_in_short(error), code=code, where=address.url, hint=hint) from error
+
+
+def _check_endpoint(address: StoreAddress) -> None:
+    """Check what makes the client of S3 panic, with a dump of Rust's stack."""
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT") if address.scheme == "s3" else ():
+        value = os.environ.get(name)
+        if value and not _is_endpoint(value):
+            what, hint = f"{name} is not the URL of a server: {value!r}", f"write it as in {name}=http://host:9000"
+            raise StoreError(what, code="store-settings", where=address.url, hint=hint)
+
+
+def _is_endpoint(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        has_host = bool(re.fullmatch(r"[\w.:-]+", parts.hostname or "", re.ASCII)) and parts.port != 0
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and has_host and bool(re.fullmatch("[!-~]+", text))
 
 
 def _options(address: StoreAddress, timeout: float, retries: int) -> dict[str, Any]:
@@ -283,7 +312,7 @@ def _status(error: BaseException) -> str | None:
 
 def _in_short(error: BaseException) -> str:
     """Return what a message of obstore says, without the request, the rest of the answer and the dump that follows."""
-    text = str(error).strip()
+    text = re.sub(r"[^\n\x20-\x7e\xa1-\uffff]", "?", str(error)).strip()  # control characters of objects' names
     if answer := _ANSWER.search(text):
         code = re.search("<Code>([^<]{1,100})</Code>", text)
         return f"the store answers {answer[1]} {answer[2].strip()}" + (f" ({code[1]})" if code else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from jitlto.errors import RejectedEntryError
+from jitlto.errors import RejectedEntryError, StoreError
 from jitlto.storage.remote import entry
 from jitlto.storage.remote.backend import REFRESH_AFTER, Backend
 from jitlto.storage.remote.keys import TrustedKeys
@@ -29,8 +29,13 @@ def write(
         StoreError: If the store fails.
     """
     name = entry.object_name(kind, key)
-    if backend.put(name, data, if_absent=True):
-        return True
+    try:
+        if backend.put(name, data, if_absent=True):
+            return True
+    except StoreError as error:
+        if error.code != "store-unsupported":
+            raise
+        # Without conditional writes, two writers may both write: what they write is the same.
     with suppress(RejectedEntryError):
         start = None if replace else backend.start(name, entry.MOST_HEADER_BYTES)
         if start is not None:

@@ -151,6 +151,24 @@ def test_settings_that_obstore_does_not_understand_are_an_error(monkeypatch: pyt
         open_backend(StoreAddress("s3://bucket", True, True), timeout=10)
 
 
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
+@pytest.mark.parametrize(
+    "value", ["no url", "127.0.0.1:9000", "ftp://host", "http://", "http://a|b", "http://host:99999"]
+)
+def test_an_endpoint_that_is_no_url_is_an_error_and_no_panic(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with raises(StoreError, "store-settings", name, where="s3://bucket"):
+        open_backend(StoreAddress("s3://bucket", True, True), timeout=10)
+
+
+@pytest.mark.parametrize("value", ["http://127.0.0.1:9000", "https://s3.eu-1.example.org/path", "http://[::1]:9000/"])
+def test_endpoints_may_be_any_server(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", value)
+    open_backend(StoreAddress("s3://bucket", True, True), timeout=10)
+
+
 def test_without_obstore_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     with raises(StoreError, "store-missing-package", "jitlto[remote]"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jitlto.errors import StoreError
 from jitlto.storage.remote import entry
 from jitlto.storage.remote.backend import REFRESH_AFTER, Backend, StoredObject
 from jitlto.storage.remote.writing import refresh, write
@@ -61,6 +62,19 @@ def test_what_readers_would_reject_is_replaced(there: bytes) -> None:
 def test_what_was_read_and_rejected_is_replaced_whatever_its_header_says() -> None:
     store = Objects(there=GOOD[:-1] + b"?")
     assert write(store, "kernels", KEY, GOOD, None, replace=True)
+    assert store.held == {NAME: GOOD}
+
+
+@pytest.mark.parametrize("there", [None, GOOD])
+def test_a_store_without_conditional_writes_is_written_too(there: bytes | None) -> None:
+    class Unconditional(Objects):
+        def put(self, name: str, data: bytes, *, if_absent: bool = False) -> bool:
+            if if_absent:
+                raise StoreError("not implemented", code="store-unsupported")
+            return super().put(name, data)
+
+    store = Unconditional(there)
+    assert write(store, "kernels", KEY, GOOD, None) == (there is None)
     assert store.held == {NAME: GOOD}
 
 
