@@ -104,6 +104,10 @@ class WisdomError(JitltoError, code="wisdom"):
     """A file of wisdom is missing, damaged, foreign or too new, or cannot be written."""
 
 
+class TuningError(JitltoError, code="tuning"):
+    """A variant cannot be tuned, or its results are not those of the default."""
+
+
 class StoreError(JitltoError, code="store"):
     """A shared store is declared wrongly, cannot be reached, or refuses or fails what is asked of it."""
 

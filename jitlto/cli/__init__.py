@@ -36,6 +36,7 @@ _COMMANDS = {
     "report": ("jitlto.cli.database", "Write an HTML page about a database."),
     "plan": ("jitlto.cli.plan", "Plan and link one kernel, and inspect it."),
     "warm": ("jitlto.cli.warm", "Link kernels ahead, so that programs find them."),
+    "tune": ("jitlto.cli.tune", "Measure which variant of a kernel is the fastest for a problem."),
     "wisdom": ("jitlto.cli.wisdom", "Show, merge and prune what was measured to be the fastest."),
     "cache": ("jitlto.cli.cache", "Inspect and prune the caches of kernels and of builds."),
     "push": ("jitlto.cli.transfer", "Store databases and other files in a shared store."),

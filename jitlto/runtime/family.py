@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.model.deprecation import DeprecatedValue
     from jitlto.model.family_record import FamilyRecord
     from jitlto.model.resolve import Index
+    from jitlto.model.tuning import Variant
     from jitlto.model.versions import Architecture
     from jitlto.runtime.discovery.lookup_cache import Chosen, Contents
     from jitlto.runtime.dispatcher import Dispatcher
@@ -40,6 +41,7 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.runtime.planning.plan import Plan, Request
     from jitlto.runtime.planning.planner import Planner
     from jitlto.runtime.tuning.best import Chooser
+    from jitlto.runtime.tuning.tune import Measures, TuneReport, Workload
     from jitlto.storage.database import FragmentDatabase
 
 
@@ -442,6 +444,55 @@ class KernelFamily:
             self._best = Chooser(self)
             self._dispatchers.add(self._best)
         return self._best
+
+    def tune(
+        self,
+        problem: Mapping[str, object],
+        workload: Workload,
+        *,
+        budget: float = 60.0,
+        cold: bool = False,
+        again: bool = False,
+        save: bool = True,
+        measures: Measures | None = None,
+        on_time: Callable[[Variant, str], object] = lambda *_: None,
+    ) -> TuneReport:
+        """Measure which variant is the fastest for a problem on the current device.
+
+        All variants are linked first, in parallel. Each has to give the results of the default, to the tolerance that
+        the family declares, before it is timed.
+
+        Args:
+            problem: Sizes and parameters, as for :attr:`best`.
+            workload: The arguments to launch with, and the arrays whose contents the variants must agree on.
+            budget: Seconds after which no further variant is linked or timed. A later call goes on from there.
+            cold: Time with nothing of the data in the L2.
+            again: Measure everything anew, also what the user's wisdom has.
+            save: Add what is found to the user's wisdom, so that :attr:`best` uses it.
+            measures: What times launches; by default the current device.
+            on_time: Called with each variant that was timed, and why it cannot be used if so.
+
+        Raises:
+            PlanError: If it is no problem of the family.
+            TuningError: If there are too many variants.
+            WisdomError: If the user's wisdom cannot be read or written.
+            JitltoError: If the default cannot be linked or launched.
+        """
+        from jitlto.runtime.tuning.tune import tune
+
+        if measures is None:
+            from jitlto.runtime.tuning.bench import Bench
+
+            with Bench(cold=cold) as bench:
+                options: dict[str, Any] = {"budget": budget, "again": again, "save": save, "on_time": on_time}
+                report = tune(self, problem, workload, measures=bench, **options)
+        else:
+            report = tune(
+                self, problem, workload, measures=measures, budget=budget, again=again, save=save, on_time=on_time
+            )
+        if self._best is not None:
+            self._best.forget_quick()
+        return report
 
     @property
     def location(self) -> Path:

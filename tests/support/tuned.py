@@ -58,6 +58,9 @@ class PlannedFamily(KernelFamily):
 
     __slots__ = ()
 
+    def plan(self, *, arch: Any = None, **how: Any) -> Any:
+        return super().plan(arch=arch or "sm_90", **how)
+
     def launcher(  # type: ignore[override]
         self, *, entry: str | None = None, link_mode: str = "lto", link_options: Any = None, **configuration: object
     ) -> FakeLauncher:

@@ -21,7 +21,9 @@ from jitlto.runtime.tuning.knowledge import Knowledge
 
 if TYPE_CHECKING:
     from jitlto.model.family_record import FamilyRecord
+    from jitlto.model.versions import Architecture
     from jitlto.runtime.launch.launcher import Launcher
+    from jitlto.runtime.planning.plan import Plan
     from jitlto.runtime.session import Session
 
 _MOST_GUESSES = 8  # that are tried: each may have to be linked
@@ -44,6 +46,16 @@ class TunedFamily(Protocol):
 
     @property
     def location(self) -> Path: ...
+
+    def plan(
+        self,
+        *,
+        entry: str | None = None,
+        arch: str | Architecture | None = None,
+        link_mode: str = "lto",
+        link_options: Mapping[str, object] | None = None,
+        **configuration: object,
+    ) -> Plan: ...
 
     def launcher(
         self,
@@ -290,6 +302,10 @@ class Problem:
     def launcher(self, variant: Variant) -> Launcher:
         """Return the launcher of a variant."""
         return self.family.launcher(**self.request(variant))
+
+    def link(self, variant: Variant) -> None:
+        """Link the kernel of a variant, or find it in a cache, without loading it."""
+        self.family.plan(**self.request(variant)).link()
 
     def default(self) -> tuple[Variant, Launcher]:
         """Return the first variant for the problem that exists.
