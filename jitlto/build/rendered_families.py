@@ -99,7 +99,7 @@ class RenderedFamilies:
         for family in self.families:
             validate.check_deprecated(self.records[family.name], keys, f"{family.path} [deprecated]")
             if any(group.tune for group in self.records[family.name].groups):
-                check_tuned(self.records[family.name], keys, str(family.path))
+                self.advice += check_tuned(self.records[family.name], keys)
         used = {name for record in self.records.values() for name in record.uses}
         for name, record in self.records.items():
             if name not in used and not any(group.role is Role.ENTRYPOINT for group in record.groups):

@@ -66,33 +66,29 @@ def _launches(declared: TuneDeclaration, known: set[str], names: set[str]) -> tu
     return tuple(dict.fromkeys(found))
 
 
-def check_tuned(family: FamilyRecord, keys: Iterable[FragmentKey], where: str) -> None:
-    """Check that the defaults of tuned entrypoints and the values that launch choices are for are values of fragments.
+def check_tuned(family: FamilyRecord, keys: Iterable[FragmentKey]) -> list[str]:
+    """Return advice on values that no fragment has: of defaults, and those that launch choices are for.
 
     Args:
         family: The family's record.
         keys: The fragments of the family, and of those that it uses.
-        where: The family's declaration.
-
-    Raises:
-        FamilyError: If there is no such value.
     """
     values: dict[str, set[str]] = {}
     for key in keys:
         if key.family in (family.name, *family.uses):
             for name, value in key.parameters:
                 values.setdefault(name, set()).add(value)
+    advice = []
     for group in family.groups:
         if group.tune is None:
             continue
         named = [*group.tune.default, *(pair for choice in group.tune.launch for pair in choice)]
         for name, value in dict.fromkeys(named):
             if name not in LAUNCH_NAMES and value not in values.get(name, ()):
-                what = f"{name}={value} is no value of a fragment"
                 known = sorted(values.get(name, ()))
-                place = f"{where} [{group.role}.{group.name}.tune]"
                 hint = suggest(value, known, f"the values of {name} are {', '.join(known) or 'none'}")
-                raise FamilyError(what, code="family-tune", where=place, hint=hint)
+                advice.append(f"{family.name}/{group.name} [tune]: {name}={value} is no value of a fragment; {hint}")
+    return advice
 
 
 def _check(holds: bool, what: str, name: str, known: Iterable[str], declared: TuneDeclaration) -> None:
