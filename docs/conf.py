@@ -47,6 +47,7 @@ PAGES = {
         "ci-guide",
         "caller-guide",
         "pytorch",
+        "jax",
         "profiling",
     ],
     "Facts": ["compatibility", "shared-stores", "security", "benchmarks/README"],

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jitlto.runtime.launch.slots import Slot as Slot
     from jitlto.runtime.operators.declaration import Backward as Backward
     from jitlto.runtime.operators.declaration import Operator as Operator
+    from jitlto.runtime.operators.jax_call import jax_call as jax_call
     from jitlto.runtime.operators.parts import Array as Array
     from jitlto.runtime.operators.parts import Flag as Flag
     from jitlto.runtime.operators.parts import Launch as Launch
@@ -48,6 +49,7 @@ _EXPORTS = {
     "Scalar": "jitlto.runtime.operators.parts",
     "Slot": "jitlto.runtime.launch.slots",
     "family": "jitlto.runtime.family",
+    "jax_call": "jitlto.runtime.operators.jax_call",
     "load": "jitlto.runtime.family",
     "sequence": "jitlto.runtime.launch.sequence",
     "torch_operator": "jitlto.runtime.operators.torch_operator",

@@ -33,6 +33,8 @@ EXCEPTIONS = {
     "cli/progress_bar.py": "in a process on a terminal",
     "runtime/launch/launcher.py": "a GPU",
     "runtime/launch/resources.py": "a GPU",
+    "runtime/operators/jax_call.py": "JAX, which callers bring",
+    "runtime/operators/jax_launch.py": "JAX, which callers bring",
     "runtime/operators/torch_kernel.py": "PyTorch, which callers bring",
     "runtime/operators/torch_operator.py": "PyTorch, which callers bring",
     "verify/search_sample.py": "a GPU",

@@ -180,7 +180,7 @@ def _accumulate(read: Any, total: Any, x: Any, n: int) -> None:
     read(total, n)[:] += read(x, n)
 
 
-_KERNELS: dict[str, Callable[..., None]] = {
+KERNELS: dict[str, Callable[..., None]] = {
     "square": _square,
     "square_backward": _square_backward,
     "reduce_rows": _reduce_rows,
@@ -212,7 +212,7 @@ class CpuFamily:
         launches: Entry, values that chose the kernel, stream, grid, block, arguments and attributes of each launch.
     """
 
-    kernels: Mapping[Any, Callable[..., None]] = field(default_factory=lambda: _KERNELS)
+    kernels: Mapping[Any, Callable[..., None]] = field(default_factory=lambda: KERNELS)
     launches: list[tuple[Any, ...]] = field(default_factory=list)
 
     def dispatcher(

@@ -16,6 +16,7 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #ifndef Py_BEGIN_CRITICAL_SECTION /* before Python 3.13, there is always a lock */
@@ -24,7 +25,7 @@
 #endif
 
 /* Changes with what the functions of the module take: an extension built in place may be older than its callers. */
-enum { INTERFACE = 4 };
+enum { INTERFACE = 5 };
 
 /* --- the layouts of others --- */
 
@@ -820,6 +821,7 @@ static PyType_Spec state_spec = {
 
 #include "_lookup.c"
 #include "_called.c"
+#include "_xla.c"
 
 /* --- the module --- */
 
@@ -968,6 +970,11 @@ static PyMethodDef functions[] = {
      "make_state(kernel, function): what a launcher keeps of a kernel: its handle, and that in the current context."},
     {"call_driver", (PyCFunction)(void (*)(void))call_driver, METH_FASTCALL,
      "call_driver(function, first, second, third): call a function by its address; return its status."},
+    {"make_xla_handler", make_xla_handler, METH_VARARGS,
+     "make_xla_handler(functions, major, minor): the handler for XLA, of a version of its interface. The functions are the\n"
+     "addresses of cuLaunchKernelEx, cuStreamGetCtx, cuCtxPushCurrent and cuCtxPopCurrent; the last three 0 without streams."},
+    {"add_xla_kernel", add_xla_kernel, METH_VARARGS,
+     "add_xla_kernel(digest, handle): let calls by XLA find a kernel, which the caller keeps loaded."},
     {"forget", forget, METH_NOARGS, "Send all launches of the calls made so far the Python way."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,0 +1,122 @@
+"""A kernel's time inside ``jax.jit``, against the same kernel in a captured graph.
+
+python -m tests.benchmarks.jax_call --output docs/benchmarks/jax_call.json
+
+Needs a GPU, JAX and CuPy; takes about 20 seconds. A program is a chain of 50 dependent calls of the kernel ``square``;
+the graph is captured from the same launches, ping-pong between two arrays. Both are repeated until a round takes 20 ms
+or more, synchronised at its end, in turn; medians over rounds, per launch. JAX compiles with its default flags.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+import cupy as cp
+import jax
+import numpy as np
+
+from jitlto import jax_call
+from jitlto.build.pipeline import build
+from jitlto.runtime.family import KernelFamily
+from jitlto.storage import declaration
+from jitlto.storage.database import FragmentDatabase
+from tests.benchmarks.machine import command_line, describe
+from tests.support.families import write_family
+from tests.support.operators import FAMILY, declare
+
+CHAIN = 50
+SIZES = (1 << 10, 1 << 20, 1 << 22, 1 << 24, 1 << 26)  # elements of float32
+LEAST = 0.02  # seconds of a round
+
+
+def main() -> None:
+    """Measure, print, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        os.environ["JITLTO_CACHE_DIR"] = str(place / "cache")
+        database = build([declaration.load_family(write_family(place / "family", FAMILY))], place / "o.fragdb").path
+        operator = declare(KernelFamily("operators", FragmentDatabase(database)), "jitlto_benchmark")["square"]
+        result = {
+            "machine": describe(command_line()),
+            "sizes": [measure(operator, size, options.rounds) for size in SIZES],
+        }
+    print(json.dumps(result, indent=1))
+    if options.output:
+        options.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def measure(operator: Any, size: int, rounds: int) -> dict[str, object]:
+    """Times of a launch in a program of JAX and in a graph, in microseconds, and their ratio."""
+    square = jax_call(operator)
+
+    def chain(x: Any) -> Any:
+        for _ in range(CHAIN):
+            x = square(x, 1.0)
+        return x
+
+    host = np.linspace(0.5, 1.0, size, dtype=np.float32)
+    x = jax.numpy.asarray(host)
+    program = jax.jit(chain).lower(x).compile()
+    call = operator.resolve(operator.bind([((size,), "float32"), 1.0]))
+    launcher, stream = operator.launcher(call), cp.cuda.Stream(non_blocking=True)
+    first, arrays = cp.asarray(host), [cp.empty(size, cp.float32) for _ in range(2)]
+    cp.cuda.Device().synchronize()
+    with stream:
+        stream.begin_capture()
+        for number in range(CHAIN):
+            source = arrays[(number - 1) % 2] if number else first
+            launcher(stream, call.launch.grid, call.launch.block, source, arrays[number % 2], size, 1.0)
+        graph = stream.end_capture()
+    graph.launch(stream)
+    stream.synchronize()
+    equal = bool((np.asarray(program(x)) == cp.asnumpy(arrays[(CHAIN - 1) % 2])).all())
+    sides: dict[str, Callable[[int], object]] = {
+        "jax": lambda times: [program(x) for _ in range(times)][-1].block_until_ready(),
+        "graph": lambda times: ([graph.launch(stream) for _ in range(times)], stream.synchronize()),
+    }
+    repeats = {name: _repeats(side) for name, side in sides.items()}
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            begin = time.perf_counter()
+            side(repeats[name])
+            times[name].append((time.perf_counter() - begin) / repeats[name] / CHAIN)
+    medians = {name: 1e6 * statistics.median(each) for name, each in times.items()}
+    return {
+        "elements": size,
+        "results_equal": equal,
+        "command_buffer": "command_buffer" in program.as_text(),
+        "jax_us": round(medians["jax"], 3),
+        "graph_us": round(medians["graph"], 3),
+        "ratio": round(medians["jax"] / medians["graph"], 3),
+    }
+
+
+def _repeats(side: Callable[[int], object]) -> int:
+    """Return how often to repeat a side for a round that is long enough."""
+    side(3)
+    times = 1
+    while True:
+        begin = time.perf_counter()
+        side(times)
+        if time.perf_counter() - begin > LEAST or times > 1000:
+            return times
+        times *= 2
+
+
+if __name__ == "__main__":
+    main()
