@@ -171,7 +171,6 @@ class Implementation:
         choose: Callable[..., Callable[..., None]] = _choose_nothing
         if call.launch is not None:
             choose = operator.dispatcher(tuple(call.configuration))
-            # The launcher compares dtypes with the kernel's, once: addresses are enough afterwards.
             values = [_tensor_or_value(source, args, outputs) for source in call.parameters]
             launch, attributes = call.launch, _attributes(call)
             stream = self._backend.stream(index) or _LEGACY_STREAM
@@ -223,7 +222,10 @@ def fast_source(operator: Operator) -> str:
         f"            device = a{first}.device",
         *(f"            o{n} = empty(shape{n}, dtype=dtype{n}, device=device)" for n in range(len(made))),
         f"            stream = stream_of(index) or {_LEGACY_STREAM}",
-        f"            choose(*chosen)({', '.join(('stream, grid, block', *passed))}, **attributes)",
+        "            if attributes:",
+        f"                choose(*chosen)({', '.join(('stream, grid, block', *passed))}, **attributes)",
+        "            else:",  # without a dict for each call
+        f"                choose(*chosen)({', '.join(('stream, grid, block', *passed))})",
         f"            if stream != {_LEGACY_STREAM}:",
         f"                keep(({', '.join(arrays)},), index)",
         *([f"            bump({', '.join(mutated)})"] if mutated else []),
@@ -241,12 +243,10 @@ def _passed(operator: Operator, place: int) -> str:
     name = operator.parameters[place]
     for number, argument in enumerate(operator.arguments):
         if name == argument.name:
-            if not isinstance(argument, Array):
-                return f"a{number}"
-            return f"{f'None if a{number} is None else ' if argument.optional else ''}a{number}.data_ptr()"
+            return f"a{number}"
     for number, output in enumerate(operator.outputs):
         if name == output.name:
-            return f"o{number}.data_ptr()"
+            return f"o{number}"
     return f"v{place}"
 
 
@@ -275,8 +275,7 @@ def _attributes(call: Call) -> dict[str, Any]:
 def _tensor_or_value(source: Source, args: Sequence[Any], outputs: Sequence[Any]) -> Any:
     if source.kind == "value":
         return source.value
-    value = outputs[source.value] if source.kind == "output" else args[source.value]
-    return value.detach() if hasattr(value, "detach") else value
+    return outputs[source.value] if source.kind == "output" else args[source.value]
 
 
 def _choose_nothing(*_: object) -> Callable[..., None]:
