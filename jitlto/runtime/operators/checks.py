@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from jitlto.errors import OperatorError
-from jitlto.model.text import suggest
-from jitlto.runtime.operators.parts import REQUIRED, Argument, Array, Flag, Output
+from jitlto.model.text import check_type, suggest
+from jitlto.runtime.operators.parts import REQUIRED, Argument, Array, Flag, Output, Scalar
 from jitlto.runtime.operators.shapes import DTYPES, parse_shape
 
 _SCALARS = {"int": (int,), "float": (int, float), "bool": (bool,)}
@@ -26,6 +26,11 @@ def check_parts(
     Raises:
         OperatorError: If they do not.
     """
+    check_type(qualname, str, "an operator's name must be text")
+    for argument in arguments:
+        check_type(argument, (Array, Scalar, Flag), "an argument must be an Array, a Scalar or a Flag")
+    for output in outputs:
+        check_type(output, Output, "an output must be an Output")
     parts = qualname.split("::")
     if len(parts) != 2 or not all(part.isidentifier() for part in parts):
         hint = "write namespace::name, each a Python identifier"
@@ -40,17 +45,24 @@ def check_parts(
         if not name.isidentifier() or names.count(name) > 1 or name == "given":
             what = f"the name {name!r} is not a Python identifier, is taken, or occurs twice"
             raise OperatorError(what, code="operator-name", where=qualname, hint="give each its own name")
-    sizes = _check_arguments(qualname, arguments, dtypes)
+    _check_arguments(qualname, arguments, dtypes)
+    shapes = {a.name: parse_shape(a.shape, qualname) for a in arguments if isinstance(a, Array)}
+    sizes = {size for shape in shapes.values() for size in shape if isinstance(size, str)}
     plain = {size.removeprefix("*") for size in sizes}
     if clash := sorted((plain & {*names, *dtypes}) or (plain if len(plain) < len(sizes) else ())):
         what = f"{clash[0]!r} names a size and something else"
         raise OperatorError(what, code="operator-name", where=qualname, hint="rename one of them")
+    # What an optional array alone has is unknown to a call without it.
+    always = [a for a in arguments if isinstance(a, Array) and not a.optional]
+    sizes = {size for array in always for size in shapes[array.name] if isinstance(size, str)}
+    bound = {array.dtype for array in always} & set(dtypes)
     for output in outputs:
-        _check_dtype(qualname, output, dtypes)
-        if isinstance(output.shape, str):
-            for size in parse_shape(output.shape, qualname):
-                if isinstance(size, str) and size not in sizes:
-                    raise _error(qualname, f"output {output.name}: no argument has a size {size!r}", sizes)
+        _check_dtype(qualname, output, bound)
+        for size in parse_shape(output.shape, qualname) if isinstance(output.shape, str) else ():
+            if isinstance(size, str) and size not in sizes:
+                raise _error(
+                    qualname, f"output {output.name}: no array that is always given has a size {size!r}", sizes
+                )
     if not outputs and not any(isinstance(a, Array) and a.mutated for a in arguments):
         what = "an operator without outputs and mutated arguments has no effect"
         raise OperatorError(what, code="operator-output", where=qualname, hint="declare what the kernel writes to")
@@ -97,15 +109,11 @@ def check_backward(
         raise OperatorError(f"backward: {what}", code="operator-backward", where=qualname, hint=hint)
 
 
-def _check_arguments(qualname: str, arguments: Sequence[Argument], dtypes: Mapping[str, Sequence[str]]) -> set[str]:
-    """Check the arguments, and return the names of their sizes."""
-    sizes: set[str] = set()
+def _check_arguments(qualname: str, arguments: Sequence[Argument], dtypes: Mapping[str, Sequence[str]]) -> None:
     optional = ""
     for argument in arguments:
         if isinstance(argument, Array):
             _check_dtype(qualname, argument, dtypes)
-            parsed = parse_shape(argument.shape, qualname)
-            sizes.update(size for size in parsed if isinstance(size, str))
         else:
             types: Mapping[str, tuple[type, ...]] = _FLAGS if isinstance(argument, Flag) else _SCALARS
             if argument.type not in types:
@@ -121,10 +129,9 @@ def _check_arguments(qualname: str, arguments: Sequence[Argument], dtypes: Mappi
     if not any(isinstance(argument, Array) and not argument.optional for argument in arguments):
         what = "no argument is an array that is always given, which says on which device the kernel runs"
         raise OperatorError(what, code="operator-argument", where=qualname, hint="declare one")
-    return sizes
 
 
-def _check_dtype(qualname: str, part: Array | Output, dtypes: Mapping[str, Sequence[str]]) -> None:
+def _check_dtype(qualname: str, part: Array | Output, dtypes: Collection[str]) -> None:
     if not callable(part.dtype) and part.dtype not in DTYPES and part.dtype not in dtypes:
         raise _error(qualname, f"{part.name}: unknown dtype {part.dtype!r}", [*dtypes, *DTYPES])
 

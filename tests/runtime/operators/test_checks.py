@@ -62,6 +62,10 @@ def test_the_name_has_a_namespace(name: str) -> None:
         ((Array("x", "float32", "n", optional=True),), {}, "operator-argument", []),
         ((X,), {"outputs": (Output("y", "float32", "m"),)}, "operator-argument", ["y", "m"]),
         ((X,), {"outputs": (Output("y", "half", "n"),)}, "operator-argument", ["y", "half"]),
+        ((X,), {"outputs": (Output("y", "T", "n"),), "dtypes": {"T": ("int8",)}}, "operator-argument", ["y", "T"]),
+        ((X, Array("z", "int8", "k", optional=True)), {"outputs": (Output("y", "int8", "k"),)},
+         "operator-argument", ["y", "k"]),
+        ((X, Array("z", "int8", "k", optional=True)), {"parameters": ("x", "k")}, "operator-parameter", ["k"]),
         ((X,), {"outputs": (), "parameters": ("x",)}, "operator-output", []),
         ((X,), {"parameters": ("x", "z")}, "operator-parameter", ["z"]),
         ((X,), {"parameters": ("x", [])}, "operator-parameter", ["[]"]),
@@ -93,3 +97,9 @@ def test_a_backward_that_does_not_fit_is_refused(backward: Backward, names: list
 def test_an_operator_with_gradients_mutates_nothing() -> None:
     with raises(OperatorError, "operator-backward", "x"):
         make(Array("x", "float32", "n", mutated=True), backward=Backward(DECLARED["square_backward"], (), ()))
+
+
+@pytest.mark.parametrize("parts", [{"arguments": ("x",)}, {"outputs": ("y",)}, {"qualname": 3}])
+def test_parts_of_another_type_are_type_errors(parts: dict[str, Any]) -> None:
+    with pytest.raises(TypeError):
+        make(*parts.pop("arguments", ()), **parts)
