@@ -48,6 +48,7 @@ def operators(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     return nearest, spectrum
 
 
+@pytest.mark.slow
 def test_the_model_is_right_and_traced_without_a_graph_break(operators: tuple[Any, Any]) -> None:
     model = example.SpectrumQuantiser(64, 10)
     signals = torch.randn(7, 64, generator=torch.Generator().manual_seed(1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitlto.errors import OperatorError
@@ -19,6 +19,7 @@ def test_a_shape_of_anything_else_than_names_and_numbers_is_refused(text: str) -
         parse_shape(text, "ns::name")
 
 
+@settings(max_examples=25)
 @given(SIZES, SIZES, SIZES)
 def test_a_star_takes_the_dimensions_that_the_others_leave(
     before: list[int], many: list[int], after: list[int]
