@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # not imported at run time, so that usage errors and other co
     from jitlto.build.cache.cache import Cache
     from jitlto.build.failures import FailedFragmentsError
     from jitlto.build.packaging.project import Package
+    from jitlto.build.pipeline import BuildReport
     from jitlto.build.rendered_families import RenderedFamilies
     from jitlto.build.shards import Shard
 
@@ -203,15 +204,14 @@ def _build(
     o: _Options,
     workers: Executor | None,
 ) -> None:
-    from jitlto.build import lineinfo, pipeline, validate
+    from jitlto.build import lineinfo, pipeline
     from jitlto.build.execution import timings
     from jitlto.build.failures import FailedFragmentsError
     from jitlto.cli.failures import FailureLog
 
     if o.lineinfo:
         lineinfo.check_writable(output)
-    failures: FailureLog | None = None
-    twin: Path | None = None
+    failures, twin = None, None  # type: FailureLog | None, Path | None
     try:
         with progress("compiling", quiet=o.quiet) as tally, _executor(o.executor, workers) as executor:
             if o.keep_going:  # otherwise the first failure ends the build
@@ -246,20 +246,24 @@ def _build(
         if failures is not None and (so_far := failures.report()):
             print_error(so_far)
         raise
-    summary = f"in {report.path} ({report.summary})"
+    _print_report(report, twin, o)
+
+
+def _print_report(report: BuildReport, twin: Path | None, o: _Options) -> None:
+    from jitlto.build import validate
+
     compared = report.architectures
     for note in (*compared.notes, *(each for each in compared.not_compared if not each.is_sampling)):
         click.echo(f"note: {note}", err=True)
-    notes = {"architectures": compared.notes, "not_compared": compared.not_compared}
-    more = {"seconds": round(report.seconds, 3), "cache": asdict(report.use)} | notes
-    if twin is not None:
-        more["lineinfo"] = str(twin)
-    print_built(report, summary, as_json=o.as_json, compiled=report.compiled, **more)
+    more: dict[str, object] = {"lineinfo": str(twin)} if twin else {}
+    more |= {"architectures": compared.notes, "not_compared": compared.not_compared, "cache": asdict(report.use)}
+    more |= {"seconds": round(report.seconds, 3), "compiled": report.compiled}
+    print_built(report, f"in {report.path} ({report.summary})", as_json=o.as_json, **more)
     if twin is not None and not o.as_json:
         click.echo(f"twin with line information in {twin}: JITLTO_LINEINFO=1 uses it")
     # Not after every build: what is compiled anew may differ anew.
     if report.compiled and not (o.shard or o.as_json or o.quiet) and validate.shares_inline_functions(report.fragments):
-        click.echo(f"inline functions stand in several fragments: `jitlto check {output}` compares them", err=True)
+        click.echo(f"inline functions stand in several fragments: `jitlto check {report.path}` compares them", err=True)
 
 
 def _package(directory: Path, names: tuple[str, ...]) -> Package:
@@ -305,8 +309,7 @@ def _print_shards(rendered: RenderedFamilies, count: int, recorded: Mapping[str,
 
     document = shards.make_ci_matrix(rendered.shard_items(recorded), count)
     if as_json:
-        # On one line, as $GITHUB_OUTPUT needs it.
-        click.echo(json.dumps(document))
+        click.echo(json.dumps(document))  # on one line, as $GITHUB_OUTPUT needs it
         return
     for entry in document["include"]:
         click.echo(f"{entry['shard']:>7}  {entry['fragments']} fragments, expected {entry['cost']} ms")
@@ -329,7 +332,7 @@ def _print_failures(error: FailedFragmentsError) -> None:
         {
             "cause": group.title,
             "extent": list(group.extent),
-            "fragments": [str(key) for key in group.keys],
+            "fragments": list(map(str, group.keys)),
             "message": str(group.failures[0].error),
         }
         for group in error.failures

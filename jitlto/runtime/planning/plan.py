@@ -45,7 +45,6 @@ if TYPE_CHECKING:  # not imported at run time: a plan whose kernel is in a cache
 
 
 _DIGEST_SCHEMA = 1
-_LINEINFO_HINT = "build the database's twin: `jitlto build ... --lineinfo`; with a planner, set JITLTO_LINEINFO=1"
 _warn_once = WarnOnce(__name__)
 #: What a caller supplies beside fragments, as its name, its content and its kind (None for CUDA C++).
 SuppliedInput: TypeAlias = "tuple[str, bytes | str, InputKind | None]"
@@ -185,9 +184,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
                 f"{', '.join(late)} would have no effect on the link: fixed when the fragments were compiled",
                 code="link-option-late",
                 where=str(self.entry.key),
-                hint=_LINEINFO_HINT
-                if late == ["lineinfo"]
-                else "declare it under [link] in family.toml and build the family again",
+                hint="declare it under [link] in family.toml, or for lineinfo build a twin (--lineinfo), and rebuild",
             )
         lto = ("-lto",) if mode == "lto" else ()
         return (*lto, *self.options.flags())
