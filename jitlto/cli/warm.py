@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jitlto import config
 from jitlto.cli.families import DB_HELP, find_family
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_cause, print_json
@@ -24,12 +25,22 @@ if TYPE_CHECKING:  # usage errors need not wait for the run side
     from jitlto.storage.check_result import Cause
 
 
+def _read_size(_: object, __: object, value: str | None) -> int | None:
+    try:
+        return None if value is None else config.parse_size(value.removesuffix("B"), "--budget")
+    except JitltoError as error:
+        raise click.BadParameter(f"{error.what}; {error.hint}") from None
+
+
 @click.command(epilog="Example: jitlto warm used.jsonl --arch sm_90,sm_100 --db search.fragdb -o search.pack")
 @click.argument("target", metavar="FILE|[PACKAGE:]FAMILY")
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
 @targets_option("--arch", "Targets", TargetList())
 @click.option("--db", "database", type=PATH, help=DB_HELP)
 @click.option("-o", "--output", type=FILE, help="Write a pack to this file.")
+@click.option(
+    "--budget", metavar="SIZE", callback=_read_size, help="Bound the pack, e.g. 20MB: to what saves the most link time."
+)
 @jobs_option("links")
 @json_option
 def warm(
@@ -38,6 +49,7 @@ def warm(
     archs: list[Architecture],
     database: Path | None,
     output: Path | None,
+    budget: int | None,
     jobs: int | None,
     as_json: bool,
 ) -> None:
@@ -48,14 +60,19 @@ def warm(
 
     Kernels are stored in the user's cache and the shared stores or, with -o, in a pack, which then holds exactly these
     kernels. A kernel that is already there is not linked again.
+
+    With --budget, all kernels are linked anew, and the pack gets those that save the most link seconds: those of each
+    kernel as often as FILE says that processes used it.
     """
+    if budget is not None and output is None:
+        raise click.UsageError("--budget needs -o")
 
     def run() -> bool:
         from jitlto.runtime.warming import WarmTarget
 
         if settings and Path(target).is_file():
             raise click.UsageError(f"NAME=VALUE does not apply to a file: {target}")
-        destination = WarmTarget(output)
+        destination = WarmTarget(output, budget)
         work = _jobs(target, settings, archs, database)
         begin = time.perf_counter()
         with progress("linking") as tally:
@@ -134,7 +151,15 @@ def _print(work: WarmJobs, result: WarmResult, causes: Sequence[Cause], output: 
     if not result.packed:
         click.echo(f"{output}: not written, because no kernel was linked")
         return
-    click.echo(f"{output}: {pluralize(result.packed, 'kernel')}, {format_bytes(output.stat().st_size)}")
+    saving = result.saving
+    packed = saving.kernels if saving else result.packed
+    click.echo(f"{output}: {pluralize(packed, 'kernel')}, {format_bytes(output.stat().st_size)}")
+    if saving:
+        share, part = saving.seconds / saving.all_seconds, saving.bytes / saving.all_bytes
+        click.echo(
+            f"  saves {share:.1%} of {saving.all_seconds:.2f} link seconds, with {part:.1%} of the bytes of all "
+            f"{pluralize(saving.all_kernels, 'kernel')}"
+        )
     for stem in sorted({outcome.database.stem for outcome in result.outcomes if outcome.database}):
         if not (output.name.startswith(f"{stem}.") and output.suffix == ".pack"):
             click.echo(f"  programs find it only beside {stem}.fragdb, named {stem}.pack or {stem}.*.pack")
@@ -150,6 +175,7 @@ def _print_as_json(
             "failed": len(result.failures),
             "left_out": work.left_out,
             "pack": str(output) if result.packed else None,
+            "saving": result.saving,
             "shared": result.shared,
             "unshared": result.unshared,
             "nvjitlink": str(nvjitlink.version()),

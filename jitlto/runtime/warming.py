@@ -1,7 +1,11 @@
-"""Linking ahead of time: recorded kernels, or all of a family, into the user's cache and shared stores, or a pack."""
+"""Linking ahead of time: recorded kernels, or all of a family, into the user's cache and shared stores, or a pack.
+
+This module is longer than most: what is to be linked and where it goes are read together.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -9,7 +13,7 @@ from pathlib import Path
 
 from jitlto import config
 from jitlto.errors import JitltoError
-from jitlto.model import enumeration
+from jitlto.model import enumeration, knapsack
 from jitlto.model.configuration import normalize_configuration
 from jitlto.model.versions import Architecture
 from jitlto.runtime import session
@@ -31,11 +35,15 @@ _FLUSH, _STALL = 60.0, 5.0  # seconds to wait for what is written to shared stor
 
 @dataclass(frozen=True, slots=True)
 class WarmJob:
-    """One plan to link, for the current device if ``arch`` is None; ``family`` is an error if it was not found."""
+    """One plan to link, for the current device if ``arch`` is None; ``family`` is an error if it was not found.
+
+    ``uses`` says how many recorded processes used it.
+    """
 
     request: Request
     arch: Architecture | None
     family: KernelFamily | JitltoError
+    uses: int = 1
 
     def plan(self) -> Plan:
         if isinstance(self.family, JitltoError):
@@ -65,6 +73,24 @@ class WarmOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Saving:
+    """What a pack of a bounded size saves of the link seconds of the recorded uses, and of the bytes of all kernels.
+
+    Args:
+        seconds, all_seconds: Link seconds of its kernels, and of all, each as often as it was used.
+        bytes, all_bytes: Of the kernels in it, and of all.
+        kernels, all_kernels: How many.
+    """
+
+    seconds: float
+    all_seconds: float
+    bytes: int
+    all_bytes: int
+    kernels: int
+    all_kernels: int
+
+
+@dataclass(frozen=True, slots=True)
 class WarmResult:
     """All outcomes, each digest once.
 
@@ -73,12 +99,14 @@ class WarmResult:
         packed: Kernels in the written pack.
         shared: Kernels that were written to shared stores, which had lacked them.
         unshared: Kernels that could not be written to one, at least.
+        saving: What a pack of a bounded size saves; None for any other.
     """
 
     outcomes: list[WarmOutcome] = field(default_factory=list)
     packed: int = 0
     shared: int = 0
     unshared: int = 0
+    saving: Saving | None = None
 
     @property
     def failures(self) -> list[WarmOutcome]:
@@ -107,7 +135,7 @@ def recorded_jobs(
     Raises:
         JitltoError: If the file holds no plan, or no plan of the database's families.
     """
-    used = recording.read(path)
+    used = recording.count_uses(path)
     if not used:
         raise JitltoError(
             "the file holds no plan",
@@ -116,25 +144,25 @@ def recorded_jobs(
             hint=f"record one: JITLTO_RECORD={path} PROGRAM",
         )
     held = session.default.registry.open(database).families if database else None
-    own = [plan for plan in used if held is None or plan.request.family in held]
+    own = [(plan, uses) for plan, uses in used if held is None or plan.request.family in held]
     if not own:
-        names = ", ".join(sorted({plan.request.family for plan in used}))
+        names = ", ".join(sorted({plan.request.family for plan, _ in used}))
         raise JitltoError(
             f"holds none of the families in {path}: {names}",
             code="jitlto-nothing-recorded",
             where=str(database),
-            hint=f"they were recorded from {', '.join(sorted({plan.database for plan in used}))}",
+            hint=f"they were recorded from {', '.join(sorted({plan.database for plan, _ in used}))}",
         )
     families: dict[str, KernelFamily | JitltoError] = {}
     jobs = []
-    for plan in own:
+    for plan, uses in own:
         name = plan.request.family
         if name not in families:
             try:
                 families[name] = find(name)
             except JitltoError as error:
                 families[name] = error
-        jobs += [WarmJob(plan.request, target, families[name]) for target in targets or [plan.arch]]
+        jobs += [WarmJob(plan.request, target, families[name], uses) for target in targets or [plan.arch]]
     return WarmJobs(jobs, len(used) - len(own), f"of families that {database} does not hold")
 
 
@@ -198,12 +226,19 @@ class WarmTarget:
 
     Create it before loading a family: it raises an error for an unusable cache, but loading only warns.
 
+    Args:
+        output: The pack; None for the caches.
+        budget: The largest size of the pack in bytes: of all kernels those that save the most link seconds are put into
+            it. To know how long that takes, all are linked anew.
+
     Raises:
         JitltoError: If the cache is off or cannot be used, or the pack cannot be written.
     """
 
-    def __init__(self, output: Path | None = None) -> None:
+    def __init__(self, output: Path | None = None, budget: int | None = None) -> None:
         self._output = output
+        self._budget = budget
+        self._seconds: dict[str, float] = {}  # of links, by digest
         self._entries: dict[str, bytes] = {}
         self._plans: dict[int, Plan] = {}  # by position of the job
         self._replaced: Pack | None = None
@@ -246,9 +281,10 @@ class WarmTarget:
         outcomes = [ordered[position] for position in sorted(ordered)]
         if self._output is None:
             return WarmResult([self._verified(outcome) for outcome in outcomes], 0, *self._flushed())
-        if self._entries:
+        saving = self._fit(jobs) if self._entries and self._budget is not None else None
+        if self._entries and saving is None:
             self._write(jobs)
-        return WarmResult(outcomes, len(self._entries))
+        return WarmResult(outcomes, len(self._entries), saving=saving)
 
     def _to_cache(self, plan: Plan) -> LinkedKernel:
         kernel = self._cache.get_or_link(plan.link_key, partial(plan.link, use_cache=False), plan.database.location)
@@ -268,6 +304,11 @@ class WarmTarget:
     def _to_pack(self, plan: Plan) -> LinkedKernel:
         """Take a kernel from the replaced pack or a cache, or link it; add it to the new pack."""
         digest = plan.digest
+        if self._budget is not None:
+            kernel = plan.link(use_cache=False)
+            self._seconds[digest] = kernel.seconds
+            self._entries[digest] = plan.link_key.encode(kernel)
+            return kernel
         payload = self._replaced.get(digest) if self._replaced else None
         found = LinkedKernel.decode(digest, payload, 0.0, "pack") if payload else None
         found = found or self._cache.find(digest, plan.database.location)
@@ -276,6 +317,30 @@ class WarmTarget:
         kernel = found or plan.link(use_cache=False)
         self._entries[digest] = plan.link_key.encode(kernel)
         return kernel
+
+    def _fit(self, jobs: Sequence[WarmJob]) -> Saving:
+        """Write the pack with the kernels that save the most, as many as fit."""
+        assert self._output is not None  # noqa: S101 - a budget is a pack's
+        assert self._budget is not None  # noqa: S101 - checked by the caller
+        every, uses = self._entries, Counter[str]()
+        for position, plan in self._plans.items():
+            uses[plan.digest] += jobs[position].uses
+        digests = sorted(every)
+        worths = [uses[digest] * self._seconds[digest] for digest in digests]
+        sizes = [len(every[digest]) for digest in digests]
+        room = self._budget
+        while room > 0:
+            chosen = sorted(knapsack.choose(worths, sizes, room))
+            if not chosen:
+                break
+            self._entries = {digests[n]: every[digests[n]] for n in chosen}
+            size = self._write(jobs, self._budget)
+            if size <= self._budget:
+                totals = (sum(worths[n] for n in chosen), sum(worths), sum(sizes[n] for n in chosen), sum(sizes))
+                return Saving(*totals, len(chosen), len(digests))
+            room = min(room, sum(sizes[n] for n in chosen)) - (size - self._budget)  # look-ups and index take room too
+        hint = f"raise --budget: the smallest kernel has {min(sizes)} bytes, and a pack an index"
+        raise JitltoError("no kernel fits", code="jitlto-budget", where=str(self._output), hint=hint)
 
     def _verified(self, outcome: WarmOutcome) -> WarmOutcome:
         """Return the outcome, or a failure if the kernel was linked but the cache does not hold it."""
@@ -294,7 +359,8 @@ class WarmTarget:
         error = JitltoError(f"linked, but not cached: {reason}", code="jitlto-cache-full", hint=hint)
         return replace(outcome, layer="", error=error)
 
-    def _write(self, jobs: Sequence[WarmJob]) -> None:
+    def _write(self, jobs: Sequence[WarmJob], most: int | None = None) -> int:
+        """Write the pack, unless it would be larger than ``most`` bytes; return its size."""
         assert self._output is not None  # noqa: S101 - entries are those of a pack
         packed = [
             (job.family, job.request, self._plans[position])
@@ -305,8 +371,12 @@ class WarmTarget:
         ]
         contents = {family.contents.digest: family.contents for family, _, _ in packed}
         lookups = packed_requests.encode(contents.values(), find_answers(packed))
+        size = packs.size_of(self._entries, lookups)
+        if most is not None and size > most:
+            return size
         try:
             packs.write(self._output, self._entries, lookups)
+            return size
         except OSError as error:
             raise _unwritable(self._output, error.strerror or str(error), "free disk space") from None
 

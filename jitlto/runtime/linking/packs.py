@@ -242,6 +242,12 @@ def write(path: Path, kernels: Mapping[str, bytes], lookups: Mapping[str, bytes]
         file.writelines(payload for *_, payload in entries)
 
 
+def size_of(kernels: Mapping[str, bytes], lookups: Mapping[str, bytes]) -> int:
+    """Return the bytes of the file that :func:`write` makes."""
+    entries = [*kernels.values(), *lookups.values()]
+    return _START + _RECORD.size * len(entries) + sum(map(len, entries))
+
+
 def beside(database: Path) -> tuple[Pack, ...]:
     """Open the current packs of a database: ``NAME.pack`` and ``NAME.*.pack`` beside ``NAME.fragdb``.
 

@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import stat
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -93,7 +94,19 @@ class UsedPlan(NamedTuple):
 
 
 def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
-    """Read the plans of a recorded file, each once, in the order of first use.
+    """Read the plans of a recorded file, each once; see :func:`read_uses`."""
+    return list(read_uses(path).values())
+
+
+def count_uses(path: str | os.PathLike[str]) -> list[tuple[UsedPlan, int]]:
+    """Read the plans of a recorded file, each once, with how many processes used it; see :func:`read_uses`."""
+    plans = read_uses(path)
+    counts = Counter(files.read(path).split(b"\n"))
+    return [(plan, counts[line]) for line, plan in plans.items()]
+
+
+def read_uses(path: str | os.PathLike[str]) -> dict[bytes, UsedPlan]:
+    """Read the plans of a recorded file by their lines, each once, in the order of first use.
 
     Truncated or damaged lines are skipped, and a warning is logged.
 
@@ -132,7 +145,7 @@ def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
             len(bad),
             bad[0],
         )
-    return list(used.values())
+    return used
 
 
 class Recorder:
