@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 
 from jitlto.build.compilers.base import CompiledSource
 from jitlto.build.templates import RenderedSource
@@ -158,6 +159,11 @@ def _is_enum(type_name: str, number: int, layout: str) -> bool:
     sizes = layout.rpartition("(")[2].rstrip(")").split(",")
     if number >= len(sizes) or not sizes[number].isdigit() or type_name.startswith("enum "):
         return False
+    return _is_name(type_name)
+
+
+@lru_cache(maxsize=4096)  # the kernels of a build share their types
+def _is_name(type_name: str) -> bool:
     return parse_type(type_name) is None and is_supported(type_name)
 
 

@@ -26,6 +26,7 @@ from jitlto.model.architecture_tests import comparable_architectures
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.header_search import HeaderSearch
+from jitlto.model.header_texts import SystemTexts
 from jitlto.model.text import check_type
 from jitlto.model.versions import Architecture
 from jitlto.storage.declaration import FamilyDeclaration
@@ -67,6 +68,7 @@ class RenderedFamilies:
         self._known = RenderedTexts(cache.store) if cache else None
         self._find = functools.cache(find_toolchain)
         self._files: dict[str, bytes] = {}
+        self._texts: SystemTexts = {}
         self.families = families
         self._batches: list[list[CompileRequest]] = []  # by family
 
@@ -85,7 +87,7 @@ class RenderedFamilies:
 
     def _render(self, family: FamilyDeclaration) -> list[CompileRequest]:
         toolchain = self._find(family.toolchain)
-        configs = functools.cache(functools.partial(_config, family, toolchain, self._files))
+        configs = functools.cache(functools.partial(_config, family, toolchain, self._files, self._texts))
         rendered = render_family(family, on_error=self._on_error, on_warning=self.advice.append, known=self._known)
         requests = [
             CompileRequest(r, configs(family.compiler_options(r.group), r.group.architectures)) for r in rendered
@@ -196,17 +198,24 @@ def _config(
     family: FamilyDeclaration,
     toolchain: Toolchain,
     files: dict[str, bytes],
+    texts: SystemTexts,
     options: tuple[str, ...],
     archs: tuple[Architecture, ...],
 ) -> CompileConfig:
     """Return how the groups of a family that have the same options and architectures are compiled.
 
-    Headers that were read for others are taken from ``files``.
+    Headers that were read for others are taken from ``files`` and ``texts``.
     """
     is_nvcc = toolchain.name == "nvcc"
     system = toolchain.header_roots()
     search = HeaderSearch(
-        family.include, system=system, options=options, strict=not is_nvcc, as_written=is_nvcc, files=files
+        family.include,
+        system=system,
+        options=options,
+        strict=not is_nvcc,
+        as_written=is_nvcc,
+        files=files,
+        texts=texts,
     )
     own = HeaderSearch(family.include, options=options, files=files)
     every = tuple(sorted({*family.architectures, *archs}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import os.path
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -72,34 +73,43 @@ class HeaderPlaces:
         beyond: bool = True,
         files: dict[str, bytes] | None = None,
     ) -> None:
-        self._roots = [str(root) for root in roots]
+        self.roots = tuple(map(str, roots))  #: the directories
         self.count = len(roots)
         self._given = dict(given)
         self._beyond = beyond
+        self.asked: set[str] = set()  #: names that were searched for in all directories, for whoever clears it
         self._paths: dict[tuple[int, str], str | None] = {}
+        self._searched: dict[tuple[str, int], Place | None] = {}
+        self._names: dict[Place, str] = {}
+        self._identities: dict[Place, object] = {}
+        self._entries: dict[int, frozenset[str] | None] = {}
         self._files = {} if files is None else files
 
     def search(self, name: str, first: int = GIVEN) -> Place | None:
         """Return the header that ``#include <name>`` finds, from the directory ``first`` on."""
-        for root in range(first, len(self._roots)):
-            if (path := self.look(root, name)) is not None:
-                return Place(root, path, root + 1)
-        return None
+        self.asked.add(name)
+        key = (name, first)
+        if key not in self._searched:
+            looks = ((root, self.look(root, name)) for root in range(first, len(self.roots)))
+            self._searched[key] = next((Place(root, path, root + 1) for root, path in looks if path is not None), None)
+        return self._searched[key]
 
     def named(self, name: str) -> Place | None:
         """Return the header of a name that :meth:`name_of` gave, or that is searched for."""
         if match := _EXACT.fullmatch(name):
             root = int(match[1])
-            if GIVEN <= root < len(self._roots) and (path := self.look(root, match[3])) is not None:
+            if GIVEN <= root < len(self.roots) and (path := self.look(root, match[3])) is not None:
                 return Place(root, path, int(match[2]) if match[2] else root + 1)
         return self.search(name) if name else None
 
     def name_of(self, place: Place) -> str:
         """Return the name of a header: that by which it is searched for, unless another is found by that."""
-        found = self.search(place.path)
-        if found is not None and found[:2] == place[:2] and place.after != GIVEN:
-            return place.path
-        return place.exact_name
+        self.asked.add(place.path)
+        if (name := self._names.get(place)) is None:
+            found = self.search(place.path)
+            is_usual = found is not None and found[:2] == place[:2] and place.after != GIVEN
+            name = self._names[place] = place.path if is_usual else place.exact_name
+        return name
 
     def look(self, root: int, name: str) -> str | None:
         """Return the path of a header in one directory, normalised where that means the same file; None if not there.
@@ -128,13 +138,15 @@ class HeaderPlaces:
         """Return what is equal for two places of one file."""
         if place.root == GIVEN:
             return place.path
-        status = self.path(place).stat()
-        return status.st_dev, status.st_ino
+        if place not in self._identities:
+            status = self.path(place).stat()
+            self._identities[place] = status.st_dev, status.st_ino
+        return self._identities[place]
 
     def all_in(self, roots: int) -> Iterator[Place]:
         """Return every header that is given, and every file in the first directories."""
         yield from (Place(GIVEN, path) for path in sorted(self._given))
-        for number, root in enumerate(self._roots[:roots]):
+        for number, root in enumerate(self.roots[:roots]):
             for directory, inner, names in os.walk(root):
                 inner.sort()
                 for name in sorted(names):
@@ -152,7 +164,7 @@ class HeaderPlaces:
         """
         found: dict[str, bytes] = {}
         total = 0
-        for number, root in enumerate(self._roots[:roots]):
+        for number, root in enumerate(self.roots[:roots]):
             for path in _visible(root):
                 with suppress(JitltoError):  # it is gone, or for the compiler not readable either
                     content = self.read(place := Place(number, path))
@@ -178,6 +190,8 @@ class HeaderPlaces:
             return normal if normal in self._given and self._leads_through_directories(name) else None
         if normal.startswith("../") and not self._beyond:
             return None
+        if not self._may_have(root, name):
+            return None
         path = self._path(root, name)
         # Unlike Path.is_file, os.path.isfile takes any text for an answer.
         if not os.path.isfile(path):  # noqa: PTH113
@@ -188,6 +202,16 @@ class HeaderPlaces:
         there = self._path(root, normal)
         return normal if os.path.isfile(there) and os.path.samefile(path, there) else name  # noqa: PTH113, PTH121
 
+    def _may_have(self, root: int, name: str) -> bool:
+        """Return whether a directory has an entry that a name begins with: most names are looked for in vain."""
+        if root not in self._entries:
+            self._entries[root] = None
+            if sys.platform == "linux":  # elsewhere a file may be found by other names than those that are listed
+                with suppress(OSError, ValueError):
+                    self._entries[root] = frozenset(os.listdir(self.roots[root]))  # noqa: PTH208 - names
+        entries, first = self._entries[root], name.partition("/")[0]
+        return entries is None or first in (".", "..") or first in entries
+
     def _leads_through_directories(self, name: str) -> bool:
         """Whether every directory that a name leaves by ``..`` has one of the given headers."""
         parts = name.split("/")
@@ -196,7 +220,7 @@ class HeaderPlaces:
         return all(any(header.startswith(f"{directory}/") for header in self._given) for directory in left)
 
     def _path(self, root: int, name: str) -> str:
-        return os.path.join(self._roots[root], name)  # noqa: PTH118 - a text that may be no path
+        return os.path.join(self.roots[root], name)  # noqa: PTH118 - a text that may be no path
 
 
 def _visible(root: str) -> Iterator[str]:

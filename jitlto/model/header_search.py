@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from jitlto.model.directives import INCLUDES, Directive, all_directives, conditions_with
 from jitlto.model.header_places import GIVEN, HeaderPlaces, Place, tree_name
-from jitlto.model.header_texts import HINT_LITERAL, NOTHING, HeaderTexts, Text
+from jitlto.model.header_texts import HINT_LITERAL, NOTHING, HeaderTexts, SystemTexts, Text
 from jitlto.model.headers import HeaderSet, Source
 from jitlto.model.macro_names import HeaderRequest, Macros
 from jitlto.model.sure_includes import SureInclude, follow, leading_to
@@ -68,6 +68,7 @@ class HeaderSearch:
             (or given) has its path for a name, one of another root its exact name.
         beyond: Whether a name may lead out of a directory.
         files: Contents by path, to be shared by searches that are to read each file once among them.
+        texts: Texts of the headers under ``system``, to be shared likewise.
     """
 
     def __init__(
@@ -81,11 +82,11 @@ class HeaderSearch:
         as_written: bool = False,
         beyond: bool = True,
         files: dict[str, bytes] | None = None,
+        texts: SystemTexts | None = None,
     ) -> None:
-        self._own = len(roots)
         self._places = HeaderPlaces([*roots, *system], given or {}, beyond=beyond, files=files)
-        self._options, self._strict, self._as_written = tuple(options), strict, as_written
-        self._texts = HeaderTexts(self._places, len(roots), strict=strict, as_written=as_written, options=self._options)
+        self._own, self._options, self._strict, self._as_written = len(roots), tuple(options), strict, as_written
+        self._texts = HeaderTexts(self._places, self._own, texts, strict=strict, as_written=as_written, options=options)
         self._states: dict[str, str | None] = {}
         self._made: dict[frozenset[Place], _Requests] = {}
         self._reached: dict[tuple[Place, ...], dict[Place, Text]] = {}  # the sources of a build share includes
@@ -100,8 +101,7 @@ class HeaderSearch:
 
     def path(self, name: str) -> Path | None:
         """Return the path of the header ``name``, None if no root has it."""
-        place = self._places.named(name)
-        return None if place is None or place.root == GIVEN else self._places.path(place)
+        return None if (place := self._places.named(name)) is None or place.root == GIVEN else self._places.path(place)
 
     def sha256(self, name: str) -> str | None:
         """Return the SHA-256 of the header ``name``, with its root unless that is the first; None if there is none.

@@ -45,21 +45,36 @@ class Text(NamedTuple):
 NOTHING = Text(b"", (), (), frozenset(), False, b"")
 
 
+#: Texts of a toolkit's headers, by what they depend on beside the author's own, with the names that none of those has.
+SystemTexts = dict[tuple[object, ...], tuple[Text, frozenset[str]]]
+
+
 class HeaderTexts:
     """Reads texts, each once in each place.
 
     Args:
         places: Where headers are.
         own: How many of the first roots are the author's.
+        shared: Texts of the other roots' headers, for all with these roots.
         strict: Refuse what NVRTC cannot follow.
         as_written: Refuse what nvcc's preprocessor would read outside of the roots.
         options: Of the compiler.
     """
 
     def __init__(
-        self, places: HeaderPlaces, own: int, *, strict: bool, as_written: bool, options: Sequence[str]
+        self,
+        places: HeaderPlaces,
+        own: int,
+        shared: SystemTexts | None = None,
+        *,
+        strict: bool,
+        as_written: bool,
+        options: Sequence[str],
     ) -> None:
         self._places, self._own = places, own
+        self._shared = {} if shared is None else shared
+        self._kind = (own, places.roots[own:], strict, as_written)
+        self._own_names: dict[str, bool] = {}
         self._strict, self._as_written = strict, as_written
         self._elifdef = any("++23" in option or "++2b" in option for option in options)
         self._known: dict[Place, Text] = {}
@@ -74,9 +89,28 @@ class HeaderTexts:
 
     def read(self, place: Place | None, text: bytes | None = None) -> Text:
         """Return the text of a header, or of the source that is given."""
-        if place is not None and place in self._known:
-            return self._known[place]
-        content = self._places.read(place) if place is not None else text or b""
+        if place is None:
+            return self._read(None, text or b"")
+        if place not in self._known:
+            key = (*self._kind, place)
+            known = None if self.is_own(place) else self._shared.get(key)
+            if known is not None and not any(map(self._is_own_name, known[1])):
+                self._known[place] = known[0]
+            else:
+                self._places.asked.clear()
+                read = self._known[place] = self._read(place, self._places.read(place))
+                asked = frozenset(self._places.asked)
+                if not self.is_own(place) and not any(map(self._is_own_name, asked)):
+                    self._shared[key] = read, asked
+        return self._known[place]
+
+    def _is_own_name(self, name: str) -> bool:
+        """Return whether one of the author's headers has a name."""
+        if name not in self._own_names:
+            self._own_names[name] = any(self._places.look(root, name) for root in range(GIVEN, self._own))
+        return self._own_names[name]
+
+    def _read(self, place: Place | None, content: bytes) -> Text:
         directives = read_directives(content)
         looked_up: set[str] = set()
         found = [
@@ -89,10 +123,7 @@ class HeaderTexts:
         read = Text(directives.text, tuple(found), opened, frozenset(looked_up), once, b"")
         if self._strict and self.is_own(place):
             self._check_text(place, directives.text, directives.found)
-        read = read._replace(rewritten=self.rewrite(place, read, None))
-        if place is not None:
-            self._known[place] = read
-        return read
+        return read._replace(rewritten=self.rewrite(place, read, None))
 
     def is_own(self, place: Place | None) -> bool:
         """Return whether a text is the author's, not the toolkit's."""

@@ -126,7 +126,7 @@ def make_probe(texts: Iterable[bytes], only: str | None = None) -> Probe:
 
 @lru_cache(maxsize=256)  # the sources of a build share their headers
 def _find_macros(text: bytes) -> list[tuple[str, str, str]]:
-    return _DEFINE.findall(plain_text(text))
+    return _DEFINE.findall(plain_text(text)) if b"def" in text else []
 
 
 def _question(kernel: KernelDefinition, macros: Iterable[tuple[str, str, str]]) -> Question:

@@ -67,7 +67,7 @@ class KernelDefinition:
 @lru_cache(maxsize=256)
 def find_kernels(text: bytes) -> tuple[KernelDefinition, ...]:
     """Find the definitions of kernels in a source or header, in namespaces, under any condition."""
-    if b"__global__" not in text:
+    if b"__global__" not in text or b"{" not in text:
         return ()
     return tuple(_definitions(_TOKEN.findall(plain_text(text))))
 

@@ -7,12 +7,15 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import strategies as st
 
 from jitlto.errors import JitltoError
 from jitlto.model.header_search import HeaderSearch
+from jitlto.model.header_texts import SystemTexts
 from tests.support.errors import raises
 from tests.support.header_trees import (
     Answer,
@@ -385,3 +388,67 @@ def test_nvrtc_and_nvcc_read_the_same_headers(tmp_path: Path) -> None:
 
     try_one()
     assert not wrong, json.dumps(wrong[0][0].to_json())
+
+
+_NAMES = ("a.h", "b.h", "sub/a.h", "sub/c.h", "d/e.h")
+_LINES = tuple(
+    f"#{directive % name}"
+    for directive in ("include %s", "include_next %s", "if __has_include(%s)", "define N %s")
+    for name in ("<a.h>", '"a.h"', "<sub/a.h>", '"c.h"', '"../b.h"', "<d/../a.h>", '"./e.h"', "<gone.h>", "</a.h>")
+)
+_FILES = st.dictionaries(st.sampled_from(_NAMES), st.lists(st.sampled_from(_LINES), max_size=3), max_size=4)
+
+
+def _write(directory: Path, files: dict[str, list[str]]) -> Path:
+    for name, lines in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" + "#endif\n" * line.startswith("#if") for line in lines))
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@example(
+    [{}, {"sub/c.h": []}],
+    {"sub/a.h": ['#include "c.h"'], "b.h": ["#include <sub/a.h>", '#include "sub/c.h"'], "sub/c.h": []},
+    ["#include <b.h>"],
+    False,
+)
+@given(st.lists(_FILES, min_size=2, max_size=3), _FILES, st.lists(st.sampled_from(_LINES), max_size=3), st.booleans())
+def test_searches_that_share_a_toolkits_headers_find_what_each_alone_does(
+    owns: list[dict[str, list[str]]], toolkit: dict[str, list[str]], lines: list[str], as_written: bool
+) -> None:
+    main = "".join(f"{line}\n" + "#endif\n" * line.startswith("#if") for line in lines).encode()
+    how: dict[str, Any] = {"strict": not as_written, "as_written": as_written}
+
+    def answer(search: HeaderSearch) -> object:
+        try:
+            found = search.closure(main)
+            return found, search.looked_up(main, found.headers)
+        except JitltoError as error:
+            return error.code, error.where, str(error)
+
+    with tempfile.TemporaryDirectory() as directory:
+        system = [_write(Path(directory, "system"), toolkit)]
+        texts: SystemTexts = {}
+        for number, own in enumerate([*owns, owns[0]]):
+            roots = [_write(Path(directory, f"own{number}"), own)]
+            alone = answer(HeaderSearch(roots, system=system, **how))
+            assert answer(HeaderSearch(roots, system=system, texts=texts, **how)) == alone
+
+
+def test_a_toolkits_headers_are_read_once_for_searches_that_share_them(tmp_path: Path) -> None:
+    toolkit = {"a.h": ["#include <b.h>"], "b.h": []}
+    system = [_write(tmp_path / "system", toolkit)]
+    texts: SystemTexts = {}
+    for number in range(3):
+        roots = [_write(tmp_path / f"own{number}", {"mine.h": ["#include <a.h>"]})]
+        search = HeaderSearch(roots, system=system, texts=texts)
+        assert search.reachable(b"#include <mine.h>\n") == {"mine.h", "a.h", "b.h"}
+        assert len(texts) == 2
+    own = _write(tmp_path / "own3", {"b.h": ["#include <d/e.h>"], "d/e.h": []})
+    shadowed = HeaderSearch([own], system=system, texts=texts)
+    assert shadowed.reachable(b"#include <a.h>\n") == {"a.h", "b.h", "d/e.h"}
+    assert len(texts) == 2
