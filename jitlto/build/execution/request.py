@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from jitlto.build.cache.cache import Cache
@@ -12,7 +13,7 @@ from jitlto.errors import JitltoError
 from jitlto.model.architecture_tests import ArchitectureTests
 from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.header_texts import name_source
-from jitlto.model.headers import Source
+from jitlto.model.headers import Source, split_leading_includes
 from jitlto.model.kernel_probe import NO_PROBE, Probe, make_probe
 
 
@@ -30,6 +31,11 @@ class CompileRequest:
     @property
     def source_key(self) -> str:
         return self.config.source_key(self.rendered.source)
+
+    @property
+    def head(self) -> Hashable:
+        """Its leading includes, and how they are compiled: what compilers need to read once for equal ones."""
+        return self.config, split_leading_includes(self.rendered.source.encode())[0]
 
     @property
     def closure(self) -> Source:

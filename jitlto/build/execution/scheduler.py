@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 import time
-from bisect import insort
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from math import inf
+from queue import Empty, SimpleQueue
 
 from jitlto.build import interfaces
 from jitlto.build.cache.cache import Cache, TakenUnit
@@ -26,13 +26,13 @@ from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.shared_lookup import SharedLookup
 from jitlto.build.execution.task import Missing, Task
+from jitlto.build.execution.waiting import WaitingTasks, in_order
 from jitlto.build.execution.workers import WorkerDied
 from jitlto.build.failures import Failure
 from jitlto.build.templates import RenderedSource
 from jitlto.cuda import diagnostics
 from jitlto.errors import BuildError, CompileError, JitltoError
 from jitlto.model.fragment import FragmentKey
-from jitlto.model.headers import split_leading_includes
 
 _POLL = 0.05  # seconds between two checks of jobs that another build is compiling
 _PATIENCE = 900.0  # seconds to wait for another build before compiling the same job
@@ -71,10 +71,11 @@ class Scheduler:
     _outcome: Outcome = field(default_factory=Outcome, init=False)
     _shared: SharedLookup = field(init=False)
     _announced: int = field(default=0, init=False)
-    _waiting: list[Task] = field(default_factory=list, init=False)  # the next one last
+    _waiting: WaitingTasks = field(default_factory=WaitingTasks, init=False)
     _tasks: dict[str, Task] = field(default_factory=dict, init=False)  # by key, those that are done too
     _claimed: list[Task] = field(default_factory=list, init=False)  # by other builds
     _running: dict[Future[CompileResult], Task] = field(default_factory=dict, init=False)
+    _done: SimpleQueue[Future[CompileResult]] = field(default_factory=SimpleQueue, init=False)  # of those that run
     _seconds: dict[str, float] = field(default_factory=dict, init=False)
     _history: dict[FragmentKey, tuple[dict[str, str], bytes]] = field(default_factory=dict, init=False)
 
@@ -97,21 +98,20 @@ class Scheduler:
                 if self._shared.is_pending:
                     self._find_again()
                 self._start_tasks()
+                done: list[Future[CompileResult]] = []
                 if missing:
                     self._find_tasks([missing.popleft() for _ in range(min(len(missing), self._width_of_finding))])
-                    done = {future for future in self._running if future.done()}
                 elif coming and (batch := next(coming, None)) is not None:
                     missing += self._find_missing(batch)
-                    done = {future for future in self._running if future.done()}
                 elif coming:
-                    coming, done = None, set()
+                    coming = None
                 elif self._running:
                     polls = self._shared.is_pending or (self._claimed and not self._waiting)
-                    timeout = _POLL if polls else None
-                    done = wait(self._running, timeout=timeout, return_when=FIRST_COMPLETED).done
+                    with suppress(Empty):
+                        done.append(self._done.get(timeout=_POLL if polls else None))
                 else:
-                    done = set()
                     time.sleep(_POLL if self._claimed else 0)
+                done += [self._done.get() for _ in range(self._done.qsize())]
                 for future in sorted(done, key=lambda future: self._running[future].positions):
                     self._finish(self._running.pop(future), future)
         finally:
@@ -130,7 +130,7 @@ class Scheduler:
         return bool(self._outcome.failures) and not self.keep_going
 
     def _find_missing(self, batch: Sequence[CompileRequest]) -> list[Missing]:
-        """Take results from the cache; return the other sources, those first that are known to take longest."""
+        """Take results from the cache; return the other sources in the order in which to look for their headers."""
         positions_of: dict[tuple[str, CompileConfig], list[int]] = {}
         for position, request in enumerate(batch, len(self._outcome.requests)):
             positions_of.setdefault((request.source_key, request.config), []).append(position)
@@ -143,15 +143,11 @@ class Scheduler:
                 self._take_cached(positions, compiled, Layer.DIRECTORY, seconds)
             else:
                 found.append((source_key, self._outcome.requests[positions[0]], positions))
-        heads = [(r.config, split_leading_includes(r.rendered.source.encode())[0]) for _, r, _ in found]
-        sharers = Counter(heads)
-        missing = [
-            Missing(*each, sharers[head], recorded.get(str(each[1].key)))
-            for each, head in zip(found, heads, strict=True)
-        ]
+        sharers = Counter(request.head for _, request, _ in found)
+        missing = [Missing(*each, sharers[each[1].head], recorded.get(str(each[1].key))) for each in found]
         if not self._shared.has_stores:
             self._announce(request for _, request, _ in found)
-        return sorted(missing, key=lambda each: inf if each.seconds is None else each.seconds, reverse=True)
+        return in_order(missing)
 
     @property
     def _width_of_finding(self) -> int:
@@ -173,7 +169,7 @@ class Scheduler:
             tasks = [task for task in tasks if task.answer is None]
             self._announce(task.request for task in tasks)
         for task in tasks:
-            insort(self._waiting, task, key=lambda task: task.rank)
+            self._waiting.add(task)
 
     def _take_shared(self, found: Iterable[tuple[Task, TakenUnit]]) -> None:
         for task, unit in found:
@@ -185,7 +181,7 @@ class Scheduler:
         """Take from shared stores what they had not answered before they were open."""
         if found := self._shared.find_again(self._waiting):
             self._take_shared(found)
-            self._waiting = [task for task in self._waiting if task.answer is None]
+            self._waiting.remove_answered()
 
     def _find_task(self, missing: Missing) -> Task | None:
         """Look for the headers of a source, and make it a task of its own unless there is one for the same."""
@@ -223,6 +219,7 @@ class Scheduler:
             if self._claim(task):
                 self._start(task)
             else:
+                self._waiting.end(task)
                 self._claimed.append(task)
 
     def _claim(self, task: Task) -> bool:
@@ -244,14 +241,18 @@ class Scheduler:
         # Another build may have finished it between the look-up and the claim.
         if self.cache and (compiled := self.cache.find(task.source_key, task.request.config)) is not None:
             task.release()
+            self._waiting.end(task)
             task.answer = compiled
             self._take_cached(task.positions, compiled, Layer.DIRECTORY)
         else:
             # Without a cache nobody asks which headers decide whether to compile again.
             job = replace(task.job(), lists_reads=self.cache is not None)
-            self._running[self.submit(job)] = task
+            future = self.submit(job)
+            self._running[future] = task
+            future.add_done_callback(self._done.put)
 
     def _finish(self, task: Task, future: Future[CompileResult]) -> None:
+        self._waiting.end(task)
         try:
             result = future.result()
         except CompileError as error:
@@ -263,13 +264,13 @@ class Scheduler:
             else:
                 task.extra = (*task.extra, name)
                 task.source = config.complete(config.closure(task.request.rendered.source, task.extra))
-                self._waiting.append(task)
+                self._waiting.add(task)
         except WorkerDied as error:
             task.deaths += 1
             if task.deaths == _MOST_DEATHS:
                 self._fail(task, error)
             else:
-                self._waiting.append(task)
+                self._waiting.add(task)
         except JitltoError:
             task.release()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from jitlto.build.cache import keys
@@ -19,7 +20,7 @@ class Missing:
     source_key: str
     request: CompileRequest
     positions: list[int]
-    sharers: int
+    sharers: int  # sources with the same head
     seconds: float | None  # that its last compile took
 
 
@@ -38,9 +39,11 @@ class Task:
     waiting_since: float | None = None
     deaths: int = 0
     answer: CompiledSource | JitltoError | None = None  # for requests that turn out to be for the same
+    head: Hashable = field(init=False)
     place: str = field(init=False)  # in shared stores: the key before further headers are known
 
     def __post_init__(self) -> None:
+        self.head = self.request.head
         self.place = self.key
 
     @property
