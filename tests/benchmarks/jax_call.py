@@ -99,7 +99,6 @@ def measure(operator: Any, size: int, rounds: int) -> dict[str, object]:
     return {
         "elements": size,
         "results_equal": equal,
-        "command_buffer": "command_buffer" in program.as_text(),
         "jax_us": round(medians["jax"], 3),
         "graph_us": round(medians["graph"], 3),
         "ratio": round(medians["jax"] / medians["graph"], 3),
