@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import to_builtins
 
 from jitlto import config
 from jitlto.cli.families import DATABASE, open_database
@@ -19,6 +20,9 @@ from jitlto.storage.check_result import FamilyCheck, LinkCheck
 
 if TYPE_CHECKING:
     from jitlto.build.shards import Shard
+    from jitlto.storage.check_result import CheckResult
+    from jitlto.storage.database import FragmentDatabase
+    from jitlto.verify.compare_archs import ArchGain
 
 
 @click.command(epilog="Example: jitlto check search.fragdb --link sm_90 --cover 2")
@@ -37,6 +41,9 @@ if TYPE_CHECKING:
     help="Link only enough kernels to cover every combination of N parameter values.",
 )
 @click.option("--no-compare", is_flag=True, help="Do not compare the inline functions of fragments, which takes time.")
+@click.option(
+    "--compare-archs", is_flag=True, help="Say what LTO-IR for several architectures gains on the targets of --link."
+)
 @click.option("--mode", type=click.Choice(["lto", "ptx"]), help="Image kind to link [default: lto].")
 @shard_option("Make share I of N of the links and comparisons; the check holds if all shares do.")
 @click.option("--no-cache", is_flag=True, help="Link and compare again what an earlier check has proved.")
@@ -49,6 +56,7 @@ def check(
     archs: list[Architecture],
     cover: int | None,
     no_compare: bool,
+    compare_archs: bool,
     mode: str | None,
     shard: Shard | None,
     no_cache: bool,
@@ -64,11 +72,14 @@ def check(
     every device fragment is used. With --link, every kernel must also link. With --cover N, only some kernels are
     linked: enough that any N parameter values that occur together in a kernel occur together in one of these.
 
+    With --compare-archs, each fragment with LTO-IR for several architectures is linked alone from each, for each
+    target: the machine instructions say what shipping the later ones gains.
+
     What links and agrees is stored by content in the user's cache, and not linked again until a fragment, an option or
     nvJitLink changes. With --shard I/N, each of N jobs plans all kernels and makes its share of the links.
     """
-    if not archs and (cover or mode):
-        raise click.UsageError("--cover and --mode need --link")
+    if not archs and (cover or mode or compare_archs):
+        raise click.UsageError("--cover, --mode and --compare-archs need --link")
 
     def run() -> bool:
         from jitlto.build.packaging.pyproject import find_project_stores
@@ -96,16 +107,35 @@ def check(
                 on_links=lambda count: tally.started(range(count)),
                 on_link=tally.finished,
             )
+            gains = _gains(opened, result, archs, jobs) if compare_archs else None
         if as_json:
-            print_json(result)
+            print_json(result if gains is None else {**to_builtins(result), "archs": gains})
             return result.holds
         if result.link:
             _print_links(result.link)
+        if gains is not None:
+            _print_gains(gains)
         if shard:
             click.echo(f"share {shard} of the links and comparisons: the check holds if all {shard.count} do")
         return result.holds
 
     conclude(run)
+
+
+def _gains(
+    database: FragmentDatabase, result: CheckResult, targets: list[Architecture], workers: int | None
+) -> tuple[ArchGain, ...]:
+    from jitlto.verify.compare_archs import compare_archs
+
+    return compare_archs(database, [family.family for family in result.families], targets, workers)
+
+
+def _print_gains(gains: tuple[ArchGain, ...]) -> None:
+    for gain in gains:
+        click.echo(str(gain))
+    if not gains:
+        hint = "`jitlto build` says where LTO-IR for a later one would make other code"
+        click.echo(f"no fragment has LTO-IR for several architectures that run on these targets; {hint}")
 
 
 def _print_proof(result: FamilyCheck) -> None:
