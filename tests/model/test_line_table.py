@@ -39,6 +39,7 @@ def test_a_kernel_names_the_files_of_its_fragments(cubin: bytes, mini_path: Path
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=400)
 
 
+@pytest.mark.slow
 @given(st.lists(names, min_size=2, max_size=2, unique=True))
 def test_files_get_any_names(cubin: bytes, new: list[str]) -> None:
     old = read_files(cubin)
@@ -61,6 +62,7 @@ def test_every_part_of_the_file_stays_aligned(cubin: bytes) -> None:
     assert renamed.index(moved) % 128 == cubin.index(code) % 128 == 0
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_a_damaged_file_is_an_error_or_another_file(cubin: bytes, data: st.DataObject) -> None:
     damaged = bytearray(cubin)
