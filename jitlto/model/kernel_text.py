@@ -67,7 +67,8 @@ class KernelDefinition:
 @lru_cache(maxsize=256)
 def find_kernels(text: bytes) -> tuple[KernelDefinition, ...]:
     """Find the definitions of kernels in a source or header, in namespaces, under any condition."""
-    if b"__global__" not in text or b"{" not in text:
+    first = text.find(b"__global__")
+    if first < 0 or b"{" not in text[first:]:  # as in a source that instantiates a template
         return ()
     return tuple(_definitions(_TOKEN.findall(plain_text(text))))
 

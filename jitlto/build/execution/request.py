@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig, entry_key
@@ -35,7 +36,7 @@ class CompileRequest:
     @property
     def head(self) -> Hashable:
         """Its leading includes, and how they are compiled: what compilers need to read once for equal ones."""
-        return self.config, split_leading_includes(self.rendered.source.encode())[0]
+        return self.config, _leading_includes(self.rendered.source)
 
     @property
     def closure(self) -> Source:
@@ -78,3 +79,8 @@ class CompileRequest:
     def find(self, cache: Cache) -> CompiledSource | None:
         """The compiled source, if the cache has it."""
         return cache.find(self.source_key, self.config)
+
+
+@lru_cache(maxsize=4096)
+def _leading_includes(source: str) -> bytes:
+    return split_leading_includes(source.encode())[0]
