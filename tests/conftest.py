@@ -26,6 +26,7 @@ from tests.support.environments import need
 from tests.support.families import MINI, write_family
 from tests.support.process import ROOT
 from tests.support.store_server import Server, s3_server
+from tests.support.tuned import build_tuned
 
 # Whether a commit passes depends on the commit. `pytest --hypothesis-profile=default` draws other examples in each run.
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
@@ -135,6 +136,12 @@ def mini(mini_path: Path) -> Iterator[KernelFamily]:
     """The family ``mini``, opened afresh."""
     with FragmentDatabase(mini_path) as database:
         yield KernelFamily("mini", database)
+
+
+@pytest.fixture(scope="session")
+def tuned_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database of the family ``mini`` with variants to choose from."""
+    return build_tuned(tmp_path_factory.mktemp("tuned"))
 
 
 @pytest.fixture(scope="session")

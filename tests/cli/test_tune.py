@@ -15,7 +15,7 @@ from jitlto.runtime.tuning.best import Problem
 from jitlto.storage import wisdom_file
 from tests.support.commands import Result, fails, jitlto
 from tests.support.simulated import Simulated
-from tests.support.tuned import PlannedFamily, build_tuned, open_tuned
+from tests.support.tuned import PlannedFamily, open_tuned
 
 WORK = """
 from jitlto.runtime.tuning.tune import Workload
@@ -27,15 +27,10 @@ nothing = 3
 """
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tuned(tmp_path_factory.mktemp("tuned"))
-
-
 @pytest.fixture
-def family(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlannedFamily:
+def family(tuned_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlannedFamily:
     """The family that the command finds: on a pretended device."""
-    opened = open_tuned(Path(shutil.copy(database, tmp_path / "tuned.fragdb")), monkeypatch)
+    opened = open_tuned(Path(shutil.copy(tuned_path, tmp_path / "tuned.fragdb")), monkeypatch)
     (tmp_path / "work.py").write_text(WORK)
     monkeypatch.setattr(command, "find_family", lambda name, path: opened)
     monkeypatch.setattr(Problem, "link", lambda self, variant: self.family.plan(**self.request(variant)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import chain, combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ def exact(worths: list[float], sizes: list[int], room: int) -> float:
     return max(sum(worths[n] for n in chosen) for chosen in fitting)
 
 
+@pytest.mark.slow
 @given(things, st.integers(0, 200))
 def test_what_is_chosen_fits_and_is_worth_at_least_half_of_the_best(drawn: list[tuple[float, int]], room: int) -> None:
     worths, sizes = [worth for worth, _ in drawn], [size for _, size in drawn]
@@ -28,6 +30,7 @@ def test_what_is_chosen_fits_and_is_worth_at_least_half_of_the_best(drawn: list[
     assert choose(worths, sizes, room) == chosen
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0, 100), max_size=9), st.integers(1, 50), st.integers(0, 200))
 def test_among_equal_sizes_it_is_the_best(worths: list[float], size: int, room: int) -> None:
     sizes = [size] * len(worths)

@@ -69,6 +69,7 @@ def test_buckets() -> None:
     assert RECORD.bucket({"dim": 0, "rows": 0, "users": 0}) == (("dim", 0), ("rows", 0), ("users", 0))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1 << 62), st.integers(0, 1 << 62))
 def test_larger_sizes_never_fall_into_smaller_buckets(one: int, other: int) -> None:
     small, large = sorted((one, other))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,7 @@ def test_of_others_that_tie_that_which_differs_least_from_the_default_wins() -> 
     assert chosen(default, both, one) == chosen(default, one, both) == "a=1 veclen=4"
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=6), st.integers(0, 10**6))
 def test_the_choice_does_not_depend_on_the_order_and_costs_no_more_than_the_band(times: list[float], seed: int) -> None:
     trials = [trial(seconds, veclen=str(n)) for n, seconds in enumerate(times)]
@@ -48,6 +50,7 @@ def test_the_choice_does_not_depend_on_the_order_and_costs_no_more_than_the_band
     assert made.chosen.seconds <= min(times) * (1 + made.band)
 
 
+@pytest.mark.slow
 @given(wisdoms, wisdoms, wisdoms)
 def test_merging_is_commutative_associative_and_idempotent(a: Wisdom, b: Wisdom, c: Wisdom) -> None:
     assert a.merge(b) == b.merge(a)
@@ -57,6 +60,7 @@ def test_merging_is_commutative_associative_and_idempotent(a: Wisdom, b: Wisdom,
     assert a.merge(b).merge(b) == a.merge(b)
 
 
+@pytest.mark.slow
 @given(wisdoms, wisdoms)
 def test_a_merge_has_every_key_once_and_no_less_evidence(a: Wisdom, b: Wisdom) -> None:
     merged = a.merge(b)
@@ -74,6 +78,7 @@ def test_what_is_measured_again_takes_the_place_of_what_was() -> None:
     assert Wisdom([old]).replace(new).entries == (new,)
 
 
+@pytest.mark.slow
 @given(entries)
 def test_without_evidence_the_same_is_chosen(made: Entry) -> None:
     small = made.without_evidence()
@@ -117,6 +122,7 @@ def test_an_entry_with_other_sizes_answers_nothing() -> None:
     assert not list(made.find("mini", "kern", {"data_type": "float"}, (("rows", 1), ("users", 2)), H200))
 
 
+@pytest.mark.slow
 @given(wisdoms, st.randoms(use_true_random=False))
 def test_two_processes_find_the_same_whatever_the_order_of_their_files(wisdom: Wisdom, shuffler: random.Random) -> None:
     shuffled = list(wisdom.entries)

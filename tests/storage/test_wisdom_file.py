@@ -19,6 +19,7 @@ from tests.support.wisdom import entry, trial, wisdoms
 SOME = Wisdom([entry(trial(1.0), trial(0.5, veclen="4")), entry(trial(2.0), rows=4096)])
 
 
+@pytest.mark.slow
 @given(wisdoms)
 def test_what_is_written_is_read_and_equal_wisdom_makes_equal_bytes(wisdom: Wisdom) -> None:
     data = wisdom_file.encode(wisdom)
@@ -27,6 +28,7 @@ def test_what_is_written_is_read_and_equal_wisdom_makes_equal_bytes(wisdom: Wisd
     assert wisdom_file.decode(json.dumps(json.loads(data), indent=1).encode(), "file") == wisdom
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_a_damaged_file_is_refused_or_the_same(data: st.DataObject) -> None:
     whole = bytearray(wisdom_file.encode(SOME))

@@ -35,7 +35,7 @@ class Bench:
         self.stream = self._device.create_stream()
         self._handle = driver.CUstream(int(self.stream.handle))
         self._events = [self._check(driver.cuEventCreate(0)) for _ in range(2)]
-        self._graphs: dict[int, tuple[Launch, Any, int]] = {}  # the launch is kept, so that its id stays its own
+        self._graphs: dict[Launch, tuple[Any, int]] = {}  # with the number of launches in it
         self._flushed = 2 * int(self._device.properties.l2_cache_size) if cold else 0
         self._other = self._check(driver.cuMemAlloc(self._flushed)) if cold else None
         self.synchronize()  # the data may have been prepared in other streams
@@ -49,7 +49,7 @@ class Bench:
     def close(self) -> None:
         """Free what it holds."""
         self.synchronize()
-        for _, graph, _ in self._graphs.values():
+        for graph, _ in self._graphs.values():
             self._driver.cuGraphExecDestroy(graph)
         self._graphs.clear()
         if self._other is not None:
@@ -69,12 +69,12 @@ class Bench:
         if self.cold:
             self._check(self._driver.cuMemsetD8Async(self._other, 0, self._flushed, self._handle))
             return self._between(launch)
-        if id(launch) not in self._graphs:
+        if launch not in self._graphs:
             launch()  # the first one may load code
             once = max(self._between(launch), 1e-7)
             count = max(1, min(_MOST_LAUNCHES, round(_LONG_ENOUGH / once)))
-            self._graphs[id(launch)] = (launch, self._captured(launch, count), count)
-        _, graph, count = self._graphs[id(launch)]
+            self._graphs[launch] = (self._captured(launch, count), count)
+        graph, count = self._graphs[launch]
         return self._between(lambda: self._check(self._driver.cuGraphLaunch(graph, self._handle))) / count
 
     def read(self, array: Any) -> bytes:

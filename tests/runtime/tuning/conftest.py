@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tuned import PlannedFamily, build_tuned, open_tuned
-
-
-@pytest.fixture(scope="session")
-def tuned_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The database of the tuned family."""
-    return build_tuned(tmp_path_factory.mktemp("tuned"))
+from tests.support.tuned import PlannedFamily, open_tuned
 
 
 @pytest.fixture

@@ -161,6 +161,7 @@ def test_a_file_that_cannot_be_used_is_a_warning(
     assert str(path) in caplog.text
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(st.data())
 def test_any_damage_to_a_file_leads_to_a_declared_variant(tuned: PlannedFamily, data: st.DataObject) -> None:
