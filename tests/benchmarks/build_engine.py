@@ -41,6 +41,9 @@ from tests.support.process import ROOT
 
 HEAVY = Path(__file__).with_name("heavy")
 
+# Images of a build, and nvcc's name of them.
+_IMAGES = (("ltoir", "lto_75"), ("ltoir and ptx", "[lto_75,compute_75]"))
+
 
 def main() -> None:
     """Measure, print, write JSON."""
@@ -52,6 +55,9 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=4, help="how many times the light family is built, under names")
     parser.add_argument("--heavy-copies", type=int, default=1, help="how many times the heavy family is built")
     parser.add_argument("--one-job", action="store_true", help="build each with one worker too")
+    parser.add_argument(
+        "--images", choices=[images for images, _ in _IMAGES], help="of the comparisons; by default all"
+    )
     parser.add_argument("--only", choices=["light", "heavy", "nvcc", "floor", "shipped", "noop", "render"])
     parser.add_argument("--fragments", type=int, default=341, help="of the build without work")
     parser.add_argument("--combinations", type=int, default=1300, help="to render")
@@ -125,7 +131,7 @@ def _against_nvcc(
     name: str, directories: list[Path], place: Path, options: argparse.Namespace
 ) -> dict[str, dict[str, object]]:
     figures: dict[str, dict[str, object]] = {}
-    for images, code, sources in _by_images(directories, place / "sources" / name):
+    for images, code, sources in _by_images(directories, place / "sources" / name, options.images):
         times: dict[str, list[float]] = {"jitlto": [], "nvcc": []}
         for _ in range(options.rounds):
             times["jitlto"].append(_jitlto(directories, place))
@@ -152,7 +158,7 @@ def _beside_nvcc(
     """The processor time of a build by the nvcc toolchain, and of the same nvcc alone."""
     figures: dict[str, dict[str, object]] = {}
     peer = str(Compiler().path)
-    for images, code, sources in _by_images(directories, place / "sources" / f"nvcc_{name}", "nvcc"):
+    for images, code, sources in _by_images(directories, place / "sources" / f"nvcc_{name}", options.images, "nvcc"):
         times: dict[str, list[float]] = {"jitlto": [], "nvcc": []}
         for _ in range(options.rounds):
             begin = _processor_time()
@@ -180,10 +186,12 @@ def _processor_time() -> float:
 
 
 def _by_images(
-    directories: list[Path], place: Path, toolchain: str = "nvrtc"
+    directories: list[Path], place: Path, only: str | None, toolchain: str = "nvrtc"
 ) -> Iterator[tuple[str, str, list[tuple[Path, list[str]]]]]:
-    """Declare families for LTO-IR alone, then with PTX: the images, nvcc's name of them, and the sources in files."""
-    for images, code in (("ltoir", "lto_75"), ("ltoir and ptx", "[lto_75,compute_75]")):
+    """Declare families for each of the images: those, nvcc's name of them, and the sources in files."""
+    for images, code in _IMAGES:
+        if only not in (None, images):
+            continue
         for directory in directories:
             declared = '["ltoir"]' if images == "ltoir" else '["ltoir", "ptx"]'
             _choose_images(directory / "family.toml", declared, toolchain)
