@@ -87,7 +87,7 @@ class StoreClient:
             if opening.backend is not None:
                 if not (self.address.is_local or self._is_awaited):
                     opening.backend.get(_PROBE)
-                self._has_answered = self.address.is_local or not self._is_awaited
+                self._has_answered |= self.address.is_local or not self._is_awaited
             self._is_awaited = False
             opening.load_signing_key()
             self._reading.succeeded()
@@ -196,6 +196,8 @@ class StoreClient:
             if isinstance(result, BaseException):
                 self._patience.lost(since)
                 self._failed(result)
+            elif result is not ...:
+                self._patience.answered()
             if result is not ...:
                 pending.discard(name)
                 replies[name] = result

@@ -8,8 +8,9 @@ import time
 #: Seconds that a process loses at most by waiting for one store that fails: ``JITLTO_STORE_PATIENCE``.
 DEFAULT = 0.05
 _WAITED = 0.75  # of it, by intent: a thread that wakes up while another one imports waits longer than that
-_FOR_OPENING = 0.4  # of it
+_FOR_OPENING = 0.3  # of it
 _DELAY = 0.05  # of it: what opening may take beyond that because this machine is busy
+_PROOF = 3  # good replies: after them, waiting for the store to be opened was not in vain
 _MOST_FAILURES = 3  # one after the other; then the store is off
 _FIRST_BACK_OFF = 1.0  # seconds
 _LONGEST_BACK_OFF = 300.0
@@ -63,8 +64,9 @@ class Patience:
     """The time that callers may still lose by waiting for one store.
 
     Waiting for a store that is being opened counts, and so does waiting for replies that fail or do not come; that of
-    several threads at the same time counts once. Two fifths of the time, at most, go into opening and the first reply.
-    A quarter is kept for what waits take longer than intended.
+    several threads at the same time counts once. Three tenths of the time, at most, go into opening and the first
+    reply, which no longer count when the store has answered a few times. A quarter is kept for what waits take longer
+    than intended.
 
     Args:
         seconds: The time for this process.
@@ -76,6 +78,8 @@ class Patience:
         self._left_for_opening = _FOR_OPENING * seconds
         self._delay = _DELAY * seconds
         self._counted_until = 0.0
+        self._opening = 0.0  # counted
+        self._good = 0  # replies
 
     @property
     def is_spent(self) -> bool:
@@ -97,6 +101,14 @@ class Patience:
         with self._lock:
             return max(since, self._counted_until) + (self.left_for_opening if opening else self._left)
 
+    def answered(self) -> None:
+        """Note a good reply in time."""
+        self._good += 1
+        if self._good == _PROOF:
+            with self._lock:
+                if self._left:
+                    self._left += self._opening
+
     def lost(self, since: float, *, opening: bool = False) -> None:
         """Count the time since then: what a caller waited for failed, or has not come."""
         with self._lock:
@@ -106,6 +118,7 @@ class Patience:
             if opening:
                 seconds = min(seconds, self._left_for_opening + self._delay)
                 self._left_for_opening -= seconds
+                self._opening += seconds
                 if self._left_for_opening < 0.001:
                     self._left_for_opening = 0.0
             self._left = max(0.0, self._left - seconds)

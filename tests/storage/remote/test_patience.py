@@ -54,16 +54,40 @@ def test_what_several_threads_wait_at_the_same_time_counts_once(clock: Clock) ->
     assert left.deadline(begin) == pytest.approx(begin + 0.075)  # of a thread that waits since then
 
 
-@pytest.mark.parametrize(("late", "left"), [(0.0, 0.035), (0.002, 0.033), (1.0, 0.03)])
-def test_two_fifths_of_the_patience_go_into_opening_and_a_busy_machine_takes_little_more(
+@pytest.mark.parametrize(("late", "left"), [(0.0, 0.045), (0.002, 0.043), (1.0, 0.04)])
+def test_three_tenths_of_the_patience_go_into_opening_and_a_busy_machine_takes_little_more(
     clock: Clock, late: float, left: float
 ) -> None:
     patience = Patience(0.1)
     begin, clock.now = clock.now, clock.now + patience.left_for_opening + late
-    assert clock.now == pytest.approx(1000.04 + late)
+    assert clock.now == pytest.approx(1000.03 + late)
     patience.lost(begin, opening=True)
     assert patience.left_for_opening == 0
     assert patience.left == pytest.approx(left)
+
+
+def test_opening_costs_nothing_if_the_store_then_answers(clock: Clock) -> None:
+    patience = Patience(0.1)
+    begin, clock.now = clock.now, clock.now + 0.03
+    patience.lost(begin, opening=True)
+    begin, clock.now = clock.now, clock.now + 0.01
+    patience.lost(begin)
+    lefts = []
+    for _ in range(4):
+        patience.answered()
+        lefts.append(patience.left)
+    assert lefts == pytest.approx([0.035, 0.035, 0.065, 0.065])
+
+
+def test_a_store_that_was_given_up_stays_so(clock: Clock) -> None:
+    patience = Patience(0.1)
+    begin, clock.now = clock.now, clock.now + 0.03
+    patience.lost(begin, opening=True)
+    begin, clock.now = clock.now, clock.now + 1
+    patience.lost(begin)
+    for _ in range(4):
+        patience.answered()
+    assert patience.is_spent
 
 
 def test_no_patience_is_spent_from_the_start() -> None:
