@@ -121,6 +121,8 @@ REASONS = {
     ("build.execution.workers", "build.execution.forkserver"): "asked to load the compilers, then for each worker",
     ("build.execution.scheduler", "build.execution.shared_lookup"): "asked for all jobs, again if stores opened late",
     ("build.execution.scheduler", "build.execution.task"): "values: a job is asked for its key and rank",
+    ("build.execution.scheduler", "build.execution.waiting"): "a queue: tasks are added, taken and reported as ended",
+    ("build.execution.waiting", "build.execution.task"): "values: a task is asked for its rank and its includes",
     ("*", "build.execution.workers"): "the pool is made at the start, and ended at the end",
     ("*", "build.rendered_families"): "rendered, checked for what makes builds differ, and reduced to a shard",
     ("*", "model.kernel_probe"): "its questions are no part of a source's name, and its answers are read from the log",
