@@ -5,6 +5,7 @@ A file that is damaged, truncated, foreign or of another version is refused. Equ
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterable
@@ -17,11 +18,13 @@ from msgspec import Struct
 from jitlto.errors import WisdomError
 from jitlto.model.wisdom import Entry, Wisdom
 from jitlto.storage import files
+from jitlto.storage.cache_dir import FileLock
 
 #: Suffix of a file of wisdom beside a database.
 SUFFIX = ".wisdom"
 _SCHEMA = 1
 _LARGEST = 256 << 20  # bytes
+_PATIENCE = 10.0  # seconds to wait for another process that writes
 
 
 class _Content(Struct, forbid_unknown_fields=True):
@@ -103,6 +106,22 @@ def write(path: Path, wisdom: Wisdom) -> None:
     except OSError as error:
         what, hint = f"cannot be written: {error.strerror or error}", "make room there, or name a different file"
         raise WisdomError(what, code="wisdom-unwritable", where=str(path), hint=hint) from None
+
+
+def add(path: Path, entry: Entry) -> None:
+    """Add an entry to a file, in place of that with the same key; processes that add at once wait for each other.
+
+    Raises:
+        WisdomError: If the file cannot be read or written.
+    """
+    lock = FileLock(path.with_name(f"{path.name}.lock"))
+    with contextlib.suppress(OSError):  # without locks, the entry of another process may be lost
+        os.makedirs(path.parent, exist_ok=True)  # noqa: PTH103
+        lock.acquire(_PATIENCE)
+    try:
+        write(path, read(path, missing_ok=True).replace(entry))
+    finally:
+        lock.release()
 
 
 def _digest(lines: Iterable[bytes]) -> str:

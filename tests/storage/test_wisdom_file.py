@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,18 @@ def test_files_on_the_disk(tmp_path: Path) -> None:
         wisdom_file.read(tmp_path)
     with raises(WisdomError, "wisdom-unwritable"):
         wisdom_file.write(tmp_path, SOME)
+
+
+@pytest.mark.slow
+def test_processes_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "own.wisdom"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda rows: wisdom_file.add(path, entry(trial(1.0), rows=rows)), range(40)))
+    assert len(wisdom_file.read(path)) == 40
+
+
+def test_what_is_added_takes_the_place_of_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "own.wisdom"
+    for seconds in (1.0, 2.0):
+        wisdom_file.add(path, entry(trial(seconds)))
+    assert [each.default.seconds for each in wisdom_file.read(path).entries] == [2.0]

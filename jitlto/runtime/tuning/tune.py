@@ -121,8 +121,7 @@ def tune(
     outcome.rejected.update(rejected)
     entry = _entry(asked, outcome, known, measures.cold)
     if save:
-        own = family.session.config.wisdom
-        wisdom_file.write(own, wisdom_file.read(own, missing_ok=True).replace(entry))
+        wisdom_file.add(family.session.config.wisdom, entry)
     return TuneReport(entry, outcome, len(variants), time.monotonic() - begin, linked - begin)
 
 
