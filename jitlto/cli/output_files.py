@@ -56,7 +56,7 @@ def family_sources(families: Iterable[FamilyDeclaration]) -> list[Path]:
     found: list[Path] = []
     for family in families:
         found.append(family.path)
-        found += [path for group in family.groups for path in (group.matrix, group.template) if path is not None]
+        found += [path for group in family.groups for path in (*group.matrices, group.template) if path is not None]
     return found
 
 

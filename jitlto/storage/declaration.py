@@ -77,6 +77,12 @@ class GroupDeclaration:
     structures: tuple[tuple[str, str], ...] = ()
     tune: TuneDeclaration | None = None
 
+    @property
+    def matrices(self) -> tuple[Path, ...]:
+        """Its own, and that of its launch choices."""
+        launch = self.tune.launch if self.tune is not None else None
+        return tuple(path for path in (self.matrix, launch) if path is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class FamilyDeclaration:

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.build.packaging.family_sources import place_sources
 from jitlto.build.rendered_families import family_record
 from jitlto.build.tuning_record import check_tuned
+from jitlto.cli import output_files
 from jitlto.errors import FamilyError, JitltoError
 from jitlto.model.fragment import FragmentKey
 from jitlto.model.tuning import TuneRecord
+from jitlto.runtime.discovery import editable
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration
 from jitlto.storage.database import _serialization as serialization
@@ -131,3 +134,17 @@ def test_a_forged_record_is_refused(tmp_path: Path) -> None:
         assert old in whole
         with pytest.raises((serialization.InvalidRecordError, JitltoError)):
             serialization.decode_family(whole.replace(old, new))
+
+
+def test_the_matrix_of_launch_choices_is_one_of_the_familys_sources(tmp_path: Path) -> None:
+    """It goes into an sdist and a copied family, is watched by editable installs, and is not overwritten."""
+    top = tmp_path / "fragments" / "mini"
+    write_family(top, {name: text for name, text in TUNED.items() if name != "launch.json"})
+    write_family(tmp_path / "matrices", {"launch.json": LAUNCH})
+    declared = declaration.load_family(top / "family.toml")
+    matrix = tmp_path / "matrices" / "launch.json"
+    (kern,) = (group for group in declared.groups if group.name == "kern")
+    assert kern.matrices == (top / "kern.json", matrix)
+    assert place_sources(declared)[matrix] == Path("matrices", "launch.json")
+    assert matrix in output_files.family_sources([declared])
+    assert str(matrix) in {name for name, _ in editable._sources(declared)}

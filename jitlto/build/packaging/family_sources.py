@@ -52,7 +52,8 @@ def _place_family(family: FamilyDeclaration, directory: Path) -> Iterator[tuple[
         if group.matrix is None or group.template is None:
             continue
         # A template includes others of its directory.
-        for path in (group.matrix.absolute(), *walk_sources([group.template.absolute().parent], thorough=False)):
+        matrices = (path.absolute() for path in group.matrices)
+        for path in (*matrices, *walk_sources([group.template.absolute().parent], thorough=False)):
             place = Path(os.path.normpath(path))
             if any(place.is_relative_to(folder) for folder in beside):
                 yield path, place.relative_to(root)

@@ -110,7 +110,7 @@ def list_sources(package: Package) -> list[Path]:
         folders = set(family.include)
         for group in family.groups:
             if group.matrix and group.template:
-                sources.add(group.matrix)
+                sources.update(group.matrices)
                 folders.add(group.template.parent)  # templates include others of their directory
         sources.update(walk_sources(folders, thorough=False))
         sources.update(find_headers(family, sources))
