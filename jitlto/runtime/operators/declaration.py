@@ -28,6 +28,7 @@ class Backward:
         arguments: What it is called with: names of arguments and outputs of the first operator, and ``grad_`` followed
             by the name of an output for the gradient of that output.
         gradients: For each output of the second operator, the argument of the first that it is the gradient of.
+            Gradients of complex numbers are PyTorch's, the conjugates of JAX's.
     """
 
     operator: Operator

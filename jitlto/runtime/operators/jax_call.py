@@ -273,7 +273,7 @@ def _differentiable(statics: _Statics, backward: Backward) -> Callable[..., Any]
 
     def gradients(saved: Any, cotangents: Any) -> tuple[Any, ...]:
         arrays, results = saved
-        grads = cotangents if isinstance(cotangents, tuple) else (cotangents,)
+        grads = tuple(map(_conjugated, cotangents if isinstance(cotangents, tuple) else (cotangents,)))
 
         def find(name: str) -> Any:
             if name in given:
@@ -289,8 +289,16 @@ def _differentiable(statics: _Statics, backward: Backward) -> Callable[..., Any]
             return grads[number] if floating else jax.numpy.zeros_like(results[number])
 
         made = second(*map(find, backward.arguments))
-        found = dict(zip(backward.gradients, made if isinstance(made, tuple) else (made,), strict=True))
+        made = map(_conjugated, made if isinstance(made, tuple) else (made,))
+        found = dict(zip(backward.gradients, made, strict=True))
         return tuple(found.get(name) for name in given)
 
     function.defvjp(forward, gradients)
     return function  # type: ignore[no-any-return]
+
+
+def _conjugated(gradient: Any) -> Any:
+    """Return a complex gradient as JAX has it, if it is one of PyTorch's, or the other way round."""
+    import jax
+
+    return jax.numpy.conj(gradient) if jax.numpy.iscomplexobj(gradient) else gradient
