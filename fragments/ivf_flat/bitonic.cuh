@@ -17,13 +17,17 @@ __device__ __forceinline__ uint64_t compare_exchange(uint64_t key, uint32_t stri
 // Sorts the keys of a warp's lanes: the greatest to lane 0, the smallest to lane 31.
 __device__ __forceinline__ uint64_t sort_descending(uint64_t key) {
   const uint32_t lane = lane_index();
-#pragma unroll
-  for (uint32_t run = 2; run <= warp_size; run *= 2) {
-    const bool descending = (lane & run) == 0;  // runs of alternating order make the next longer run bitonic
-#pragma unroll
-    for (uint32_t stride = run / 2; stride > 0; stride /= 2) {
-      const bool first = (lane & stride) == 0;
-      key = compare_exchange(key, stride, first != descending);
+  uint32_t run = 2;  // runs of alternating order make the next longer run bitonic
+  uint32_t stride = 1;
+#pragma unroll 1  // each step waits for a shuffle: 15 copies of it are hardly faster, and take much longer to compile
+  while (run <= warp_size) {
+    const bool descending = (lane & run) == 0;
+    const bool first = (lane & stride) == 0;
+    key = compare_exchange(key, stride, first != descending);
+    stride /= 2;
+    if (stride == 0) {
+      stride = run;
+      run *= 2;
     }
   }
   return key;

@@ -66,7 +66,7 @@ class warp_queue {
         }
       }
     }
-#pragma unroll
+#pragma unroll 1  // as in sort_descending()
     for (uint32_t stride = warp_size / 2; stride > 0; stride /= 2) {
 #pragma unroll
       for (int r = 0; r < registers; ++r) {
