@@ -125,7 +125,7 @@ class Runner:
             ("gpu" in block.notes and not self.gpu)
             or ("no gpu" in block.notes and _has_device())
             or (program is not None and _is_missing(program))
-            or not set(needed).issubset(dist.metadata["Name"] for dist in metadata.distributions())
+            or not all(map(_is_installed, needed))
         )
 
     def _console(self, block: Block) -> None:
@@ -194,6 +194,14 @@ def _is_missing(program: str) -> bool:
     """Whether a program is neither on PATH nor in a CUDA toolkit."""
     is_of_toolkit = program in ("nvcc", "nvdisasm")
     return (toolkit.find_binary(program) if is_of_toolkit else shutil.which(program)) is None
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _has_device() -> bool:

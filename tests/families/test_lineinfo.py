@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.build.lineinfo import build_twin
+from jitlto.cuda import toolkit
 from jitlto.runtime.discovery.lineinfo import point_to_sources
 from jitlto.runtime.family import KernelFamily, load
 from jitlto.runtime.planning.plan import Plan
@@ -17,11 +18,14 @@ from tests.support.line_information import instructions, machine_code
 
 _KERNELS = 6  # of each family, chosen at random
 _LEAST = 0.95
+_SMALL = ("search", "transform")
 
 
 @pytest.fixture(params=["search", "transform", "transport", "fft", "ivf_flat"])
 def both(request: pytest.FixtureRequest) -> tuple[KernelFamily, KernelFamily]:
     """A shipped family, and the same in the twin of its database."""
+    if request.param not in _SMALL and toolkit.find_binary("nvdisasm") is None:
+        pytest.skip("nvdisasm is not installed, and large twins take long to build")
     plain: KernelFamily = request.getfixturevalue(request.param)
     database = plain.database.path
     directory = build_twin([load_family(find_family(name)) for name in sorted(plain.contents.families)], database)
