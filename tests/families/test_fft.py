@@ -26,7 +26,7 @@ from tests.support.errors import raises
 from tests.support.fft_reference import DTYPES, SIZES, TRANSFORMS
 
 # Those that CUDA 12.9 and 13 both know.
-TARGETS = ["sm_80", "sm_90", "sm_100", "sm_120"]
+TARGETS = ["sm_80", "sm_120"]  # the oldest and the newest kind of device
 CHOSEN = {"kind": "c2c", "direction": "forward", "data_type": "float", "size": "256"}
 LOAD = "__device__ float2 fft_load(const float2* data, unsigned row, unsigned index, unsigned length, void* info)"
 STORE = (

@@ -274,6 +274,8 @@ def test_one_function_writes_files_at_paths_that_users_give() -> None:
         "build/compilers/header_tree.py",  # in the temporary directory of a compile, or of the build
         "build/foreign/cmake.py",  # in its temporary directory
         "build/compilers/snapshot.py",  # a descriptor in memory
+        "build/execution/header_files.py",  # in the temporary directory of the build
+        "build/lineinfo.py",  # in a directory that is renamed when it is complete
         "build/rendering/worker.py",  # a pipe
         "build/packaging/scaffold.py",  # in a directory that is renamed when it is complete
         "cuda/nvdisasm.py",  # in its temporary directory
@@ -282,6 +284,7 @@ def test_one_function_writes_files_at_paths_that_users_give() -> None:
         "storage/database/writer.py",  # to the name that `replacing` yields
         "storage/files.py",
         "storage/manifest.py",  # in its temporary directory
+        "storage/twin.py",  # in the directory of build/lineinfo.py
         "storage/remote/artifacts.py",  # to the name that `replacing` yields
     }
     assert {str(path) for path, tree in syntax_trees().items() if any(writes(tree))} == own

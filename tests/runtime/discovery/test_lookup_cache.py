@@ -550,8 +550,9 @@ def test_finding_a_kernel_loads_no_planner_no_linker_and_no_sqlite(mini_path: Pa
     assert slow <= {*cold[2]}
     started = {*json.loads(subprocess.run([sys.executable, "-c", MODULES], capture_output=True, check=True).stdout)}
     assert slow & {*warm[2]} - started == set()
-    # The import of ``load`` has loaded the modules that find a kernel.
-    assert [name for name in warm[3] if name.startswith("jitlto")] == []
+    # The import of ``load`` has loaded the modules that find a kernel; a family loads the compiled core, if it is used.
+    found = [name for name in warm[3] if name.startswith("jitlto")]
+    assert found in ([], ["jitlto.runtime.launch._launch"])
 
 
 # What an interpreter loads before it does anything, and what the standard library's own modules there bring along.
