@@ -18,7 +18,7 @@ from tests.support.line_information import instructions, machine_code
 
 _KERNELS = 6  # of each family, chosen at random
 _LEAST = 0.95
-_SMALL = ("search", "transform")
+_SMALL = ("search",)
 
 
 @pytest.fixture(params=["search", "transform", "transport", "fft", "ivf_flat"])
