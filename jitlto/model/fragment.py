@@ -115,7 +115,7 @@ class FragmentKey(Struct, frozen=True, order=True, dict=True):
 
     @property
     def file_name(self) -> str:
-        """The name of the fragment's source: readable, unique in its group, and accepted by nvcc.
+        """Name of the fragment's source, which is readable, unique in its group, and accepted by nvcc.
 
         nvcc takes neither ``,`` nor ``=`` in a file's name; ``+`` cannot be in an encoded value.
         """

@@ -72,7 +72,7 @@ class Events:
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(KINDS, 0)
         self._subscribers: dict[object, Subscriber] = {}
-        #: Who observes steps while they run, such as :func:`jitlto.runtime.ranges.open_ranges`.
+        #: Who observes steps while they run, such as ``open_ranges`` of ``jitlto.runtime.ranges``.
         self.step_observer: StepObserver | None = None
 
     def step(self, name: str, kernel: str) -> AbstractContextManager[object]:

@@ -434,7 +434,7 @@ class KernelFamily:
 
     @property
     def best(self) -> Chooser:
-        """The chooser of the best variant for a problem: ``family.best(rows=1000, data_type="float")``.
+        """Chooser of the best variant for a problem, as in ``family.best(rows=1000, data_type="float")``.
 
         See :class:`jitlto.runtime.tuning.best.Chooser`; ``family.best.dispatcher("rows")`` is called with the values.
         """

@@ -60,7 +60,7 @@ class TuneReport:
     """What tuning for one problem found.
 
     Args:
-        entry: The evidence, of which :attr:`Entry.chosen` is the answer.
+        entry: The evidence, of which ``Entry.chosen`` is the answer.
         outcome: The search.
         variants: How many variants exist for the problem.
         seconds: How long it took: linking, and all.

@@ -8,7 +8,9 @@ from __future__ import annotations
 import _thread
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+
+_IDLE = 2.0  # seconds after which a thread without work ends
 
 
 class Workers:
@@ -35,7 +37,7 @@ class Workers:
             start = self._idle <= self._tasks.qsize() and self._started < self._most
             if start:
                 self._started += 1
-        self._tasks.put(task)
+            self._tasks.put(task)
         if start:
             try:
                 # Thread.start() would wait until the new thread has had its turn, behind one that imports.
@@ -50,7 +52,15 @@ class Workers:
         while True:
             with self._lock:
                 self._idle += 1
-            task = self._tasks.get()
+            try:
+                task = self._tasks.get(timeout=_IDLE)
+            except Empty:
+                with self._lock:
+                    self._idle -= 1
+                    if not self._tasks.empty():
+                        continue
+                    self._started -= 1
+                    return
             with self._lock:
                 self._idle -= 1
             task()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import _thread
 import threading
+import time
 
 import pytest
 
+from jitlto.storage.remote import workers
 from jitlto.storage.remote.workers import Workers
 
 
@@ -50,3 +52,18 @@ def test_where_no_thread_can_be_started_there_is_an_error(monkeypatch: pytest.Mo
     monkeypatch.setattr(_thread, "start_new_thread", start)
     with pytest.raises(RuntimeError):
         Workers(1).submit(lambda: None)
+
+
+def test_a_thread_without_work_ends_and_another_takes_later_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_IDLE", 0.01)
+    pool, ran = workers.Workers(2), threading.Event()
+    before = threading.active_count()
+    for _ in range(3):
+        ran.clear()
+        pool.submit(ran.set)
+        assert ran.wait(5)
+        end = time.monotonic() + 5
+        while pool._started and time.monotonic() < end:
+            time.sleep(0.005)
+        assert (pool._started, pool._idle) == (0, 0)
+    assert threading.active_count() == before
