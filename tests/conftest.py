@@ -48,6 +48,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+    # First what links on threads: after some test of the run side, not found yet, nvJitLink keeps a lock for the main
+    # thread, and other threads that link wait for ever.
+    items.sort(key=lambda item: "tests/verify/" not in item.nodeid)
     _skip_without_device(items)
 
 
