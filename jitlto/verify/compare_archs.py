@@ -82,7 +82,7 @@ def compare_archs(
         data = database.read(image)
         return machine_code.compile_alone(data, fragment.provides, fragment.requires, _ISA, target)
 
-    # One after the other: two such links at once, each with PTX, have waited in nvJitLink for each other for ever.
+    # One after the other: links on threads have been seen to wait for ever in nvJitLink, for a lock held elsewhere.
     for fragment, below, image, target in pairs:
         try:
             result = link(fragment, below, target), link(fragment, image, target)

@@ -159,7 +159,6 @@ def test_compiled_gradients_are_those_of_the_interpreter(world: World, compiled:
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.slow
 class _Model(torch.nn.Module):  # type: ignore[misc]
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -173,10 +172,12 @@ def _exported(world: World) -> Any:
     return torch.export.export(_Model(world), (rows(),), dynamic_shapes=({0: torch.export.Dim("m", min=2)},))
 
 
+@pytest.mark.slow
 def test_exported_programs_call_the_operator(world: World) -> None:
     torch.testing.assert_close(_exported(world).module()(rows(55)), _model(world)(rows(55)))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.__version__ < "2.12", reason="PyTorch 2.11 crashes while it loads such a package")
 def test_packages_of_aotinductor_call_the_operator(world: World, tmp_path: Path) -> None:
     path = torch._inductor.aoti_compile_and_package(_exported(world), package_path=str(tmp_path / "model.pt2"))
