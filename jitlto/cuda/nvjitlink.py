@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import cache
@@ -12,8 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from jitlto.errors import ArchitectureError, JitltoError, LinkError, UnresolvedSymbolError, VersionError
-from jitlto.model.compatibility import check_target
-from jitlto.model.elf import CUDA_OBJECT, FUNCTION, OBJECT, ElfFile
+from jitlto.model.compatibility import check_target, machine_code_links
+from jitlto.model.elf import CUDA_OBJECT, FUNCTION, OBJECT, ElfFile, read_architecture
 from jitlto.model.mangling import demangle
 from jitlto.model.ptx import is_toolkit_symbol, parse_ptx
 from jitlto.model.versions import Architecture, Version
@@ -60,6 +61,10 @@ _OTHER_ARCHITECTURE = (
 )
 #: The beginnings of ptxas's own symbols: .nv.reservedSmem.offset0 and the like, and unified function and data tables.
 PTXAS_SYMBOLS = (".", "__UFT", "__UDT", "__cuda_sm")
+# The thread that has nvJitLink's lock for good. When it logs this about machine code, nvJitLink does not release it
+# (seen in 12.9 and 13.5): the thread itself can go on linking, and every other would wait for ever.
+_LOCKED = "ERROR 4: bad input"
+_owner: int | None = None
 
 
 @cache
@@ -123,11 +128,13 @@ def link(
         UnresolvedSymbolError: If no input defines a function or variable. (nvJitLink only warns about a missing
             variable.)
         VersionError, ArchitectureError: If an input is too new for this nvJitLink, or for another architecture.
-        LinkError: If nvJitLink fails for another reason.
+        LinkError: If nvJitLink fails for another reason, or failed in another thread so that it cannot be used here.
     """
     _check_duplicates(inputs)
     linker = version()
     check_target(target, linker)
+    _check_machine_code(inputs, target, linker)
+    _check_lock()
     from cuda.bindings import nvjitlink  # imported lazily: `version` reports its absence
 
     options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else []), *(["-r"] if relocatable else [])]
@@ -169,6 +176,9 @@ def _add_and_complete(
         nvjitlink.complete(handle)
     except nvjitlink.nvJitLinkError as error:
         log = _with_names(_read_log(nvjitlink, handle, "error") + _read_log(nvjitlink, handle, "info"), inputs)
+        if _LOCKED in log:
+            global _owner
+            _owner = threading.get_ident()
         raise _link_error(str(error), log, current, target, linker) from error
 
 
@@ -248,6 +258,36 @@ def _check_duplicates(inputs: Sequence[LinkInput]) -> None:
         for symbol in module.provides:
             if not symbol.weak and owners.setdefault(symbol.name, item) is not item:
                 raise _duplicate_error(symbol.name, f"{owners[symbol.name].name} and {item.name}", "")
+
+
+def _check_machine_code(inputs: Sequence[LinkInput], target: Architecture, linker: Version) -> None:
+    """Check that machine code can be linked for the target; by other code nvJitLink may be locked.
+
+    Raises:
+        ArchitectureError: If it cannot.
+    """
+    for item in inputs:
+        code = read_architecture(item.data) if item.kind is InputKind.CUBIN else None
+        if code is not None and not machine_code_links(code, target, linker):
+            raise ArchitectureError(
+                f"{item.name} is machine code for {code.sm}, which does not run on {target.sm}",
+                code="link-architecture-input",
+                hint="link for the architecture that it was built for, or pass its source, LTO-IR or PTX",
+            )
+
+
+def _check_lock() -> None:
+    """Check that no other thread has nvJitLink's lock for good.
+
+    Raises:
+        LinkError: If one has: linking here would not end.
+    """
+    if _owner not in (None, threading.get_ident()):
+        raise LinkError(
+            "nvJitLink failed on an input in another thread and is locked since; only that thread can link",
+            code="link-locked",
+            hint="restart the process, without the input of the earlier error",
+        )
 
 
 def _duplicate_error(symbol: str, inputs: str, log: str) -> LinkError:

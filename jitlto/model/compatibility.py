@@ -56,6 +56,16 @@ def runs_on(base: Architecture, target: Architecture) -> bool:
     return base.number <= target.number
 
 
+def machine_code_links(code: Architecture, target: Architecture, linker: Version) -> bool:
+    """Return whether the nvJitLink of version ``linker`` links machine code for ``code`` for ``target``.
+
+    Machine code is for its own major number, from its minor on; architecture-specific code (``a``) is for that alone.
+    """
+    if code.suffix == "a":  # nvJitLink 12 links code for sm_90a for sm_90 too
+        return target.number == code.number and (target.suffix == "a" or linker.major < 13)
+    return code.number // 10 == target.number // 10 and code.number <= target.number
+
+
 def ltoir_links(compiler: Version, linker: Version) -> bool:
     """Return whether LTO-IR made by ``compiler`` links with the nvJitLink of version ``linker``."""
     return compiler.major == linker.major and compiler <= linker

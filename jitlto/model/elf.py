@@ -3,7 +3,7 @@
 Source: System V ABI, chapters «Object Files» and «Symbol Table». NVIDIA's own: symbols of type 13 are variables, bits
 of a symbol's ``other`` mark kernels and state spaces, and the section ``.nv.prototype`` pairs symbols with texts such
 as ``#vib8``, which nvJitLink compares: the result, then parameters, ``v`` for none, ``i`` for 4 bytes, ``l`` for 8 and
-``bN`` for a structure of N.
+``bN`` for a structure of N. The architecture is in the header's flags: LLVM's BinaryFormat/ELF.h, ``EF_CUDA_SM``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from jitlto.model.versions import Architecture
+
 # Types of sections: code and data, and a table of symbols.
 PROGBITS, _SYMTAB = 1, 2
 #: Types of symbols; the last is NVIDIA's, for variables.
@@ -20,8 +22,13 @@ OBJECT, FUNCTION, CUDA_OBJECT = 1, 2, 13
 _LOCAL, _WEAK = 0, 2
 _KERNEL = 0x10
 _SPACES = {0x20: "global", 0x40: "shared", 0x80: "const"}
+_HEAD = struct.Struct("<4s4xB9xH28xI")  # of the file: its magic number, ABI version, machine and flags
 _HEADER = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
+_CUDA = 190  # EM_CUDA
+_OLD_ABI = 7  # ELFABIVERSION_CUDA_V1: the number of the architecture is in the flags' lowest byte, later in the second
+# Code for one architecture alone: a flag (EF_CUDA_ACCELERATORS), or how this section begins as CUDA 13.5 writes it.
+_SPECIFIC_OLD, _SPECIFIC, _SPECIFIC_COMPAT = 0x800, 0x8, b"\x02\x09\x01"
 _MALFORMED = (struct.error, ValueError, IndexError, OverflowError)
 
 
@@ -91,6 +98,29 @@ class ElfFile:
             bits = (binding == _LOCAL, binding == _WEAK, section != 0, kind == FUNCTION and bool(other & _KERNEL))
             space = "" if kind == FUNCTION else _SPACES.get(other & 0xE0, "")
             yield ElfSymbol(_text(strings, name), kind, *bits, prototype, space, size)
+
+
+def read_architecture(data: bytes) -> Architecture | None:
+    """Return the architecture that machine code is for; None if it is no such file.
+
+    Its suffix is ``a`` or none: family-specific code is not marked.
+    """
+    if len(data) < _HEAD.size:
+        return None
+    magic, abi, machine, flags = _HEAD.unpack_from(data)
+    if magic != b"\x7fELF" or machine != _CUDA:
+        return None
+    if abi <= _OLD_ABI:
+        return Architecture(flags & 0xFF, "a" if flags & _SPECIFIC_OLD else "")
+    return Architecture(flags >> 8 & 0xFF, "a" if flags & _SPECIFIC or _has_specific_section(data) else "")
+
+
+def _has_specific_section(data: bytes) -> bool:
+    try:
+        sections = ElfFile.from_bytes(data).sections
+    except ValueError:
+        return False
+    return any(each.name == ".nv.compat" and each.data.startswith(_SPECIFIC_COMPAT) for each in sections)
 
 
 def _content(data: bytes, header: tuple[int, ...]) -> bytes:

@@ -14,6 +14,7 @@ from jitlto.model.compatibility import runs_on
 from jitlto.model.fragment import Fragment, Image, ImageKind
 from jitlto.model.text import pluralize
 from jitlto.model.versions import Architecture, Version
+from jitlto.runtime.linking.parallel import run_parallel
 from jitlto.storage.database import FragmentDatabase
 
 _ISA = Version(7, 0)  # of the stub, which each nvJitLink reads
@@ -58,6 +59,7 @@ def compare_archs(
     database: FragmentDatabase,
     families: Iterable[str],
     targets: Sequence[Architecture],
+    workers: int | None = None,
     on_link: Callable[[], object] = lambda: None,
 ) -> tuple[ArchGain, ...]:
     """Compare the images of each fragment for different architectures, by what they are linked to for each target.
@@ -78,19 +80,18 @@ def compare_archs(
     found: dict[tuple[str, str, str, str], list[tuple[MachineCode, MachineCode] | None]] = {}
     sizes: dict[tuple[str, str, str, str], int] = {}
 
-    def link(fragment: Fragment, image: Image, target: Architecture) -> MachineCode:
-        data = database.read(image)
-        return machine_code.compile_alone(data, fragment.provides, fragment.requires, _ISA, target)
+    def link(pair: tuple[Fragment, Image, Image, Architecture]) -> tuple[MachineCode, MachineCode]:
+        fragment, below, image, target = pair
+        data = (database.read(each) for each in (below, image))
+        one, other = (
+            machine_code.compile_alone(each, fragment.provides, fragment.requires, _ISA, target) for each in data
+        )
+        return one, other
 
-    # One after the other: links on threads have been seen to wait for ever in nvJitLink, for a lock held elsewhere.
-    for fragment, below, image, target in pairs:
-        try:
-            result = link(fragment, below, target), link(fragment, image, target)
-        except JitltoError:
-            result = None
+    for _, (fragment, below, image, target), result in run_parallel(link, pairs, workers):
         group = f"{fragment.key.family}/{fragment.key.group}"
         key = (group, target.sm, str(image.architecture), str(below.architecture))
-        found.setdefault(key, []).append(result)
+        found.setdefault(key, []).append(None if isinstance(result, JitltoError) else result)
         sizes[key] = sizes.get(key, 0) + image.size
         on_link()
     gains = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -12,7 +13,7 @@ from jitlto.errors import ArchitectureError, LinkError, ToolchainError, Unresolv
 from jitlto.model.compatibility import newest_ptx_isa
 from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Architecture, Version
-from tests.support.compiled import compiled
+from tests.support.compiled import compiled, relocatable_cubin
 from tests.support.errors import raises
 from tests.support.process import output_of
 
@@ -145,6 +146,41 @@ def test_ptx_for_a_later_architecture_is_an_architecture_error() -> None:
     later = [LinkInput(InputKind.PTX, compiled(text, 90).ptx.encode(), "later") for text in (KERNEL, OP)]
     with raises(ArchitectureError, "link-architecture-input"):
         link(later, Architecture(80), [])
+
+
+def test_machine_code_runs_on_its_own_major_from_its_minor_on() -> None:
+    cubin = LinkInput(InputKind.CUBIN, relocatable_cubin(OP), "theirs")
+    assert link([ltoir(KERNEL), cubin], SM_90, ["-lto"]).data[:4] == b"\x7fELF"
+    for number in (80, 89, 100):
+        with raises(ArchitectureError, "link-architecture-input", "theirs", "sm_90", f"sm_{number}"):
+            link([ltoir(KERNEL), cubin], Architecture(number), ["-lto"])
+    specific = LinkInput(InputKind.CUBIN, relocatable_cubin(OP, "sm_90a"), "theirs")
+    for item in (cubin, specific):
+        assert link([ltoir(KERNEL), item], Architecture(90, "a"), ["-lto"]).data[:4] == b"\x7fELF"
+    with raises(ArchitectureError, "link-architecture-input", "sm_90a", "sm_100"):
+        link([ltoir(KERNEL), specific], Architecture(100), ["-lto"])
+    if nvjitlink.version().major >= 13:
+        with raises(ArchitectureError, "link-architecture-input", "sm_90a"):
+            link([ltoir(KERNEL), specific], SM_90, ["-lto"])
+    # Given to nvJitLink, they would have kept a lock for this thread.
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(link, [ltoir(KERNEL), ltoir(OP)], SM_90, ["-lto"]).result(60).data[:4] == b"\x7fELF"
+
+
+def test_after_a_failure_that_locks_nvjitlink_another_thread_gets_an_error_and_does_not_wait() -> None:
+    code = """
+from tests.cuda.test_nvjitlink import *
+nvjitlink._check_machine_code = lambda *_: None
+try:
+    link([LinkInput(InputKind.CUBIN, relocatable_cubin(OP), "theirs")], Architecture(80), [])
+except LinkError as error:
+    assert "ERROR 4" in error.log, error.log
+inputs = [ltoir(KERNEL), ltoir(OP)]
+assert link(inputs, SM_90, ["-lto"]).data[:4] == b"\\x7fELF"
+with ThreadPoolExecutor() as pool:
+    print(pool.submit(link, inputs, SM_90, ["-lto"]).exception().code)
+"""
+    assert output_of(code) == "link-locked\n"
 
 
 @pytest.mark.slow

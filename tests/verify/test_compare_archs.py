@@ -87,7 +87,7 @@ def test_counts_are_of_what_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_code, "compile_alone", alone)
     monkeypatch.setattr(nvjitlink, "version", lambda: Version(13, 0))
     database = SimpleNamespace(iterate=lambda name: map(fragment, range(3)), read=lambda image: image.sha256)
-    (gain,) = compare_archs(database, ["mini"], [Architecture(90)])  # type: ignore[arg-type]
+    (gain,) = compare_archs(database, ["mini"], [Architecture(90)], workers=1)  # type: ignore[arg-type]
     assert gain == ArchGain("mini/op", "sm_90", "80", "75", 2, 1, 10, 6, 300, 1)
     assert str(gain).endswith("1 do not link alone")
     assert "6 instead of 10" in str(gain)
