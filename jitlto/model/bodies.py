@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection
 
 from jitlto.model.ptx import Module
 
@@ -30,13 +31,14 @@ class Bodies:
     Args:
         module: As nvJitLink or a compiler writes it.
         frames: Whether the places of local variables in a function's frame count.
+        named: The internal definitions that count by their names alone.
     """
 
-    def __init__(self, module: Module, *, frames: bool = True) -> None:
+    def __init__(self, module: Module, *, frames: bool = True, named: Collection[str] = ()) -> None:
         self._defined = {d.name: d for d in module.declarations.values() if d.defined}
         texts = {name: d.text if frames else _PLACE.sub(r"\1", d.text) for name, d in self._defined.items()}
         self._words = {name: _words(name, text) for name, text in texts.items()}
-        self._classes = self._merge_copies()
+        self._classes = self._merge_copies({n for n, d in self._defined.items() if not d.linkage}.difference(named))
 
     def hash(self, name: str) -> str:
         """Return the SHA-256 of a definition, with the internal ones that it reaches."""
@@ -61,9 +63,9 @@ class Bodies:
             for name, words in self._words.items()
         }
 
-    def _merge_copies(self) -> dict[str, object]:
+    def _merge_copies(self, names: Collection[str]) -> dict[str, object]:
         """Return the class of each internal definition: the coarsest classes whose members do the same."""
-        internal = {name: d for name, d in self._defined.items() if not d.linkage}
+        internal = {name: d for name, d in self._defined.items() if name in names}
         links = {name: [word for word in self._words[name] if word in internal] for name in internal}
         classes: dict[str, object] = {
             name: name

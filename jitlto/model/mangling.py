@@ -12,6 +12,12 @@ from typing import Any
 _REFERENCE = re.compile(r"[ST][0-9A-Z]*_")
 _FEW_REFERENCES = 24
 _SECONDS, _MEMORY = 1, 256 << 20  # limits of the process that demangles a name with more
+_FIRST_WORD = re.compile(r"(?<![\w:~])[A-Za-z_]\w*(?:::)?")  # of each qualified name
+_TOOLKIT_WORD = re.compile(
+    r"(?:cuda|cub|thrust|nvcuda|cooperative_groups|std)::|__\w+(?:::)?"  # what C++ reserves for implementations
+    r"|void|bool|char|wchar_t|char\d+_t|short|int|long|float|double|signed|unsigned|const(?:::)?|volatile|operator"
+    r"|(?:u?(?:char|short|int|long|longlong)|float|double)[1-4](?:_\d+a)?|dim3"
+)
 _OPERATOR = re.compile(r"\boperator *(?:\(\)|\[\]|[-+*/%^&|~!=<>,]+)")
 
 
@@ -120,6 +126,16 @@ def qualified_name(name: str) -> str:
         elif depth == 0 and character == "(":
             return text[begin:position]
     return text[begin:]
+
+
+def is_toolkit_name(name: str) -> bool:
+    """Return whether only the toolkit's headers may define a function or variable: no type of others is in its name.
+
+    >>> is_toolkit_name("_ZN4cuda3std3absEf"), is_toolkit_name("_ZN4cuda3std4swapI4mineEEvRT_S4_")
+    (True, False)
+    """
+    words = _FIRST_WORD.findall(demangle(name))
+    return bool(words) and all(map(_TOOLKIT_WORD.fullmatch, words))
 
 
 def split_top_level(text: str) -> list[str]:

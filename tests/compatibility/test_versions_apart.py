@@ -1,6 +1,7 @@
-"""LTO-IR of the NVRTC at hand against an older nvJitLink of the same major, a real one, in one process.
+"""The NVRTC at hand beside an older nvJitLink, and fragments of an older NVRTC beside a caller's source.
 
-The library of the older nvJitLink is that of ``python -m tests.support.toolkits DIRECTORY``, see JITLTO_TEST_TOOLKITS.
+The older libraries, of the same major, are real ones, which ``python -m tests.support.toolkits DIRECTORY`` installs,
+see JITLTO_TEST_TOOLKITS.
 """
 
 from __future__ import annotations
@@ -10,11 +11,31 @@ from pathlib import Path
 import pytest
 
 from jitlto.cuda import toolkit
+from jitlto.errors import LinkError
 from jitlto.model.versions import Version
+from jitlto.runtime.family import KernelFamily
+from jitlto.storage.database import FragmentDatabase
 from tests.support import toolkits
+from tests.support.errors import raises
+from tests.support.families import calling_op, write_family
 from tests.support.process import output_of
 
 OLDER = {12: Version(12, 8), 13: Version(13, 0)}
+
+# From 13.1 on, NVRTC's pointers to shared memory have 32 bits; and what tells local memory differs between releases.
+HELPERS = """#include <cuda/atomic>
+inline __device__ int most(int n) {
+  __shared__ int seen[64];
+  seen[threadIdx.x % 64] = n;
+  __syncthreads();
+  for (int i = 0; i < 64; i++) n = max(n, seen[i]);
+  return n;
+}
+inline __device__ int count(int* to) {
+  return cuda::atomic_ref<int, cuda::thread_scope_block>(*to).fetch_add(__any_sync(~0u, *to));
+}
+"""
+OP = "__device__ int op(int* x) { return count(x) + most(*x); }\n"
 
 # cuda.bindings takes a library of that name that is loaded already.
 PRELUDE = """
@@ -100,3 +121,29 @@ except VersionError as error:
     said = run(older, mini_path, code)
     assert f"CUDA {toolkit.nvrtc_version()}" in said
     assert f"nvJitLink {older[0]} cannot link" in said
+
+
+@pytest.fixture(scope="module")
+def of_older_nvrtc(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
+    """A family that an older NVRTC compiled; its callers supply ``op``."""
+    release = OLDER[toolkit.nvrtc_version().major]
+    if toolkit.nvrtc_version() <= release:
+        pytest.skip(f"NVRTC {toolkit.nvrtc_version()} is not newer than {release}")
+    kernel = f"{HELPERS}__global__ void kern(int* x) {{ x[threadIdx.x] = op(x) + most(x[1]) * count(x); }}"
+    directory = tmp_path_factory.mktemp("older")
+    file = write_family(directory, calling_op("older", "__device__ int op(int* x);", kernel))
+    probe = "tests.support.compatibility_probe"
+    path = toolkits.run(toolkits.python(str(release)), probe, "family", file, cache=directory / "cache")
+    return KernelFamily("older", FragmentDatabase(str(path)))
+
+
+@pytest.mark.slow
+def test_what_releases_of_the_toolkit_define_differently_is_no_conflict(of_older_nvrtc: KernelFamily) -> None:
+    assert of_older_nvrtc.planner().add_source(HELPERS + OP).plan().link("sm_90").cubin
+
+
+@pytest.mark.slow
+def test_what_a_caller_defines_differently_is_one_across_releases_too(of_older_nvrtc: KernelFamily) -> None:
+    planner = of_older_nvrtc.planner().add_source(HELPERS.replace("max(", "min(") + OP)
+    with raises(LinkError, "link-conflicting-definitions", "most(int)", "older/kern[]", "user.cu"):
+        planner.plan().link("sm_90")

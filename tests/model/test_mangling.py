@@ -6,7 +6,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jitlto.model.mangling import base_name, demangle, parameter_types, qualified_name, split_top_level
+from jitlto.model.mangling import (
+    base_name,
+    demangle,
+    is_toolkit_name,
+    parameter_types,
+    qualified_name,
+    split_top_level,
+)
+
+pytestmark = pytest.mark.any_toolkit
 
 
 @pytest.mark.parametrize(
@@ -118,3 +127,23 @@ def test_a_qualified_name_has_namespaces_and_template_arguments_and_no_types(nam
 
 def test_operators_are_told_apart_by_all_that_is_in_their_names() -> None:
     assert qualified_name("_ZltRK1FS1_") != qualified_name("_ZgtRK1FS1_")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_toolkits"),
+    [
+        ("__trap", True),
+        ("_Z15__shfl_xor_syncjfii", True),
+        ("_Z5__ldgPK5uint4", True),
+        ("_ZSt7forwardIRfEOT_RN12__nvrtc_util10remove_refIS1_E4typeE", True),
+        ("_ZN4cuda3std3__43expIfEENS1_7complexIT_EERKS5_", True),
+        ("_ZN3cub16_V_300500_SM_7506detail25uninitialized_copy_singleIfRfLi0EEEvPT_OT0_", True),
+        ("_ZN4cuda3std4swapI4mineEEvRT_S4_", False),
+        ("_ZN6search4cuda3fooEv", False),
+        ("_Z4cudaf", False),
+        ("_Z6helperfi", False),
+        ("helper", False),
+    ],
+)
+def test_a_name_is_the_toolkits_if_nothing_in_it_is_anothers(name: str, is_toolkits: bool) -> None:
+    assert is_toolkit_name(name) == is_toolkits

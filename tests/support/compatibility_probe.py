@@ -1,8 +1,8 @@
 """What one CUDA release makes of fragments: run by test_compatibility.py in the environment of that release.
 
-``build DIRECTORY`` builds databases, ``bare DIRECTORY`` compiles LTO-IR as a caller may bring it, ``digest FILE``
-compiles a source, ``link FILE`` reads a list of links as JSON, links them and asks `jitlto doctor` about them too, and
-``assemble FILE`` makes cubins of linked PTX. All print JSON.
+``build DIRECTORY`` builds databases, ``family FILE`` that of a ``family.toml``, ``bare DIRECTORY`` compiles
+LTO-IR as a caller may bring it, ``digest FILE`` compiles a source, ``link FILE`` reads a list of links as JSON, links
+them and asks `jitlto doctor` about them too, and ``assemble FILE`` makes cubins of linked PTX. All print JSON.
 """
 
 from __future__ import annotations
@@ -46,6 +46,11 @@ def databases(directory: Path) -> dict[str, str]:
         path = write_family(directory / name, MINI | {"family.toml": toml})
         build([declaration.load_family(path)], directory / f"{name}.fragdb", jobs=1)
     return {"nvrtc": str(toolkit.nvrtc_version())}
+
+
+def family(file: Path) -> str:
+    """Build the family of a ``family.toml``; returns the database's path."""
+    return str(build([declaration.load_family(file)], file.with_suffix(".fragdb"), jobs=1).path)
 
 
 def bare(directory: Path) -> dict[str, str]:
@@ -176,7 +181,7 @@ def main() -> None:
     elif what == "assemble":
         answer = [assembled(text, arch) for text, arch in json.loads(argument.read_text())]
     else:
-        answer = {"build": databases, "bare": bare, "digest": digest}[what](argument)
+        answer = {"build": databases, "family": family, "bare": bare, "digest": digest}[what](argument)
     print(json.dumps(answer))
 
 

@@ -4,6 +4,9 @@ Of several weak definitions nvJitLink keeps the first. So the inputs are linked 
 the definitions agree, the results do. This is done as the link itself does it, where the optimiser has seen
 ``__builtin_assume`` and ``__restrict__``, and without optimisation, where a function shows whatever its callers make
 of it.
+
+The first input also decides on the data layout of all: in NVRTC 13.1 and later a pointer to shared memory has 32 bits,
+in earlier releases and in libNVVM 64. So inputs of several compilers need another one before them, always the same.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from jitlto.cuda.nvjitlink import LinkInput, link
 from jitlto.errors import LinkError
 from jitlto.model.bodies import Bodies, outline
 from jitlto.model.fragment import Symbol, SymbolKind
-from jitlto.model.mangling import demangle
+from jitlto.model.mangling import demangle, is_toolkit_name
 from jitlto.model.options import LinkOptions
 from jitlto.model.ptx import Module, parse_ptx
 from jitlto.model.versions import Architecture
@@ -55,6 +58,9 @@ def find_conflict(
     options: LinkOptions,
     strong: Collection[str],
     workers: int = 1,
+    *,
+    lead: Sequence[LinkInput] = (),
+    several_toolkits: bool = False,
 ) -> Conflict | None:
     """Find two inputs of a link that define an inline function differently.
 
@@ -66,24 +72,32 @@ def find_conflict(
         options: Those of the link.
         strong: The symbols that only one input may define, which are not the cause.
         workers: Number of links at once.
+        lead: What stands before the inputs in every order, and defines nothing that they define.
+        several_toolkits: Whether the inputs may come from several releases of the toolkit, whose own functions may
+            differ. Where they do, the optimised links are not compared: what is inlined there cannot be told apart.
 
     Raises:
         LinkError: Or a subclass, if an input cannot be linked.
     """
     if len(fronts) < 2:
         return None
-    orders = [_first(inputs, inputs[position]) for position in fronts]
+    orders = [[*lead, *_first(inputs, inputs[position])] for position in fronts]
     links = [(order, flags) for flags in _flags(options) for order in orders]
     with ThreadPoolExecutor(workers) as pool:
         texts = list(pool.map(lambda each: _ptx(each[0], target, each[1]), links))
     for number, flags in enumerate(_flags(options)):
         frames = number > 0
-        if _agree(texts[number * len(orders) : (number + 1) * len(orders)], frames):
+        linked = texts[number * len(orders) : (number + 1) * len(orders)]
+        if _agree(linked, frames):
             continue
+        if several_toolkits and _agree(linked, frames, without_toolkit=True):
+            return None
         for one, other in ((inputs[a], inputs[b]) for a, b in pairs):
-            both = _first(inputs, one, other), _first(inputs, other, one)
-            if not _agree([_ptx(order, target, flags) for order in both], frames):
-                return Conflict(one.name, other.name, _find_differing(both, target, options, strong))
+            both = [*lead, *_first(inputs, one, other)], [*lead, *_first(inputs, other, one)]
+            if not _agree([_ptx(order, target, flags) for order in both], frames, without_toolkit=several_toolkits):
+                names = _find_differing(both, target, options, strong)
+                mine = tuple(name for name in names if not (several_toolkits and is_toolkit_name(name)))
+                return Conflict(one.name, other.name, mine)
     return None
 
 
@@ -109,23 +123,25 @@ def _ptx(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
     return link(inputs, target, flags, ptx=True).data.decode()
 
 
-def _agree(texts: Sequence[str], frames: bool) -> bool:
+def _agree(texts: Sequence[str], frames: bool, *, without_toolkit: bool = False) -> bool:
     """Return whether PTX of different orders means the same.
 
     Args:
         texts: One for each order.
         frames: As in :class:`Bodies`. Without optimisation the order decides which variables of ``__forceinline__``
             functions share a place in the frame of their caller (seen in nvJitLink 13.0 for sm_100).
+        without_toolkit: Whether functions of the toolkit's headers may differ.
     """
     outlines = {outline(text) for text in texts} if len(set(texts)) > 1 else set()
     if len(outlines) <= 1 and None not in outlines:
         return True
-    return len({_summary(parse_ptx(text), frames) for text in texts}) == 1
+    return len({_summary(parse_ptx(text), frames, without_toolkit) for text in texts}) == 1
 
 
-def _summary(module: Module, frames: bool) -> tuple[tuple[str, str], ...]:
-    bodies = Bodies(module, frames=frames)
-    return tuple((symbol.name, bodies.hash(symbol.name)) for symbol in module.provides)
+def _summary(module: Module, frames: bool, without_toolkit: bool) -> tuple[tuple[str, str], ...]:
+    named = list(filter(is_toolkit_name, module.declarations)) if without_toolkit else ()
+    bodies = Bodies(module, frames=frames, named=named)
+    return tuple((symbol.name, bodies.hash(symbol.name)) for symbol in module.provides if symbol.name not in named)
 
 
 def _find_differing(

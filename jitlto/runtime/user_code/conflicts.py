@@ -13,6 +13,7 @@ from jitlto.errors import CompileError, LinkError, ToolchainError
 from jitlto.model.bodies import Bodies
 from jitlto.model.compatibility import LinkTarget
 from jitlto.model.fragment import Fragment, Symbol, SymbolKind
+from jitlto.model.mangling import is_toolkit_name
 from jitlto.model.options import LinkOptions
 from jitlto.model.ptx import Module, parse_ptx
 from jitlto.model.versions import Architecture
@@ -58,7 +59,10 @@ def check_conflicts(
             known = strong_names(symbols)
             inputs, users = [*own, *ltoir], range(len(own), len(own) + len(ltoir))
             pairs = [(one, user) for user in users for one in range(user)]
-            conflict = find_conflict(inputs, [0, *users], pairs, target, options, known, _WORKERS)
+            lead = [make_stub([], store)]
+            conflict = find_conflict(
+                inputs, [0, *users], pairs, target, options, known, _WORKERS, lead=lead, several_toolkits=True
+            )
             conflict = conflict or _find_strong(fragments, theirs, target, store)
             for item in [i for user, i in theirs if i.kind is not InputKind.PTX and user.version is None]:
                 conflict = conflict or _find_unlisted(item, inputs, known, target, store)
@@ -169,7 +173,7 @@ def _find_in_texts(texts: Sequence[LinkInput], first: int) -> Conflict | None:
 
 
 def _differing(one: Module, other: Module, names: Iterable[str]) -> tuple[str, ...]:
-    both = [name for name in names if name in _defined(other)]
+    both = [name for name in names if name in _defined(other) and not is_toolkit_name(name)]
     bodies = (Bodies(one), Bodies(other)) if both else ()
     return tuple(name for name in both if len({each.hash(name) for each in bodies}) > 1)
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from jitlto.cuda import nvfatbin, nvrtc, toolkit
 from jitlto.cuda.nvjitlink import InputKind
 from jitlto.errors import (
+    ArchitectureError,
     CompileError,
     InterfaceMismatchError,
     JitltoError,
@@ -35,7 +36,7 @@ from jitlto.runtime.user_code.compilation import compile_once
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
-from tests.support.compiled import compiled
+from tests.support.compiled import compiled, relocatable_cubin
 from tests.support.errors import raises
 from tests.support.families import built, calling_op
 from tests.support.user_cache import read_source, source_keys, user_cache
@@ -466,22 +467,6 @@ def test_an_object_is_trusted_to_define_the_function() -> None:
     assert [mode for mode, _ in taken.images] == ["lto", "ptx"]
 
 
-def relocatable_cubin(text: str) -> bytes:
-    """Compile a source for sm_90 to machine code that can still be linked."""
-    bindings = toolkit.bindings("nvrtc")
-    _, program = bindings.nvrtcCreateProgram(text.encode(), b"user.cu", 0, [], [])
-    try:
-        options = [b"--gpu-architecture=sm_90", b"--relocatable-device-code=true", b"--std=c++17"]
-        (status,) = bindings.nvrtcCompileProgram(program, len(options), options)
-        assert status == bindings.nvrtcResult.NVRTC_SUCCESS
-        _, size = bindings.nvrtcGetCUBINSize(program)
-        buffer = b" " * size
-        bindings.nvrtcGetCUBIN(program, buffer)
-    finally:
-        bindings.nvrtcDestroyProgram(program)
-    return buffer
-
-
 def fatbin_of(ptx: str = "", ltoir: bytes = b"", architecture: str = "75") -> bytes:
     """A fatbin that holds PTX, LTO-IR or both."""
     bindings = toolkit.bindings("nvfatbin")
@@ -586,9 +571,9 @@ def test_a_relocatable_cubin_for_another_function_is_an_unresolved_symbol(mini: 
         plan.link()
 
 
-def test_a_relocatable_cubin_for_another_architecture_is_a_link_error(mini: KernelFamily) -> None:
+def test_a_relocatable_cubin_for_another_architecture_is_an_architecture_error(mini: KernelFamily) -> None:
     plan = mini.planner(data_type="float").add_binary(relocatable_cubin(ALONE), "cubin").plan(arch="sm_80")
-    with pytest.raises(LinkError):
+    with raises(ArchitectureError, "link-architecture-input", "sm_90"):
         plan.link()
 
 

@@ -56,7 +56,8 @@ def _why_not() -> str | None:
     return None
 
 
-needs_numba = pytest.mark.skipif(_why_not() is not None, reason=str(_why_not()))
+_REASON = _why_not()
+needs_numba = pytest.mark.skipif(_REASON is not None, reason=str(_REASON))
 ARCHITECTURES = ("sm_75", "sm_90", "sm_120")
 STANDARD = {
     "out_type": "float",
@@ -245,6 +246,7 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
 
 
 @needs_numba
+@pytest.mark.slow
 @pytest.mark.parametrize("data_type", SCALARS)
 def test_every_scalar_type_crosses(typed: KernelFamily, data_type: str) -> None:
     def op(a, b):  # type: ignore[no-untyped-def]
@@ -264,6 +266,7 @@ def plain(build_family: BuildFamily, declaration: str, call: str) -> KernelFamil
 
 
 @needs_numba
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("declaration", "call"),
     [
