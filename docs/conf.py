@@ -47,6 +47,7 @@ PAGES = {
         "ci-guide",
         "caller-guide",
         "tuning",
+        "families",
         "pytorch",
         "jax",
         "profiling",

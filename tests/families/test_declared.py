@@ -17,6 +17,15 @@ GROUPS = {
     "fft": {"fft_kernel": 156, "fft_load": 12, "fft_store": 12},
     "transport": FRAGMENTS,
     "ivf_flat": {"metric": 16, "post_lambda": 3, "interleaved_scan": 320, "filter": 2},
+    "ivf_flat_batch": {
+        "sort_probes": 4,
+        "tiled_scan": 16,
+        "select_probed": 18,
+        "select_columns": 18,
+        "index_step": 9,
+        "convert_rows": 4,
+        "store_rows": 3,
+    },
 }
 
 

@@ -59,14 +59,17 @@ def covering(strength: int) -> list[Configuration]:
     return [KERNELS[place] for place in choose_cover(KERNELS, strength).chosen]
 
 
-def faults(plan: Plan) -> list[str]:
-    """What a linked kernel must not have, and has: read from the PTX that link-time optimisation makes of it."""
+def faults(plan: Plan, fragments: int = 4) -> list[str]:
+    """What a linked kernel must not have, and has: read from the PTX that link-time optimisation makes of it.
+
+    At least so many functions cross the borders of its fragments.
+    """
     text = plan.link_ptx()
     module = ptx.parse_ptx(text)
     found = [f"requires {symbol.name}" for symbol in module.requires]
     symbols = [symbol for fragment in plan.fragments for symbol in (*fragment.provides, *fragment.requires)]
     crossing = {symbol.name for symbol in symbols if symbol.kind is SymbolKind.FUNCTION}
-    if len(crossing) < 4:
+    if len(crossing) < fragments:
         found.append(f"is made of {sorted(crossing)} only")
     found += [f"names {name}" for name in crossing if re.search(rf"(?<![\w$.]){re.escape(name)}(?![\w$.])", text)]
     found += [f"calls: {call}" for call in re.findall(r"\bcall\b[^;]*;", text)]
@@ -77,9 +80,9 @@ def faults(plan: Plan) -> list[str]:
     return found
 
 
-def failures(family: KernelFamily, arch: str, configurations: Sequence[Configuration]) -> list[str]:
+def failures(family: KernelFamily, arch: str, configurations: Sequence[Configuration], fragments: int = 4) -> list[str]:
     with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
-        answers = pool.map(lambda each: faults(family.plan(arch=arch, **each)), configurations)
+        answers = pool.map(lambda each: faults(family.plan(arch=arch, **each), fragments), configurations)
         return [f"{each}: {fault}" for each, found in zip(configurations, answers, strict=True) for fault in found]
 
 

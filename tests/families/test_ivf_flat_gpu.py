@@ -14,7 +14,7 @@ import pytest
 
 from jitlto.runtime.family import KernelFamily
 from jitlto.verify.covering_array import choose_cover
-from tests.support.ivf_flat_reference import DTYPES, Case, check, make_case, recall
+from tests.support.ivf_flat_reference import DTYPES, Case, check, make_case, recall, words
 
 pytestmark = pytest.mark.gpu
 
@@ -27,27 +27,28 @@ METRICS = {
 }
 
 
+@pytest.fixture(scope="module")
+def ivf_flat(ivf_flat_batch: KernelFamily) -> KernelFamily:
+    """The family ``ivf_flat`` of the database that an index needs."""
+    return KernelFamily("ivf_flat", ivf_flat_batch.database)
+
+
 def scan(family: KernelFamily, case: Case, k: int, configuration: dict[str, str], blocks: int | None = None) -> Any:
     """Scan all lists of a case with one kernel; checks that it is the one of the configuration."""
     import cupy
 
-    from docs.examples.ivf_flat import Lists, Scanner, capacity_for
+    from docs.examples.ivf_flat import Lists, Scanner, Steps, capacity_for
 
     assert str(capacity_for(k)) == configuration["capacity"]
-    ids, labels = cupy.asarray(case.ids), cupy.asarray(case.labels)
-    dim = case.vectors.shape[1]
+    dim, steps = case.vectors.shape[1], Steps(KernelFamily("ivf_flat_batch", family.database))
     lists = Lists.empty(case.n_lists, dim, case.vectors.dtype, int(configuration["veclen"]))
-    half = len(ids) // 2  # in two parts, so that lists are extended that hold something
-    lists = lists.extended(case.vectors[:half], ids[:half], labels[:half])
-    lists = lists.extended(cupy.asarray(case.vectors[half:]), ids[half:], labels[half:])
+    half = len(case.ids) // 2  # in two parts, so that lists are extended that hold something
+    for part, move in ((slice(half), np.asarray), (slice(half, None), cupy.asarray)):
+        ids, labels = cupy.asarray(case.ids[part]), cupy.asarray(case.labels[part].astype(np.uint32))
+        lists = lists.extended(move(case.vectors[part]), ids, labels, steps)
     assert len(lists) == len(case.ids)
     probes = cupy.asarray(np.tile(np.arange(case.n_lists, dtype=np.uint32)[::-1], (len(case.queries), 1)))
-    words = None
-    if case.mask is not None:
-        padded = np.zeros(-(-len(case.mask) // 32) * 32, bool)
-        padded[: len(case.mask)] = case.mask
-        words = cupy.asarray(np.packbits(padded, bitorder="little").view("<u4"))
-    distances, neighbours = Scanner(family)(
+    distances, neighbours = Scanner(family, steps)(
         lists,
         cupy.asarray(case.queries),
         probes,
@@ -56,7 +57,7 @@ def scan(family: KernelFamily, case: Case, k: int, configuration: dict[str, str]
         post_lambda_name=configuration["post_lambda_name"],
         compute_norm=configuration["compute_norm"] == "true",
         order=configuration["order"],
-        allowed=words,
+        allowed=None if case.mask is None else cupy.asarray(words(case.mask)),
         blocks_per_query=blocks,
     )
     return cupy.asnumpy(distances), cupy.asnumpy(neighbours)
@@ -323,29 +324,6 @@ def test_what_cannot_be_searched_is_refused(ivf_flat: KernelFamily, arguments: d
     index = Index.build(np.zeros((100, 8), np.float32), 3, kernels=ivf_flat)
     with pytest.raises(ValueError, match=message):
         index.search(**{"queries": np.zeros((2, 8), np.float32), "k": 3, **arguments})
-
-
-@pytest.mark.parametrize("order", ["ascending", "descending"])
-def test_rows_of_several_blocks_are_merged_as_a_stable_sort_would(order: str) -> None:
-    """With many equal distances, with rows that are not full, and with vectors that are infinitely far."""
-    import cupy
-
-    from docs.examples.ivf_flat.merge import merge
-
-    rng = np.random.default_rng()
-    sign, worst = (1, np.inf) if order == "ascending" else (-1, -np.inf)
-    for n, rows, k in ((1, 2, 10), (3, 7, 1), (19, 33, 10), (2, 264, 256)):
-        distances = rng.integers(0, 9, (n, rows, k)).astype(np.float32)
-        distances[rng.random((n, rows, k)) < 0.3] = worst
-        distances = sign * np.sort(sign * distances, axis=2)
-        ids = rng.permutation(n * rows * k).reshape(n, rows, k)
-        empty = np.isinf(distances) & (np.arange(k) >= rng.integers(0, k + 1, (n, rows, 1)))
-        ids[empty] = -1
-        flat, ids, empty = (array.reshape(n, rows * k) for array in (distances, ids, empty))
-        places = np.stack([np.lexsort((empty[q], sign * flat[q]))[:k] for q in range(n)])
-        found = merge(cupy.asarray(flat), cupy.asarray(ids), k, order)
-        np.testing.assert_array_equal(cupy.asnumpy(found[0]), np.take_along_axis(flat, places, axis=1))
-        np.testing.assert_array_equal(cupy.asnumpy(found[1]), np.take_along_axis(ids, places, axis=1))
 
 
 @pytest.mark.parametrize("data_type", DTYPES)

@@ -175,6 +175,15 @@ def check(
                 raise AssertionError(f"id {case.ids[i]} at {exact[i]!r} is better and was left out; {where}")
 
 
+def words(mask: NDArray[np.bool_] | None) -> NDArray[np.uint32] | None:
+    """The words of the filter ``bitset`` that lets through what a mask does."""
+    if mask is None:
+        return None
+    padded = np.zeros(-(-len(mask) // 32) * 32, bool)
+    padded[: len(mask)] = mask
+    return np.packbits(padded, bitorder="little").view("<u4")
+
+
 def recall(found: NDArray[np.int64], truth: NDArray[np.int64]) -> float:
     """The share of the true neighbours that were found; rows of ids."""
     hits = sum(len(set(a.tolist()) & set(b.tolist())) for a, b in zip(found, truth, strict=True))

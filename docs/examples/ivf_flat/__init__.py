@@ -1,6 +1,7 @@
-"""Nearest neighbours on a GPU with an inverted-file index, using the kernels of the family ``ivf_flat``.
+"""Nearest neighbours on a GPU with an inverted-file index, using the kernels of the family ``ivf_flat_batch``.
 
-It needs CuPy, a GPU, and a database of the family, named by ``JITLTO_DATABASE_PATH`` or passed to the index::
+It needs CuPy, a GPU, and a database of the family, which holds ``ivf_flat`` too, named by ``JITLTO_DATABASE_PATH`` or
+passed to the index::
 
     from docs.examples.ivf_flat import Index
 
@@ -9,9 +10,24 @@ It needs CuPy, a GPU, and a database of the family, named by ``JITLTO_DATABASE_P
     index.save("index.npz")
 """
 
+from docs.examples.ivf_flat.coarse import Coarse
 from docs.examples.ivf_flat.index import METRICS, Index, Metric
-from docs.examples.ivf_flat.kmeans import kmeans, nearest
+from docs.examples.ivf_flat.kmeans import kmeans
 from docs.examples.ivf_flat.lists import Lists, veclen_for
 from docs.examples.ivf_flat.scan import Scanner, capacity_for
+from docs.examples.ivf_flat.steps import Steps
+from docs.examples.ivf_flat.tiles import TiledScanner
 
-__all__ = ["METRICS", "Index", "Lists", "Metric", "Scanner", "capacity_for", "kmeans", "nearest", "veclen_for"]
+__all__ = [
+    "METRICS",
+    "Coarse",
+    "Index",
+    "Lists",
+    "Metric",
+    "Scanner",
+    "Steps",
+    "TiledScanner",
+    "capacity_for",
+    "kmeans",
+    "veclen_for",
+]

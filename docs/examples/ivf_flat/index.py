@@ -8,18 +8,24 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import cupy
 import numpy
 
-from docs.examples.ivf_flat.kmeans import kmeans, nearest
-from docs.examples.ivf_flat.lists import GROUP, Lists
+from docs.examples.ivf_flat.coarse import Coarse
+from docs.examples.ivf_flat.kmeans import kmeans
+from docs.examples.ivf_flat.lists import GROUP, Lists, on_device
 from docs.examples.ivf_flat.scan import Scanner
+from docs.examples.ivf_flat.steps import Steps
+from docs.examples.ivf_flat.tiles import TiledScanner
 from jitlto.runtime.family import KernelFamily, load
 
-#: Vectors per list in the sample that the centres are computed from.
-_SAMPLE = 256
+#: The most vectors per list in the sample that the centres are computed from.
+_SAMPLE = 512
+#: Limit in bytes of vectors converted to float.
+_TEMPORARY = 256 << 20
 #: The most components of a vector of bytes whose sum of squares fits into an int32_t.
 _LONGEST_BYTES = 33_025
 
@@ -49,7 +55,11 @@ class Index:
     Args:
         centres: A float32 CuPy array of shape (n_lists, dim). A vector belongs to the list of the nearest centre.
         lists: The vectors.
-        kernels: The family ``ivf_flat`` or the path of its database; by default found on ``JITLTO_DATABASE_PATH``.
+        kernels: The family ``ivf_flat`` or the path of a database; by default found on ``JITLTO_DATABASE_PATH``. The
+            database is that of the family ``ivf_flat_batch``, which holds both.
+
+    Raises:
+        RegistryError: If no database holds the families.
     """
 
     def __init__(
@@ -57,11 +67,11 @@ class Index:
     ) -> None:
         self.centres = centres
         self.lists = lists
-        self._scan = Scanner(kernels if isinstance(kernels, KernelFamily) else load("ivf_flat", kernels))
-        # The centres form a one-list index of their own, so the scanner also finds the lists to scan.
-        places = cupy.arange(len(centres))
-        self._coarse = Lists.empty(1, lists.dim, cupy.float32).extended(centres, places, cupy.zeros_like(places))
-        self._past_ids = int(lists.ids.max()) + 1 if len(lists.ids) else 0
+        family, batch = _families(kernels)
+        self._steps = Steps(batch)
+        self._scan = Scanner(family, self._steps)
+        self._tiles = TiledScanner(batch)
+        self._products = Coarse(centres, batch)
 
     @classmethod
     def build(
@@ -78,11 +88,11 @@ class Index:
 
         Args:
             dataset: An array of float32, float16, uint8 or int8 of shape (n, dim), in host or device memory. The
-                centres are computed from a sample of it.
+                centres are computed from a sample of it: of every vector, every second, …, at most 512 per list.
             n_lists: The number of lists, at most ``n``. The square root of ``n`` is a good start.
             kernels: See :class:`Index`.
             veclen: Components stored together: 1, or as many as fit into 16 bytes; by default chosen by the dimension.
-            iterations: Iterations of k-means.
+            iterations: Iterations of k-means at each of its two levels.
             seed: Seed of k-means.
 
         Raises:
@@ -97,18 +107,15 @@ class Index:
             raise ValueError(f"{n} vectors cannot be divided into {n_lists} lists")
         if not dim:
             raise ValueError("vectors need at least one component")
-        if n > _SAMPLE * n_lists:
-            chosen = numpy.random.default_rng(seed).choice(n, _SAMPLE * n_lists, replace=False)
-            chosen.sort()
-            sample = cupy.asarray(dataset[chosen if isinstance(dataset, numpy.ndarray) else cupy.asarray(chosen)])
+        family, batch = _families(kernels)
+        steps = Steps(batch)
+        stride = -(-n // (_SAMPLE * n_lists))
+        if isinstance(dataset, numpy.ndarray):
+            sample = steps.as_float(on_device(dataset[::stride]))
         else:
-            sample = cupy.asarray(dataset)
-        if sample.dtype.kind == "f":
-            sample = sample[cupy.isfinite(sample).all(axis=1)]
-            if len(sample) < n_lists:
-                raise ValueError(f"{len(sample)} of the vectors are finite, fewer than {n_lists} lists")
-        centres = kmeans(sample, n_lists, iterations=iterations, seed=seed)
-        index = cls(centres, Lists.empty(n_lists, dim, dataset.dtype, veclen), kernels)
+            sample = steps.as_float(on_device(dataset), stride)
+        centres, _ = kmeans(sample, n_lists, steps, iterations=iterations, seed=seed)
+        index = cls(centres, Lists.empty(n_lists, dim, dataset.dtype, veclen), family)
         index.add(dataset)
         return index
 
@@ -128,11 +135,15 @@ class Index:
             ids: ``n`` integers, at least 0; by default numbered from the greatest id so far.
         """
         self._check(vectors, "vectors")
-        ids = self._past_ids + cupy.arange(len(vectors)) if ids is None else cupy.asarray(ids, cupy.int64)
-        if ids.shape != (len(vectors),) or (len(ids) and int(ids.min()) < 0):
-            raise ValueError(f"expected {len(vectors)} ids of at least 0")
-        self.lists = self.lists.extended(vectors, ids, nearest(vectors, self.centres))
-        self._past_ids = max(self._past_ids, int(ids.max()) + 1 if len(ids) else 0)
+        n = len(vectors)
+        if ids is None:
+            ids = self._past_ids + numpy.arange(n)
+        ids = numpy.ascontiguousarray(cupy.asnumpy(ids), numpy.int64)
+        if ids.shape != (n,) or (n and ids.min() < 0):
+            raise ValueError(f"expected {n} ids of at least 0")
+        past = max(self._past_ids, int(ids.max()) + 1 if n else 0)
+        self.lists = self.lists.extended(vectors, cupy.asarray(ids), self._labels(vectors), self._steps)
+        self._past_ids = past
 
     def search(
         self,
@@ -171,10 +182,13 @@ class Index:
         if k < 1 or n_probes < 1:
             raise ValueError(f"k and n_probes must be at least 1, not {k} and {n_probes}")
         words = None if allowed is None else self._words(cupy.asarray(allowed))
-        queries = cupy.asarray(queries)
+        queries = on_device(queries)
         chosen = METRICS[metric]
         probes = self._probes(queries, min(n_probes, len(self.centres)), chosen, order)
-        return self._scan(
+        scan: Scanner | TiledScanner = self._scan
+        if self._tiles.suits(self.lists, *probes.shape, k):
+            scan = self._tiles
+        return scan(
             self.lists,
             queries,
             probes,
@@ -211,31 +225,61 @@ class Index:
     def _probes(self, queries: Any, n_probes: int, metric: Metric, order: str) -> Any:
         """Return the lists to scan for each query."""
         if n_probes == len(self.centres):
-            return cupy.tile(cupy.arange(n_probes, dtype=cupy.uint32), (len(queries), 1))
+            return cupy.asarray(numpy.tile(numpy.arange(n_probes, dtype=numpy.uint32), (len(queries), 1)))
+        queries = self._steps.as_float(queries)
+        if self._products.suits(len(queries), n_probes):
+            return self._products(queries, n_probes, metric.metric_name, compute_norm=metric.compute_norm, order=order)
         _, found = self._scan(
             self._coarse,
-            queries.astype(cupy.float32, copy=False),
+            queries,
             cupy.zeros((len(queries), 1), cupy.uint32),
             n_probes,
             metric_name=metric.metric_name,
             compute_norm=metric.compute_norm,
             order=order,
         )
-        return found.astype(cupy.uint32)  # -1 becomes NO_LIST
+        return self._steps.as_lists(found)
+
+    @cached_property
+    def _coarse(self) -> Lists:
+        """The centres as a list of vectors, in which the scan also finds the lists to probe."""
+        n = len(self.centres)
+        return Lists.of_host(cupy.asnumpy(self.centres), numpy.arange(n), numpy.zeros(n, numpy.int64), 1)
+
+    @cached_property
+    def _past_ids(self) -> int:
+        """The least number that is greater than all ids."""
+        return int(cupy.asnumpy(self.lists.ids).max(initial=-1)) + 1
+
+    def _labels(self, vectors: Any) -> Any:
+        """Return the list that each vector belongs to; one with what is not finite, to the first."""
+        labels = cupy.empty(len(vectors), cupy.uint32)
+        at_once = max(1, _TEMPORARY // (4 * self.lists.dim))
+        for begin in range(0, len(vectors), at_once):
+            rows = self._steps.as_float(on_device(vectors[begin : begin + at_once]))
+            self._steps.label(
+                rows, self.centres, self._products.squares, otherwise=0, out=labels[begin : begin + len(rows)]
+            )
+        return labels
 
     def _words(self, allowed: Any) -> Any:
         """Return the bits for the filter ``bitset``."""
         if allowed.dtype != bool or allowed.shape != (allowed.size,) or allowed.size < self._past_ids:
             raise ValueError(f"allowed must have a bool for each id, {self._past_ids} or more")
-        bits = cupy.zeros(-(-max(allowed.size, 1) // 32) * 32, cupy.uint32)
-        bits[: allowed.size] = allowed
-        return (bits.reshape(-1, 32) << cupy.arange(32, dtype=cupy.uint32)).sum(axis=1, dtype=cupy.uint32)
+        return self._steps.bits(allowed)
 
     def _check(self, rows: Any, what: str) -> None:
         if len(rows.shape) != 2 or rows.shape[1] != self.lists.dim or rows.dtype != self.dtype:
             raise ValueError(
                 f"{what}: expected a matrix of {self.dtype} with {self.lists.dim} columns, got {rows.dtype}{rows.shape}"
             )
+
+
+def _families(kernels: KernelFamily | str | os.PathLike[str] | None) -> tuple[KernelFamily, KernelFamily]:
+    """Return the families ``ivf_flat`` and ``ivf_flat_batch`` of a database."""
+    if isinstance(kernels, KernelFamily):
+        return kernels, KernelFamily("ivf_flat_batch", kernels.database, kernels.session)
+    return load("ivf_flat", kernels), load("ivf_flat_batch", kernels)
 
 
 def _require_index(arrays: Mapping[str, Any]) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import cupy
 import numpy
+
+from docs.examples.ivf_flat.steps import Steps
 
 #: Vectors in a group: one per lane of a warp.
 GROUP = 32
@@ -57,14 +60,40 @@ class Lists:
         return cls(cupy.empty(0, dtype), cupy.empty(0, cupy.int64), none, none, dim, veclen)
 
     @classmethod
+    def of_host(cls, vectors: Any, ids: Any, labels: Any, n_lists: int, veclen: int | None = None) -> Lists:
+        """Return lists of a few vectors, laid out in host memory.
+
+        Args:
+            vectors: A NumPy array of shape (n, dim).
+            ids: Their ids, of shape (n,), at least 0.
+            labels: The list that each belongs to, of shape (n,).
+            n_lists: The number of lists.
+            veclen: Components stored together; by default chosen by the dimension.
+        """
+        n, dim = vectors.shape
+        veclen = veclen_for(dim, vectors.dtype) if veclen is None else veclen
+        sizes = numpy.bincount(labels, minlength=n_lists)
+        groups = _first_groups(sizes)
+        order = numpy.argsort(labels, kind="stable")
+        numbers = numpy.arange(n) - numpy.repeat(numpy.cumsum(sizes) - sizes, sizes)
+        slots = numpy.repeat(groups.astype(numpy.int64) * GROUP, sizes) + numbers
+        total, chunks = int(_groups(sizes).sum()), -(-dim // veclen)
+        rows = numpy.zeros((total * GROUP, chunks * veclen), vectors.dtype)
+        rows[slots, :dim] = vectors[order]
+        laid_out = rows.reshape(total, GROUP, chunks, veclen).transpose(0, 2, 1, 3)
+        slot_ids = numpy.full(total * GROUP, -1, numpy.int64)
+        slot_ids[slots] = numpy.asarray(ids)[order]
+        on_device = (numpy.ascontiguousarray(laid_out).ravel(), slot_ids, sizes.astype(numpy.uint32), groups)
+        return cls(*map(cupy.asarray, on_device), dim, veclen)
+
+    @classmethod
     def of_arrays(cls, arrays: Mapping[str, Any]) -> Lists:
         """Return the lists from the result of :meth:`arrays`."""
-        sizes = cupy.asarray(arrays["sizes"])
         return cls(
             cupy.asarray(arrays["vectors"]),
             cupy.asarray(arrays["ids"]),
-            sizes,
-            _first_groups(sizes),
+            cupy.asarray(arrays["sizes"]),
+            cupy.asarray(_first_groups(arrays["sizes"])),
             int(arrays["dim"]),
             int(arrays["veclen"]),
         )
@@ -81,81 +110,91 @@ class Lists:
         return -(-self.dim // self.veclen)
 
     def __len__(self) -> int:
-        return int(self.sizes.sum())
+        return int(self.host_sizes.sum())
 
-    def extended(self, vectors: Any, ids: Any, labels: Any) -> Lists:
+    @cached_property
+    def host_sizes(self) -> Any:
+        """The number of vectors in each list, int64, in host memory."""
+        return cupy.asnumpy(self.sizes).astype(numpy.int64)
+
+    def longest_row(self, count: int) -> int:
+        """Return the number of slots in the ``count`` longest lists."""
+        sums = self._sums_of_longest
+        return int(sums[min(count, len(sums)) - 1])
+
+    @cached_property
+    def _sums_of_longest(self) -> Any:
+        """The slots of the longest list, of the two longest, and so on, in host memory."""
+        return numpy.cumsum(numpy.sort(_groups(self.host_sizes))[::-1]) * GROUP
+
+    def extended(self, vectors: Any, ids: Any, labels: Any, steps: Steps) -> Lists:
         """Return these lists with more vectors appended.
 
         Args:
             vectors: An array of shape (n, dim) of the lists' dtype, in host or device memory.
-            ids: The ids, int64, of shape (n,), at least 0.
-            labels: The list that each vector belongs to, int64, of shape (n,).
+            ids: The ids, an int64 CuPy array of shape (n,), at least 0.
+            labels: The list that each vector belongs to, a uint32 CuPy array of shape (n,).
+            steps: The kernels.
 
         Raises:
             ValueError: If there would be more slots than 32 bits can number.
         """
         if not len(labels):
             return self
-        added = cupy.bincount(labels, minlength=len(self.sizes)).astype(cupy.int64)
-        sizes = self.sizes.astype(cupy.int64) + added
-        total = int((-(-sizes // GROUP)).sum())
+        ordered = steps.sort(labels, len(self.sizes))
+        sizes = self.host_sizes + ordered.sizes()
+        total = int(_groups(sizes).sum())
         if total * GROUP >= 2**32:
             raise ValueError(f"{total * GROUP} slots are too many: an index has fewer than 2**32")
-        groups = _first_groups(sizes)
         grown = Lists(
             cupy.zeros(total * GROUP * self.chunks * self.veclen, self.vectors.dtype),
-            cupy.full(total * GROUP, -1, cupy.int64),
-            sizes.astype(cupy.uint32),
-            groups,
+            _no_ids(total * GROUP),
+            cupy.asarray(sizes.astype(numpy.uint32)),
+            cupy.asarray(_first_groups(sizes)),
             self.dim,
             self.veclen,
         )
-        begins = groups.astype(cupy.int64) * GROUP
-        for begin in range(0, len(self.ids), _ROWS):
-            slots, lists, numbers = self._held(begin, min(begin + _ROWS, len(self.ids)))
-            grown._write(begins[lists] + numbers, *self._read(slots))
-        # A stable sort by list: a vector's position among the new ones of its list is its rank minus the first one's.
-        ranks = cupy.empty(len(labels), cupy.int64)
-        ranks[cupy.argsort(labels)] = cupy.arange(len(labels))
-        numbers = self.sizes.astype(cupy.int64)[labels] + ranks - (cupy.cumsum(added) - added)[labels]
-        slots = begins[labels] + numbers
-        for begin in range(0, len(slots), _ROWS):
-            part = slice(begin, begin + _ROWS)
-            grown._write(slots[part], self.filled_up(cupy.asarray(vectors[part])), ids[part])
+        if len(self.ids):
+            group_bytes = GROUP * self.chunks * self.veclen * self.vectors.itemsize
+            for name, size in (("vectors", group_bytes), ("ids", GROUP * self.ids.itemsize)):
+                steps.move(getattr(self, name), getattr(grown, name), self.sizes, self.groups, grown.groups, size)
+        for begin in range(0, len(vectors), _ROWS):
+            steps.store(on_device(vectors[begin : begin + _ROWS]), begin, labels, ordered, ids, self, grown)
         return grown
 
     def filled_up(self, rows: Any) -> Any:
         """Return rows padded with zeros to a whole number of chunks, aligned and C-contiguous."""
-        if self.chunks * self.veclen == self.dim:
-            aligned = rows.data.ptr % (self.veclen * rows.itemsize) == 0
-            return rows if rows.flags.c_contiguous and aligned else cupy.array(rows, order="C")
+        width = self.chunks * self.veclen * rows.itemsize
+        if self.chunks * self.veclen == self.dim and rows.flags.c_contiguous:
+            return rows if rows.data.ptr % (self.veclen * rows.itemsize) == 0 else rows.copy()
+        rows = on_device(rows)
         filled = cupy.zeros((len(rows), self.chunks * self.veclen), self.vectors.dtype)
-        filled[:, : self.dim] = rows
+        if len(rows):
+            own = self.dim * rows.itemsize
+            cupy.cuda.runtime.memcpy2DAsync(
+                filled.data.ptr, width, rows.data.ptr, own, own, len(rows),
+                cupy.cuda.runtime.memcpyDeviceToDevice, cupy.cuda.get_current_stream().ptr,
+            )  # fmt: skip
         return filled
 
-    def _held(self, begin: int, end: int) -> tuple[Any, Any, Any]:
-        """Return the occupied slots from begin to end, the list of each, and its position in that list."""
-        slots = cupy.arange(begin, end)
-        # If several lists begin at the same group, all but the last are empty.
-        lists = cupy.searchsorted(self.groups.astype(cupy.int64), slots // GROUP, side="right") - 1
-        numbers = slots - self.groups.astype(cupy.int64)[lists] * GROUP
-        held = numbers < self.sizes.astype(cupy.int64)[lists]
-        return slots[held], lists[held], numbers[held]
 
-    def _places(self, slots: Any) -> Any:
-        """Return the positions of the chunks of the vectors in these slots, in chunks; shape (n, chunks)."""
-        first = slots // GROUP * (self.chunks * GROUP) + slots % GROUP
-        return first[:, None] + cupy.arange(self.chunks) * GROUP
+def on_device(rows: Any) -> Any:
+    """Return a matrix in device memory, C-contiguous: itself if it is, or else a copy."""
+    return cupy.asarray(numpy.ascontiguousarray(rows) if isinstance(rows, numpy.ndarray) else rows, order="C")
 
-    def _read(self, slots: Any) -> tuple[Any, Any]:
-        rows = self.vectors.reshape(-1, self.veclen)[self._places(slots)]
-        return rows.reshape(len(slots), -1), self.ids[slots]
 
-    def _write(self, slots: Any, rows: Any, ids: Any) -> None:
-        self.vectors.reshape(-1, self.veclen)[self._places(slots)] = rows.reshape(len(slots), self.chunks, self.veclen)
-        self.ids[slots] = ids
+def _groups(sizes: Any) -> Any:
+    """Return the number of groups of lists of these sizes, int64, in host memory."""
+    return -(-sizes.astype(numpy.int64) // GROUP)
 
 
 def _first_groups(sizes: Any) -> Any:
-    groups = -(-sizes.astype(cupy.int64) // GROUP)
-    return (cupy.cumsum(groups) - groups).astype(cupy.uint32)
+    groups = _groups(sizes)
+    return (numpy.cumsum(groups) - groups).astype(numpy.uint32)
+
+
+def _no_ids(count: int) -> Any:
+    """Return the ids of unused slots. All bits of -1 are set."""
+    ids = cupy.empty(count, cupy.int64)
+    ids.data.memset_async(0xFF, ids.nbytes)
+    return ids

@@ -8,7 +8,7 @@ from typing import Any
 import cupy
 
 from docs.examples.ivf_flat.lists import GROUP, Lists
-from docs.examples.ivf_flat.merge import merge
+from docs.examples.ivf_flat.steps import Steps
 from jitlto.runtime.family import KernelFamily
 
 #: Threads per block, the same as in `interleaved_scan.cuh`.
@@ -33,9 +33,11 @@ class Scanner:
 
     Args:
         kernels: The family ``ivf_flat``.
+        steps: The kernels that merge what several blocks find for a query; without them one block answers a query.
     """
 
-    def __init__(self, kernels: KernelFamily) -> None:
+    def __init__(self, kernels: KernelFamily, steps: Steps | None = None) -> None:
+        self._steps = steps
         self._kernel = kernels.dispatcher(
             "data_type",
             "veclen",
@@ -83,7 +85,7 @@ class Scanner:
         if not n:
             return cupy.empty((0, k), cupy.float32), cupy.empty((0, k), cupy.int64)
         blocks = blocks_per_query or -(-2 * _BLOCKS_AT_ONCE * _multiprocessors() // n)
-        blocks = max(1, min(blocks, n_probes))
+        blocks = 1 if self._steps is None else max(1, min(blocks, n_probes))
         capacity = capacity_for(k)
         filter_name = "none" if allowed is None else "bitset"
         kernel = self._kernel(
@@ -93,47 +95,33 @@ class Scanner:
         worst = cupy.inf if order == "ascending" else -cupy.inf
         offsets, length = (None, k) if capacity else _offsets(lists, probes, k)
         per_query = blocks if capacity else 1  # rows of results per query
-        results = []
+        best, nearest = cupy.empty((n, k), cupy.float32), cupy.empty((n, k), cupy.int64)
+        whole = capacity > 0 and per_query == 1  # the kernel's results are the answer
         at_once = max(1, _RESULTS // (per_query * length))
         for begin in range(0, n, at_once):
             part = slice(begin, min(begin + at_once, n))
             shape = (part.stop - begin, per_query * length)
-            found = (cupy.empty(shape, cupy.float32), cupy.empty(shape, cupy.int64))
+            found = (best[part], nearest[part])
+            if not whole:
+                found = (cupy.empty(shape, cupy.float32), cupy.empty(shape, cupy.int64))
             if not capacity:  # a kernel without selection writes only the entries of its lists
                 found[0].fill(worst)
                 found[1].fill(-1)
             kernel(
-                cupy.cuda.get_current_stream(),
-                shape[0] * blocks,
-                _BLOCK,
-                lists.vectors,
-                lists.ids,
-                lists.sizes,
-                lists.groups,
-                rows[part],
-                probes[part],
-                None if offsets is None else offsets[part],
-                allowed,
-                *found,
-                n_probes,
-                blocks,
-                lists.chunks,
-                length,
+                cupy.cuda.get_current_stream(), shape[0] * blocks, _BLOCK,
+                lists.vectors, lists.ids, lists.sizes, lists.groups, rows[part], probes[part],
+                None if offsets is None else offsets[part], allowed, *found, n_probes, blocks, lists.chunks, length,
                 shared_memory=rows.shape[1] * rows.itemsize,
-            )
+            )  # fmt: skip
             if not capacity:
-                found = _best(*found, k, order)
-            elif per_query > 1:
-                found = merge(*found, k, order)
-            results.append(found)
-        if len(results) == 1:
-            return results[0]
-        distances, neighbours = zip(*results, strict=True)
-        return cupy.concatenate(distances), cupy.concatenate(neighbours)
+                best[part], nearest[part] = _best(*found, k, order)
+            elif self._steps is not None and not whole:
+                self._steps.merge(*found, order, best[part], nearest[part])
+        return best, nearest
 
 
 def _best(distances: Any, neighbours: Any, k: int, order: str) -> tuple[Any, Any]:
-    """Return the k best of each row."""
+    """Return the k best of each row, by a sort of CuPy's, whose kernels it compiles in the first process."""
     places = cupy.argsort(distances if order == "ascending" else -distances, axis=1)[:, :k]
     return cupy.take_along_axis(distances, places, axis=1), cupy.take_along_axis(neighbours, places, axis=1)
 

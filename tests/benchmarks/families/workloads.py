@@ -57,7 +57,7 @@ def ivf_flat(family: KernelFamily, configuration: Mapping[str, str], scale: floa
     import cupy as cp
 
     from docs.examples.ivf_flat import Lists, Scanner
-    from tests.support.ivf_flat_reference import DTYPES, Case, check
+    from tests.support.ivf_flat_reference import DTYPES, Case, check, words
 
     dtype, dim, k = DTYPES[configuration["data_type"]], 128, 10
     n_lists = max(4, n // 1024)
@@ -71,12 +71,12 @@ def ivf_flat(family: KernelFamily, configuration: Mapping[str, str], scale: floa
 
     vectors, queries = draw(n), draw(m)
     labels = cp.random.randint(0, n_lists, n)
-    lists = Lists.empty(n_lists, dim, dtype, int(configuration["veclen"])).extended(vectors, cp.arange(n), labels)
+    host = cp.asnumpy(vectors), np.arange(n), cp.asnumpy(labels)
+    lists = Lists.of_host(*host, n_lists, int(configuration["veclen"]))
     random = np.random.default_rng()
     firsts, step = random.integers(0, n_lists, m), 2 * random.integers(0, n_lists // 2, m) + 1
     probes = (firsts[:, None] + step[:, None] * np.arange(n_probes)) % n_lists  # a query's are all different
     mask = random.random(n) < 0.5 if configuration["filter_name"] == "bitset" else None
-    words = None if mask is None else cp.asarray(_words(mask))
     recording = RecordingFamily(family)
     recording.recording = True
     distances, neighbours = Scanner(recording)(
@@ -87,7 +87,7 @@ def ivf_flat(family: KernelFamily, configuration: Mapping[str, str], scale: floa
         metric_name=configuration["metric_name"],
         post_lambda_name=configuration["post_lambda_name"],
         compute_norm=configuration["compute_norm"] == "true",
-        allowed=words,
+        allowed=None if mask is None else cp.asarray(words(mask)),
         blocks_per_query=1,
     )
     (call,) = recording.calls
@@ -129,13 +129,6 @@ def ivf_flat(family: KernelFamily, configuration: Mapping[str, str], scale: floa
         {"vectors": n, "dim": dim, "lists": n_lists, "probes": n_probes, "queries": m, "k": k,
          "bytes_of_vectors": int(lists.vectors.nbytes)},
     )  # fmt: skip
-
-
-def _words(mask: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The words of the filter ``bitset``."""
-    padded = np.zeros(-(-len(mask) // 32) * 32, bool)
-    padded[: len(mask)] = mask
-    return np.packbits(padded, bitorder="little").view("<u4")
 
 
 def fft(family: KernelFamily, configuration: Mapping[str, str], scale: float, elements: int) -> Workload:

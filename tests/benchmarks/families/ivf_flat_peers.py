@@ -1,0 +1,245 @@
+"""The index ``ivf_flat`` and those of cuVS and FAISS: the same data, probes and batches, in one run.
+
+``python -m tests.benchmarks.families.ivf_flat_peers [--rounds N] [--small] [--output FILE]`` needs a GPU. Peers that
+are not installed are said so. Every library builds an index of as many lists with default settings and searches it at
+the fewest probes, of those tried, that reach a recall of 0.95, and is timed by the host until the device has done.
+Libraries take turns, call by call. Fresh processes then build and search, those of «disk» with kernels linked
+beforehand, and with nothing in CuPy's cache: after the import of all modules and the copy of the data to the device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jitlto.build.pipeline import build
+from tests.benchmarks.families.databases import declared
+from tests.benchmarks.families.ivf_flat import _clustered, _exact
+from tests.benchmarks.families.part import free_memory
+from tests.benchmarks.families.timing import in_turn, summary, wall_milliseconds
+from tests.benchmarks.machine import describe
+from tests.support.ivf_flat_reference import recall
+from tests.support.process import ROOT
+
+_TYPES = ("float", "__half", "int8_t")
+_BATCHES = (1, 10, 100, 300, 1000, 10_000)
+_PROBES = (4, 6, 8, 10, 12, 16, 24, 32, 48)
+_DIM, _K, _WANTED = 128, 10, 0.95
+Search = Callable[[Any, int], Any]
+
+_FRESH = """
+import json, sys, time
+import cupy, numpy
+from docs.examples.ivf_flat import Index
+from jitlto import load
+what, database, data, saved, n_lists, n_probes = sys.argv[1:]
+rows = cupy.asarray(numpy.load(data))
+device = cupy.cuda.Device()
+times = {}
+def timed(name, call):
+    device.synchronize()
+    begin = time.perf_counter()
+    found = call()
+    device.synchronize()
+    times[name] = round(1000 * (time.perf_counter() - begin), 2)
+    return found
+if what == "build":
+    for name in ("first build", "second build"):
+        timed(name, lambda: Index.build(rows, int(n_lists), kernels=database))
+else:
+    index = timed("load", lambda: Index.load(saved, kernels=database))
+    for name in ("first search of 1", "second search of 1"):
+        timed(name, lambda: index.search(rows[:1], 10, n_probes=int(n_probes)))
+    for name in ("first search of 1,000", "second search of 1,000"):
+        timed(name, lambda: index.search(rows[:1000], 10, n_probes=int(n_probes)))
+print(json.dumps(times))
+"""
+
+
+def with_jitlto(dataset: Any, n_lists: int, database: Path) -> tuple[Search, Any]:
+    """Our index: what searches it, and the lengths of its lists."""
+    import cupy as cp
+
+    from docs.examples.ivf_flat import Index
+
+    index = Index.build(dataset, n_lists, kernels=database)
+    lengths = cp.asnumpy(index.lists.sizes)
+    return lambda queries, n_probes: index.search(queries, _K, n_probes=n_probes)[1], lengths
+
+
+def with_cuvs(dataset: Any, n_lists: int, _database: Path) -> tuple[Search, Any]:
+    """An index of cuVS's, of default settings."""
+    import cupy as cp
+    from cuvs.common import Resources
+    from cuvs.neighbors import ivf_flat
+
+    resources = Resources()
+    index = ivf_flat.build(ivf_flat.IndexParams(n_lists=n_lists, metric="sqeuclidean"), dataset, resources=resources)
+    resources.sync()
+
+    def search(queries: Any, n_probes: int) -> Any:
+        found = ivf_flat.search(ivf_flat.SearchParams(n_probes=n_probes), index, queries, _K, resources=resources)[1]
+        resources.sync()
+        return cp.asarray(found)
+
+    return search, None
+
+
+def with_faiss(dataset: Any, n_lists: int, _database: Path) -> tuple[Search, Any]:
+    """An index of FAISS's on the GPU, which takes float only."""
+    import cupy as cp
+    import faiss
+
+    if dataset.dtype != np.float32:
+        raise TypeError(f"FAISS's index takes float32, not {dataset.dtype}")
+    index = faiss.GpuIndexIVFFlat(faiss.StandardGpuResources(), _DIM, n_lists, faiss.METRIC_L2)
+    pointer = faiss.cast_integer_to_float_ptr(dataset.data.ptr)
+    index.train_c(len(dataset), pointer)
+    index.add_c(len(dataset), pointer)
+
+    def search(queries: Any, n_probes: int) -> Any:
+        index.nprobe = n_probes
+        n = len(queries)
+        distances, found = cp.empty((n, _K), cp.float32), cp.empty((n, _K), cp.int64)
+        index.search_c(
+            n, faiss.cast_integer_to_float_ptr(queries.data.ptr), _K,
+            faiss.cast_integer_to_float_ptr(distances.data.ptr), faiss.cast_integer_to_idx_t_ptr(found.data.ptr),
+        )  # fmt: skip
+        return found
+
+    return search, None
+
+
+_SIDES = {"jitlto": with_jitlto, "cuvs": with_cuvs, "faiss": with_faiss}
+
+
+def _built(
+    make: Callable[[Any, int, Path], tuple[Search, Any]], dataset: Any, n_lists: int, database: Path
+) -> tuple[list[float], tuple[Search, Any]]:
+    """Build an index three times; return what each took, in milliseconds, and the last."""
+    made: list[tuple[Search, Any]] = []
+    times = []
+    for _ in range(3):
+        made.clear()
+        times.append(round(wall_milliseconds(lambda: made.append(make(dataset, n_lists, database))), 1))
+    return times, made[0]
+
+
+def measure(data_type: str, n: int, n_lists: int, rounds: int, database: Path) -> dict[str, Any]:
+    """Builds, recall and all batches of one data type.
+
+    Args:
+        data_type: As in the family.
+        n: Vectors of 128 components.
+        n_lists: Lists.
+        rounds: Searches of each kind and size.
+        database: The family ``ivf_flat_batch``.
+    """
+    import cupy as cp
+
+    dataset, queries = _clustered(n, max(_BATCHES) * 2, data_type)
+    truth = _exact(dataset, queries[:1000])
+    sides: dict[str, tuple[Search, int]] = {}
+    built: dict[str, Any] = {}
+    for name in (name for name in _SIDES if find_spec(name)):
+        try:
+            times, (search, lengths) = _built(_SIDES[name], dataset, n_lists, database)
+            reached = {p: round(recall(cp.asnumpy(search(queries[:1000], p)), truth), 4) for p in _PROBES}
+        except Exception as error:  # noqa: BLE001 - a peer that fails is said, and the others go on
+            traceback.print_exc()
+            built[name] = {"failed": f"{type(error).__name__}: {error}"}
+            continue
+        built[name] = {"build_milliseconds": times, "recall": reached}
+        if lengths is not None:
+            built[name]["lists"] = {"shortest": int(lengths.min()), "longest": int(lengths.max()),
+                                    "deviation/mean": round(float(lengths.std() / lengths.mean()), 3)}  # fmt: skip
+        sides[name] = (search, next((p for p in _PROBES if reached[p] >= _WANTED), _PROBES[-1]))
+        built[name]["n_probes"] = sides[name][1]
+        print(f"{data_type} {name}: {built[name]}", flush=True)
+    rows = []
+    for batch in _BATCHES:
+        begins = itertools.cycle(range(0, len(queries) - batch + 1, batch))
+
+        def call(name: str, batch: int = batch, begins: Any = begins) -> object:
+            begin = next(begins)
+            return sides[name][0](queries[begin : begin + batch], sides[name][1])
+
+        count = rounds if batch >= 1000 else 4 * rounds
+        turns = in_turn({name: lambda name=name: call(name) for name in sides}, count, wall_milliseconds)
+        times_of = {name: summary(each) for name, each in turns.items()}
+        rates = {name: round(1000 * batch / each["median"]) for name, each in times_of.items()}
+        rows.append({"batch": batch, "milliseconds": times_of, "queries_per_second": rates})
+        print(f"{data_type} batch {batch}: {rates}", flush=True)
+    return {"data_type": data_type, "indexes": built, "rows": rows}
+
+
+def fresh(n: int, n_lists: int, database: Path, directory: Path) -> dict[str, Any]:
+    """Times of fresh processes in milliseconds: those that link, and those that find kernels on the disk."""
+    import cupy as cp
+
+    from docs.examples.ivf_flat import Index
+
+    dataset, _ = _clustered(n, 1, "float")
+    np.save(directory / "data.npy", cp.asnumpy(dataset))
+    Index.build(dataset, n_lists, kernels=database).save(directory / "index.npz")
+    np.save(directory / "few.npy", cp.asnumpy(dataset[:1000]))
+    found: dict[str, Any] = {}
+    for what, data, turns in (
+        ("build", "data.npy", ("linked", "disk")),
+        ("search", "few.npy", ("linked", *["disk"] * 5)),
+    ):
+        for number, layer in enumerate(turns):
+            places = {"JITLTO_CACHE_DIR": f"cache_{what}", "CUPY_CACHE_DIR": f"cupy_{what}_{number}"}
+            environment = os.environ | {name: str(directory / place) for name, place in places.items()}
+            command = [sys.executable, "-c", _FRESH, what, str(database), str(directory / data),
+                       str(directory / "index.npz"), str(n_lists), "10"]  # fmt: skip
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
+            )
+            if done.returncode:
+                raise RuntimeError(f"the process failed: {done.stderr[-1500:]}")
+            found.setdefault(f"{what}, {layer}", []).append(json.loads(done.stdout.splitlines()[-1]))
+    return found
+
+
+def main() -> None:
+    """Measure, print and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--small", action="store_true", help="a hundredth of the vectors, to try it out")
+    parser.add_argument("--output", type=Path, help="a JSON file")
+    options = parser.parse_args()
+    n, n_lists = (10_000, 64) if options.small else (1_000_000, 1024)
+    absent = [name for name in _SIDES if not find_spec(name)]
+    print(f"not installed: {', '.join(absent) or 'none'}", flush=True)
+    result: dict[str, Any] = describe("python -m tests.benchmarks.families.ivf_flat_peers")
+    result |= {"vectors": n, "dim": _DIM, "lists": n_lists, "k": _K, "not installed": absent}
+    with tempfile.TemporaryDirectory() as temporary:
+        directory = Path(temporary)
+        database = directory / "ivf_flat_batch.fragdb"
+        build([declared("ivf_flat_batch")], database)
+        print("built", flush=True)
+        result["fresh processes, milliseconds"] = fresh(n, n_lists, database, directory)
+        print(result["fresh processes, milliseconds"], flush=True)
+        result["types"] = []
+        for data_type in _TYPES:
+            result["types"].append(measure(data_type, n, n_lists, options.rounds, database))
+            free_memory()
+    if options.output:
+        options.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
