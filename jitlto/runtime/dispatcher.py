@@ -25,14 +25,12 @@ if TYPE_CHECKING:
 
     from jitlto.runtime.launch.launcher import Launcher
 
-    class DispatchedFamily(Protocol):
-        """The parts of a family that a dispatcher uses."""
+    class LaunchedFamily(Protocol):
+        """The parts of a family that whatever chooses a launcher uses."""
 
         name: str
         parameters: Mapping[str, tuple[str, ...]]
         entrypoints: tuple[str, ...]
-
-        def accepted_values(self, name: str) -> Sequence[str]: ...
 
         def launcher(
             self,
@@ -42,6 +40,11 @@ if TYPE_CHECKING:
             link_options: Mapping[str, object] | None = None,
             **configuration: object,
         ) -> Launcher: ...
+
+    class DispatchedFamily(LaunchedFamily, Protocol):
+        """The parts of a family that a dispatcher uses."""
+
+        def accepted_values(self, name: str) -> Sequence[str]: ...
 
 
 _dispatchers: weakref.WeakSet[Forgetting] = weakref.WeakSet()

@@ -1,73 +1,173 @@
-"""Host time of a launch without a GPU: jitlto's own part, around a stand-in for ``cuda.core.launch``.
+"""Host time of a launch without a GPU: jitlto's own part, around stand-ins for ``cuda.core.launch`` and the driver.
 
 python -m tests.benchmarks.launch_overhead
 
 Minima over many bursts, for comparing two versions of the code on one machine, in turn. What a launch costs beside
 ``cuda.core.launch`` itself is measured on a GPU by ``tests.benchmarks.launch``.
+
+Where CuPy, PyTorch and Numba are installed, their own arrays are launched too, with addresses of no memory. Tensors in
+host memory stand for those on a GPU: PyTorch's classes and the core's constant for CUDA are exchanged for the host's.
 """
 
 from __future__ import annotations
 
+import argparse
+import ctypes
 import sys
+import tempfile
 import time
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from jitlto.build.packaging.hooks.extension import SOURCE, compile_extension
+from jitlto.runtime.launch import arguments, array_types, compiled, streams
 from jitlto.runtime.launch.launcher import Launcher
-from tests.support.arrays import STREAMS, TORCH, CupyArray, JaxArray, NumbaArray, TorchTensor
+from tests.support import exercise_core
+from tests.support.arrays import (
+    STREAMS,
+    TORCH,
+    CupyArray,
+    CupyStream,
+    JaxArray,
+    NumbaArray,
+    NumbaStream,
+    TorchStream,
+    TorchTensor,
+)  # fmt: skip
 from tests.support.launchers import FakeDriver
+from tests.support.process import ROOT
 
 BURST, ROUNDS = 2000, 60
+ADDRESS = 1 << 20
+TYPES = ("float const*", "float*", "unsigned int")
+_DRIVER = "int launch(void *config, void *kernel, void **arguments, void **extra) { return 0; }\n"
 
 
 def main() -> None:
     """Measure and print."""
-    with pytest.MonkeyPatch.context() as patch:
-        fake = FakeDriver(patch)
-        patch.setattr("jitlto.runtime.launch.launcher.launch", _launch)
-        patch.setitem(sys.modules, "torch", TORCH)
-        for name, seconds in _measure(fake).items():
-            print(f"{name:45} {1e9 * seconds:9.0f} ns")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    rounds = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory() as directory:
+        for core, driver in ((None, 0), _build(Path(directory))):
+            way = "in Python" if core is None else "compiled"
+            for measure in (_measure, _measure_libraries):
+                with pytest.MonkeyPatch.context() as patch:
+                    fake = FakeDriver(patch, core)
+                    patch.setattr("jitlto.runtime.launch.launcher.launch", _launch)
+                    patch.setattr(compiled, "launch_function", lambda driver=driver: driver)
+                    for name, seconds in measure(fake, patch, rounds):
+                        print(f"{way}, {name:50} {1e9 * seconds:9.1f} ns", flush=True)
 
 
 def _launch(*_: Any) -> None:
     """Stand for ``cuda.core.launch``."""
 
 
-def _measure(fake: FakeDriver) -> dict[str, float]:
+def _build(directory: Path) -> tuple[ModuleType, int]:
+    """Compile the core for tensors in host memory, and a stand-in for the driver; return it and the address."""
+    for source in (ROOT / SOURCE).parent.glob("*.c"):
+        (directory / source.name).write_text(source.read_text().replace("DL_CUDA = 2", "DL_CUDA = 1"))
+    core = exercise_core.load(compile_extension(directory / SOURCE.name, directory), "jitlto.runtime.launch._launch")
+    (directory / "driver.c").write_text(_DRIVER)
+    library = ctypes.CDLL(str(compile_extension(directory / "driver.c", directory)))
+    return core, ctypes.cast(library.launch, ctypes.c_void_p).value or 0
+
+
+def _timed(work: Callable[[], object], rounds: int) -> float:
+    for _ in range(4):  # the fast path is generated at the second launch
+        work()
+    return min(timeit.repeat(work, number=BURST, repeat=rounds)) / BURST
+
+
+def _measure(fake: FakeDriver, patch: pytest.MonkeyPatch, rounds: int) -> Iterator[tuple[str, float]]:
+    """Launches with objects that look like the libraries' own."""
+    patch.setitem(sys.modules, "torch", TORCH)
     begin = time.perf_counter()
-    launcher = fake.launcher("float const*", "float*", "unsigned int")
+    launcher = fake.launcher(*TYPES)
     stream, cheap = fake.stream, CupyArray()
     times = [time.perf_counter() - begin]
     for _ in range(2):
         begin = time.perf_counter()
         launcher(stream, 4, 256, cheap, cheap, 77)
         times.append(time.perf_counter() - begin)
-    figures = dict(zip(("making a launcher", "its first launch", "its second launch"), times, strict=True))
-    bound = launcher.bind(stream, 4, 256, cheap, cheap, 77)
+    yield from zip(("making a launcher", "its first launch", "its second launch"), times, strict=True)
     arrays = [kind() for kind in (CupyArray, NumbaArray, TorchTensor, JaxArray)]
-    others = [kind(0) for kind in STREAMS]
     for name, work in {
         "the stand-in alone": lambda: _launch(stream, 1, 2, 3, 4, 5),
-        **{f"{type(array).__module__} {type(array).__name__}": _launched(launcher, stream, array) for array in arrays},
-        **{f"{type(other).__module__} stream": _launched(launcher, other, cheap) for other in others},
+        **{
+            f"like {type(array).__module__} {type(array).__name__}": _launched(launcher, stream, array)
+            for array in arrays
+        },
+        **{f"{type(other).__module__} stream": _launched(launcher, other, cheap) for other in [k(0) for k in STREAMS]},
         "no stream": _launched(launcher, None, cheap),
         "with shared memory": lambda: launcher(stream, 4, 256, cheap, cheap, 77, shared_memory=4096),
-        "a bound launch": bound,
+        "a bound launch": launcher.bind(stream, 4, 256, cheap, cheap, 77),
     }.items():
-        for _ in range(3):
-            work()
-        figures[name] = min(timeit.repeat(work, number=BURST, repeat=ROUNDS)) / BURST
-    return figures
+        yield name, _timed(work, rounds)
 
 
 def _launched(launcher: Launcher, stream: object, array: object) -> Callable[[], None]:
     if isinstance(array, JaxArray):  # read-only
         return lambda: launcher(stream, 4, 256, array, None, 77)
     return lambda: launcher(stream, 4, 256, array, array, 77)
+
+
+def _measure_libraries(fake: FakeDriver, patch: pytest.MonkeyPatch, rounds: int) -> Iterator[tuple[str, float]]:
+    """Launches with the libraries' own arrays, two and eight of them."""
+    patch.setattr(streams, "Stream", SimpleNamespace(from_handle=lambda _: fake.stream))
+    for library, make in (("CuPy", _with_cupy), ("PyTorch", _with_torch), ("Numba", _with_numba)):
+        try:
+            array, stream = make(patch)
+        except ImportError as error:
+            print(f"{library}: {error}")
+            continue
+        for count in (2, 8):
+            launcher = fake.launcher(*[TYPES[0]] * (count - 2), *TYPES)
+            work = partial(launcher, stream, 4, 256, *[array] * count, 77)
+            yield f"{count} arrays and a stream of {library}", _timed(work, rounds)
+
+
+def _with_cupy(patch: pytest.MonkeyPatch) -> tuple[Any, Any]:
+    import cupy
+
+    # Its array interface asks the driver for the current stream, which there is not.
+    patch.setattr(arguments, "_address", lambda _, array, *__: array.data.ptr)
+    learn_array = compiled._learn_array
+    patch.setattr(compiled, "_learn_array", lambda s, a: True if type(a) is cupy.ndarray else learn_array(s, a))
+    memory = cupy.cuda.UnownedMemory(ADDRESS, 4096, None, 0)
+    array = cupy.ndarray((16,), cupy.float32, cupy.cuda.MemoryPointer(memory, 0))
+    return array, CupyStream(77)
+
+
+def _with_torch(patch: pytest.MonkeyPatch) -> tuple[Any, Any]:
+    import torch
+
+    def interface(tensor: Any) -> dict[str, Any]:
+        return {"shape": tensor.shape, "typestr": "<f4", "data": (tensor.data_ptr(), False), "version": 2}
+
+    patch.setattr(torch.Tensor, "__cuda_array_interface__", property(interface))
+    for name in array_types._TORCH_CLASSES.values():
+        patch.setattr(torch.cuda, name, getattr(torch, name))
+    known = replace(array_types.TORCH, read=lambda tensor: tensor.data_ptr())
+    patch.setitem(array_types._TYPES, ("torch", "Tensor"), known)
+    patch.setattr(compiled, "TORCH", known)
+    return torch.ones(16), TorchStream(77)
+
+
+def _with_numba(patch: pytest.MonkeyPatch) -> tuple[Any, Any]:
+    from numba.cuda.cudadrv.devicearray import DeviceNDArray
+
+    memory = SimpleNamespace(size=64, device_ctypes_pointer=ctypes.c_size_t(ADDRESS))
+    return DeviceNDArray((16,), (4,), np.dtype(np.float32), gpu_data=memory), NumbaStream(77)
 
 
 if __name__ == "__main__":

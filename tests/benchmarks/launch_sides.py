@@ -9,11 +9,10 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from jitlto.errors import JitltoError
 from jitlto.runtime import quick_lookup
 from jitlto.runtime.launch import compiled, core, sequence
 from jitlto.runtime.launch.launcher import Launcher
+from tests.benchmarks.launch_peers import build_launches, build_operator
 
 BURST = 200
 N = 1024
@@ -57,23 +57,6 @@ _RAW = """extern "C" __global__ void peer(const float* x, float* y, unsigned n) 
   unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) y[i] = x[i] + 3.0f;
 }"""
-# CUlaunchConfig of cuda.h, so that no header of the toolkit is needed.
-_CPP = """
-#include <dlfcn.h>
-struct Config { unsigned grid[3], block[3], shared; void* stream; void* attributes; unsigned count; };
-using Launch = int (*)(const Config*, void*, void**, void**);
-extern "C" int launches(void* function, void* stream, void* x, void* y, unsigned n, int times) {
-  static void* driver = dlopen("libcuda.so.1", RTLD_NOW);
-  static Launch launch = driver ? (Launch)dlsym(driver, "cuLaunchKernelEx") : nullptr;
-  int status = launch ? 0 : -1;
-  for (int k = 0; k < times && !status; ++k) {
-    void* values[] = {&x, &y, &n};
-    Config config = {{4, 1, 1}, {256, 1, 1}, 0, stream, nullptr, 0};
-    status = launch(&config, function, values, nullptr);
-  }
-  return status;
-}
-"""
 _TRITON = """
 import triton
 import triton.language as tl
@@ -117,6 +100,7 @@ class Sides:
             ("jax", self._with_jax),
             ("triton", self._with_triton),
             ("C++ compiler", self._with_cpp),
+            ("torch.ops", self._with_operator),
         ):
             try:
                 add()
@@ -165,7 +149,7 @@ class Sides:
 
     def _with_cupy(self) -> None:
         x = cp.asarray(self._x)
-        y = [cp.zeros(N, np.float32) for _ in range(8)]
+        y = [cp.zeros(N, np.float32) for _ in range(9)]
         core, own = Device(0).create_stream(), cp.cuda.Stream(non_blocking=True)
         config, kernel, count = LaunchConfig(grid=GRID, block=BLOCK), self._axpy.kernel, np.uint32(N)
         source, target = x.data.ptr, y[0].data.ptr
@@ -180,8 +164,12 @@ class Sides:
         self._launch(name + "CuPy", False, own, x, y[3], lambda: y[3].get())
         self._launch(name + "the device (None)", False, None, x, y[4], lambda: y[4].get())
         self._launch("8 CuPy arrays, stream of CuPy", True, own, x, y[6], lambda: y[6].get())
-        bound = self._axpy.bind(own, GRID, BLOCK, x, y[5], N)
-        self._add("jitlto, bound", bound, lambda: y[5].get())
+        known = self._axpy
+        for way, extension, number in (("", None, 5), (", compiled", self._compiled, 8)):
+            if extension is not None or not way:
+                launcher = Launcher(known.chosen, known.linked, lambda: known.plan, core=extension)
+                bound = launcher.bind(own, GRID, BLOCK, x, y[number], N)
+                self._add("jitlto, bound" + way, bound, partial(cp.ndarray.get, y[number]))
         raw = cp.RawKernel(_RAW, "peer")
         self._add("cupy.RawKernel", lambda: raw((GRID,), (BLOCK,), (x, y[7], count)), lambda: y[7].get())
 
@@ -241,28 +229,45 @@ class Sides:
         kernel = module.add_three
         self._add("Triton", lambda: kernel[(GRID,)](x, y, N, BLOCK=BLOCK), lambda: y.cpu())
 
+    def _with_operator(self) -> None:
+        import torch
+
+        library = build_operator(self._place)
+        torch.ops.load_library(str(library))
+        set_kernel = ctypes.CDLL(str(library)).set_kernel
+        set_kernel.argtypes = [ctypes.c_void_p]
+        set_kernel(int(self._axpy.kernel.handle))
+        x, y, own = torch.from_numpy(self._x).cuda(), torch.zeros(N, device="cuda"), torch.cuda.Stream()
+        operator, stream = torch.ops.jitlto_peer.add_three, own.cuda_stream
+        torch.cuda.synchronize()
+        self._add("torch.ops, an operator of a C++ extension", lambda: operator(x, y, N, stream), lambda: y.cpu())
+
     def _with_cpp(self) -> None:
-        compiler = next((found for name in ("c++", "g++", "clang++") if (found := shutil.which(name))), None)
-        if compiler is None:
-            raise FileNotFoundError("no C++ compiler on PATH")
-        source, library = self._place / "launches.cpp", self._place / "liblaunches.so"
-        source.write_text(_CPP)
-        command = [compiler, "-O2", "-std=c++17", "-shared", "-fPIC", str(source), "-o", str(library), "-ldl"]
-        subprocess.run(command, check=True, capture_output=True)
-        function = ctypes.CDLL(str(library)).launches
-        function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_uint, ctypes.c_int]
-        stream, kernel = Device(0).create_stream(), int(self._axpy.kernel.handle)
-        x, y, axpy = cp.asarray(self._x), cp.zeros(N, np.float32), self._axpy
+        function = ctypes.CDLL(str(build_launches(self._place))).launches
+        function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_uint, ctypes.c_int, ctypes.c_bool, ctypes.c_bool]
+        stream, kernel, x = Device(0).create_stream(), int(self._axpy.kernel.handle), cp.asarray(self._x)
+        loaded = compiled.loaded_function(kernel)
+        for name, handle, is_ex, is_buffer in (
+            ("cuLaunchKernelEx", kernel, True, False),
+            ("cuLaunchKernelEx, a CUfunction", loaded, True, False),
+            ("cuLaunchKernelEx, a CUfunction, one buffer", loaded, True, True),
+            ("cuLaunchKernel, a CUfunction", loaded, False, False),
+            ("cuLaunchKernel, a CUfunction, one buffer", loaded, False, True),
+        ):
+            self._add_burst("C++, " + name, function, handle, stream, x, is_ex, is_buffer)
+
+    def _add_burst(
+        self, name: str, function: Any, handle: int, stream: Any, x: Any, is_ex: bool, is_buffer: bool
+    ) -> None:
+        y = cp.zeros(N, np.float32)
 
         def burst() -> None:
-            status = function(kernel, int(stream.handle), x.data.ptr, y.data.ptr, N, BURST)
+            status = function(handle, int(stream.handle), x.data.ptr, y.data.ptr, N, BURST, is_ex, is_buffer)
             if status:
-                raise RuntimeError(f"cuLaunchKernelEx: {status}")
+                raise RuntimeError(f"{name}: {status}")
 
-        assert axpy  # which holds the kernel
         burst()
         Device(0).sync()
-        name = "C++, cuLaunchKernelEx"
         self.whole[name], self._outputs[name] = burst, (lambda: y.get(), 1)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from jitlto.cuda import nvrtc
+from jitlto.cuda import nvrtc, toolkit
 from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
 
@@ -15,3 +15,20 @@ BASE = Architecture(75)
 def compiled(text: str, arch: int = BASE.number) -> nvrtc.Compiled:
     """Return a source compiled for an architecture, without headers."""
     return nvrtc.compile_source(Source(text.encode(), {}), [Architecture(arch)], ["--std=c++17"])
+
+
+@cache
+def relocatable_cubin(text: str, arch: str = "sm_90") -> bytes:
+    """Return a source compiled to machine code that can still be linked."""
+    bindings = toolkit.bindings("nvrtc")
+    _, program = bindings.nvrtcCreateProgram(text.encode(), b"user.cu", 0, [], [])
+    try:
+        options = [f"--gpu-architecture={arch}".encode(), b"--relocatable-device-code=true", b"--std=c++17"]
+        (status,) = bindings.nvrtcCompileProgram(program, len(options), options)
+        assert status == bindings.nvrtcResult.NVRTC_SUCCESS
+        _, size = bindings.nvrtcGetCUBINSize(program)
+        buffer = b" " * size
+        bindings.nvrtcGetCUBIN(program, buffer)
+    finally:
+        bindings.nvrtcDestroyProgram(program)
+    return buffer

@@ -8,6 +8,9 @@ build (whose count of references it watches), a free-threaded build and a saniti
     python3.13t tests/support/exercise_core.py --seconds 10
     LD_PRELOAD=$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
         python tests/support/exercise_core.py --flags="-g -fsanitize=address"
+
+With ``--launches 10000000``, two threads then launch so many times, and a function in C checks that each launch has the
+arguments of its thread; that takes some ten seconds.
 """
 
 from __future__ import annotations
@@ -35,6 +38,20 @@ KINDS = (
 DEFAULT = 1  # the handle of the default stream
 KERNEL, FUNCTION = 1234, 5678  # handles: for every context, and for one
 INVALID_HANDLE = 400
+
+
+#: Stands for cuLaunchKernelEx: counts the launches of each thread in its stream whose two numbers are the same.
+DRIVER = """
+#include <string.h>
+struct config { unsigned extents[7]; void *stream, *attributes; unsigned count; };
+int launch(const struct config *config, void *kernel, void **values, void **extra) {
+    struct { unsigned long long *right; unsigned left, same; } given;
+    (void)kernel, (void)values;
+    memcpy(&given, extra[1], sizeof given);
+    if (given.left == given.same && config->stream == (void *)given.right) ++*given.right;
+    return 0;
+}
+"""
 
 
 class Config(ctypes.Structure):
@@ -254,7 +271,27 @@ class Exercise:
         if missing:
             arguments.append(None)
         self.same(launcher, (stream, grid, block, *arguments), keywords, expected)
+        if expected is not None:
+            self.bound(launcher, stream, expected)
         self.status = 0
+
+    def bound(self, launcher: Any, stream: object, expected: tuple[Any, ...]) -> None:
+        """The same launch, bound: with random bytes for its arguments, which it gets packed."""
+        extents, _, handle = expected[:3]
+        values = [self.random.randbytes(size) for size in self.sizes]
+        rows = tuple((alignment(size), value) for size, value in zip(self.sizes, values, strict=True))
+        own_stream = stream if isinstance(stream, Stream) else None
+        state = (self.address, launcher._compiled_state, (*extents, 16), handle, own_stream)
+        launch = self.core.make_bound(*state, rows, otherwise)
+        launch.kept = launch if self.random.random() < 0.5 else None  # a cycle for the collector
+        for _ in range(2):
+            self.same(launch, (), {}, (extents, 16, *expected[2:7], *values))
+        self.same(launch, (1,), {}, None)
+        self.same(launch, (), {"stream": stream}, None)
+        if own_stream is not None:
+            self.same(self.core.make_bound(*state[:3], handle + 1, own_stream, rows, otherwise), (), {}, None)
+        self.status = 1
+        self.same(launch, (), {}, None)
 
     def same(self, launcher: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], expected: object) -> None:
         self.seen.clear()
@@ -304,6 +341,43 @@ def in_threads(core: Any, seed: int, count: int = 4) -> None:
         thread.join()
     if failures:
         raise SystemExit(f"in threads: {failures[0]}")
+
+
+def launch_many(core: Any, driver: Path, launches: int, count: int = 2) -> None:
+    """Launches of one launcher from several threads, each with its own array, numbers and stream."""
+    library = ctypes.CDLL(str(driver))
+    address = ctypes.cast(library.launch, ctypes.c_void_p).value
+    dtype, rights = object(), [ctypes.c_uint64() for _ in range(count)]
+    numbers = (core.INTEGER, 4, 4, False, False, 0, 0, None, None, convert)
+    rows = ((core.POINTER, 8, 8, False, False, 2, 32, dtype, None, convert), numbers, numbers)
+
+    def learn_stream(_: object) -> str:
+        return "cuda_stream"
+
+    def prepare(launcher: Any) -> object:
+        launcher._compiled_state = state = core.make_state(KERNEL, FUNCTION)
+        return state
+
+    call = core.make_call(rows, address, DEFAULT, Stream, prepare, lambda _: True, learn_stream, otherwise)
+    base = type("Launcher", (), {"__call__": call, "__slots__": "_compiled_state"})
+    launcher: Any = core.make_called_class(base, call)()
+    end, begin = launches // count, time.monotonic()
+
+    def work(number: int) -> None:
+        place = ctypes.addressof(rights[number])
+        array, stream = Array(dtype, place), ForeignStream(place)
+        for n in range(end):
+            launcher(stream, 1, 32, array, n, n)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = [right.value for right in rights]
+    if found != [end] * count:
+        raise SystemExit(f"launches with their own arguments: {found} of {end} each")
+    print(f"{launches} launches from {count} threads in {time.monotonic() - begin:.1f} s")
 
 
 def look_up(core: Any, seed: int, count: int) -> None:
@@ -371,10 +445,19 @@ def count_references(core: Any, times: int = 12) -> None:
         raise SystemExit(f"references leak: {late}")
 
 
+def compile_driver(hook: Any, directory: Path) -> Path:
+    """Compile what stands for the driver."""
+    source = directory / "driver.c"
+    source.write_text(DRIVER)
+    path: Path = hook.compile_extension(source, directory)
+    return path
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--launches", type=int, default=0)
     parser.add_argument("--flags", default="", help="for the compiler")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
@@ -383,6 +466,8 @@ def main() -> None:
                                       "-Wno-missing-field-initializers", *options.flags.split()])  # fmt: skip
         core = load(path, "_launch")
         signatures = run(core, options.seconds, options.seed)
+        if options.launches:
+            launch_many(core, compile_driver(hook, Path(directory)), options.launches)
     debug = ", references counted" if hasattr(sys, "gettotalrefcount") else ""
     gil = "" if getattr(sys, "_is_gil_enabled", lambda: True)() else ", without the GIL"
     print(f"{sysconfig.get_config_var('SOABI')}: {signatures} signatures{debug}{gil}")

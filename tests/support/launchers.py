@@ -89,10 +89,11 @@ class FakeDriver:
         monkeypatch.setattr(launcher_module, "launch", self.launch)
         monkeypatch.setattr(streams, "thread", threading.local())
         self._natives: list[Any] = []  # keeps them alive
-        self._install_call = compiled.install_call
+        self._install_call, self._bind_compiled = compiled.install_call, compiled.bind_compiled
         if core is not None:
             monkeypatch.setitem(sys.modules, core.__name__, core)
         monkeypatch.setattr(compiled, "install_call", self.install_call)
+        monkeypatch.setattr(compiled, "bind_compiled", self.bind_compiled)
         monkeypatch.setattr(compiled, "launch_function", self.launch_function)
         monkeypatch.setattr(compiled, "loaded_function", lambda kernel: kernel)
 
@@ -105,7 +106,15 @@ class FakeDriver:
 
     def install_call(self, signature: Sequence[Parameter], *others: Any) -> Any:
         """Take the place of ``compiled.install_call``, which does not tell the driver the signature."""
+        self._add_native(signature)
+        return self._install_call(signature, *others)
 
+    def bind_compiled(self, launcher: Any, *others: Any, **how: Any) -> Any:
+        """Take the place of ``compiled.bind_compiled``, as :meth:`install_call`."""
+        self._add_native(launcher.signature)
+        return self._bind_compiled(launcher, *others, **how)
+
+    def _add_native(self, signature: Sequence[Parameter]) -> None:
         def launch(config: Any, kernel: int, values: Any, extra: Any) -> int:
             if self.error is not None:
                 return 1
@@ -116,7 +125,6 @@ class FakeDriver:
             return 0
 
         self._natives.append(NativeLaunch(launch))
-        return self._install_call(signature, *others)
 
     def launch_function(self) -> int:
         """Take the place of ``compiled.launch_function``."""

@@ -16,21 +16,11 @@ static PyObject *called_vectorcall(PyObject *self, PyObject *const *args, size_t
         PyErr_SetString(PyExc_TypeError, "the object is no longer in use");
         return NULL;
     }
-    Py_ssize_t count = PyVectorcall_NARGS(flags);
-    if (flags & PY_VECTORCALL_ARGUMENTS_OFFSET) { /* args[-1] is free meanwhile */
-        PyObject **all = (PyObject **)args - 1, *before = all[0];
-        all[0] = self;
-        PyObject *result = PyObject_Vectorcall(method, all, (size_t)count + 1, keywords);
-        all[0] = before;
-        return result;
-    }
-    Py_ssize_t total = count + (keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords));
-    PyObject **all = PyMem_Malloc((size_t)(total + 1) * sizeof *all);
-    if (all == NULL) return PyErr_NoMemory();
-    all[0] = self;
-    if (total > 0) memcpy(all + 1, args, (size_t)total * sizeof *all);
-    PyObject *result = PyObject_Vectorcall(method, all, (size_t)count + 1, keywords);
-    PyMem_Free(all);
+    Py_INCREF(method); /* another one may be set meanwhile */
+    PyObject *result = Py_TYPE(method)->tp_dealloc == call_dealloc
+                           ? call_launcher((Call *)method, self, args, flags, keywords)
+                           : call_with(method, self, args, flags, keywords);
+    Py_DECREF(method);
     return result;
 }
 

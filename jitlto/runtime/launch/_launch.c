@@ -25,7 +25,7 @@
 #endif
 
 /* Changes with what the functions of the module take: an extension built in place may be older than its callers. */
-enum { INTERFACE = 5 };
+enum { INTERFACE = 6 };
 
 /* --- the layouts of others --- */
 
@@ -116,7 +116,7 @@ enum { MOST_TYPES = 8, MOST_PARAMETERS = 128, MOST_BYTES = 4096 };
 typedef struct {
     PyObject *c_contiguous, *data, *data_ptr, *dtype, *is_contiguous, *is_cuda, *ptr, *requires_grad, *stream_protocol, *state;
     PyObject *shared_memory, *cluster, *cooperative, *programmatic;
-    PyTypeObject *call_type, *state_type, *table_type, *lookup_type;
+    PyTypeObject *call_type, *state_type, *table_type, *lookup_type, *bound_type;
 } Names;
 
 typedef struct { /* what a launcher has beside its signature */
@@ -165,7 +165,27 @@ static int otherwise(void) {
 #define AS_UINT64 PyLong_AsUnsignedLongLong
 #endif
 
-static int as_number(PyObject *owned, uint64_t *out) {
+/* A number of few digits, without a call; most numbers are. */
+static inline int read_compact(PyObject *number, long long *out) {
+#if PY_VERSION_HEX >= 0x030C0000
+    if (!PyUnstable_Long_IsCompact((PyLongObject *)number)) return 0;
+    *out = PyUnstable_Long_CompactValue((PyLongObject *)number);
+#else
+    Py_ssize_t size = Py_SIZE(number); /* of digits, with the sign */
+    if (size < -1 || size > 1) return 0;
+    *out = size == 0 ? 0 : size * (long long)((PyLongObject *)number)->ob_digit[0];
+#endif
+    return 1;
+}
+
+static inline long long as_long_long(PyObject *number, int *overflow) {
+    long long value;
+    if (!read_compact(number, &value)) return PyLong_AsLongLongAndOverflow(number, overflow);
+    *overflow = 0;
+    return value;
+}
+
+static inline int as_number(PyObject *owned, uint64_t *out) {
     if (owned == NULL) return otherwise();
     int is_number = PyLong_Check(owned);
     uint64_t value = is_number ? AS_UINT64(owned) : 0;
@@ -174,6 +194,8 @@ static int as_number(PyObject *owned, uint64_t *out) {
     *out = value;
     return DONE;
 }
+
+static PyObject *none_as_null(PyObject *object) { return object == Py_None ? NULL : Py_NewRef(object); }
 
 /* --- attributes: those of extension types are read without being looked up --- */
 
@@ -192,7 +214,7 @@ static void find_attribute(PyTypeObject *type, PyObject *name, Attribute *made) 
     Py_DECREF(found);
 }
 
-static PyObject *read_attribute(Attribute *attribute, PyObject *object) {
+static inline PyObject *read_attribute(Attribute *attribute, PyObject *object) {
     return attribute->get != NULL ? attribute->get(object, attribute->closure)
                                   : PyObject_GetAttr(object, attribute->name);
 }
@@ -213,7 +235,7 @@ static void learn_slot(Slot *slot, PyTypeObject *type) {
 }
 #endif
 
-static PyObject *read_slot(Slot *slot, PyObject *object) {
+static inline PyObject *read_slot(Slot *slot, PyObject *object) {
 #ifndef Py_GIL_DISABLED
     if (slot->type == NULL) learn_slot(slot, Py_TYPE(object));
     if (Py_TYPE(object) == slot->type) {
@@ -226,7 +248,7 @@ static PyObject *read_slot(Slot *slot, PyObject *object) {
 
 /* --- types of arrays and streams, learnt when they are seen first --- */
 
-static Known *find_known(Call *call, PyTypeObject *type) {
+static inline Known *find_known(Call *call, PyTypeObject *type) {
     int count = atomic_load_explicit(&call->known_count, memory_order_acquire);
     for (int i = 0; i < count; i++)
         if (call->known[i].type == type) return &call->known[i];
@@ -309,7 +331,7 @@ static int learn(Call *call, PyObject *learner, PyObject *object, Known **found)
 
 /* --- arguments --- */
 
-static int pack_cupy(Known *known, Parameter *parameter, PyObject *argument, uint64_t *out) {
+static inline int pack_cupy(Known *known, Parameter *parameter, PyObject *argument, uint64_t *out) {
     PyObject *value;
     if (parameter->dtype != NULL) {
         value = read_attribute(&known->dtype, argument);
@@ -344,10 +366,8 @@ static int pack_torch(Call *call, Known *known, Py_ssize_t number, PyObject *ten
     return as_number(PyObject_CallMethodNoArgs(tensor, call->names->data_ptr), out);
 }
 
-static int has_type(Parameter *parameter, Tensor *tensor) {
-    if (tensor->lanes != 1) return 0;
-    if (parameter->bits) return tensor->code == parameter->code && tensor->bits == parameter->bits;
-    switch (tensor->code) { /* any type that the Python way knows too */
+static int has_any_type(const Tensor *tensor) { /* that the Python way knows too */
+    switch (tensor->code) {
     case DL_INT: case DL_UINT: case DL_BOOL: return tensor->bits >= 8;
     case DL_FLOAT: return tensor->bits >= 16;
     case DL_BFLOAT: case DL_COMPLEX: return 1;
@@ -355,24 +375,40 @@ static int has_type(Parameter *parameter, Tensor *tensor) {
     }
 }
 
-static int pack_tensor(Known *known, Parameter *parameter, PyObject *argument, uint64_t *out) {
+static inline int has_type(const Parameter *parameter, const Tensor *tensor) {
+    if (tensor->lanes != 1) return 0;
+    if (parameter->bits == 0) return has_any_type(tensor);
+    return tensor->code == parameter->code && tensor->bits == parameter->bits;
+}
+
+static int is_contiguous(const Tensor *tensor, int *is_empty) {
+    int64_t expected = 1;
+    int result = 1;
+    *is_empty = 0;
+    for (int i = tensor->ndim - 1; i >= 0; i--) {
+        int64_t extent = tensor->shape[i];
+        if (extent == 0) {
+            *is_empty = 1;
+            return 1;
+        }
+        if (tensor->strides != NULL && extent != 1 && tensor->strides[i] != expected) result = 0;
+        expected *= extent;
+    }
+    return result;
+}
+
+static inline int pack_tensor(const Known *known, const Parameter *parameter, PyObject *argument, uint64_t *out) {
     if (!known->is_writable && !parameter->is_constant) return OTHERWISE; /* a DLTensor does not tell */
     Tensor tensor;
     if (known->tensor_from_object(argument, &tensor) != 0) return otherwise();
     if (tensor.device_type != DL_CUDA || !has_type(parameter, &tensor)) return OTHERWISE;
-    int64_t expected = 1;
-    int is_contiguous = 1;
-    for (int i = tensor.ndim - 1; i >= 0; i--) {
-        int64_t extent = tensor.shape[i];
-        if (extent == 0) {
-            *out = 0; /* as __cuda_array_interface__ */
-            return DONE;
-        }
-        if (tensor.strides != NULL && extent != 1 && tensor.strides[i] != expected) is_contiguous = 0;
-        expected *= extent;
+    int is_empty = 0;
+    if (tensor.ndim == 1 && tensor.shape[0] > 1) { /* the usual one, without a loop */
+        if (tensor.strides != NULL && tensor.strides[0] != 1) return OTHERWISE;
+    } else if (!is_contiguous(&tensor, &is_empty)) {
+        return OTHERWISE;
     }
-    if (!is_contiguous) return OTHERWISE;
-    *out = (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset;
+    *out = is_empty ? 0 : (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset; /* 0 as __cuda_array_interface__ */
     return DONE;
 }
 
@@ -415,30 +451,37 @@ static int pack_converted(Parameter *parameter, PyObject *argument, char *out) {
     return result;
 }
 
-static int pack_pointer(Call *call, Parameter *parameter, PyObject *argument, char *out) {
+static inline int pack_known(Call *call, Known *known, Parameter *parameter, PyObject *argument, char *out) {
     uint64_t address = 0;
-    int result = DONE;
-    if (argument != Py_None) {
-        Known *known = find_known(call, Py_TYPE(argument));
-        if (known == NULL) {
-            if (PyLong_CheckExact(argument)) return pack_converted(parameter, argument, out);
-            result = learn(call, call->learn_array, argument, &known);
-            if (result != DONE) return result;
-        }
-        if (known->way == CUPY)
-            result = pack_cupy(known, parameter, argument, &address);
-        else if (known->way == TORCH)
-            result = pack_torch(call, known, parameter - call->parameters, argument, &address);
-        else if (known->way == EXCHANGE)
-            result = pack_tensor(known, parameter, argument, &address);
-        else
-            return OTHERWISE;
-    }
+    int result = OTHERWISE;
+    if (known->way == EXCHANGE)
+        result = pack_tensor(known, parameter, argument, &address);
+    else if (known->way == CUPY)
+        result = pack_cupy(known, parameter, argument, &address);
+    else if (known->way == TORCH)
+        result = pack_torch(call, known, parameter - call->parameters, argument, &address);
     if (result == DONE) memcpy(out, &address, 8);
     return result;
 }
 
-static int pack_integer(Parameter *parameter, PyObject *argument, char *out) {
+static int pack_unknown(Call *call, Parameter *parameter, PyObject *argument, char *out) {
+    if (PyLong_CheckExact(argument)) return pack_converted(parameter, argument, out);
+    Known *known;
+    int result = learn(call, call->learn_array, argument, &known);
+    return result == DONE ? pack_known(call, known, parameter, argument, out) : result;
+}
+
+static int pack_pointer(Call *call, Parameter *parameter, PyObject *argument, char *out) {
+    if (argument == Py_None) {
+        memset(out, 0, 8);
+        return DONE;
+    }
+    Known *known = find_known(call, Py_TYPE(argument));
+    return known == NULL ? pack_unknown(call, parameter, argument, out)
+                         : pack_known(call, known, parameter, argument, out);
+}
+
+static inline int pack_integer(Parameter *parameter, PyObject *argument, char *out) {
     PyObject *index = NULL;
     uint64_t bits;
     if (!PyLong_CheckExact(argument)) {
@@ -449,7 +492,7 @@ static int pack_integer(Parameter *parameter, PyObject *argument, char *out) {
     int fits;
     if (parameter->is_signed || parameter->size < 8) {
         int overflow;
-        long long value = PyLong_AsLongLongAndOverflow(argument, &overflow);
+        long long value = as_long_long(argument, &overflow);
         int width = 8 * parameter->size;
         if (parameter->is_signed)
             fits = !overflow && (width == 64 || (value >= -(1LL << (width - 1)) && value < 1LL << (width - 1)));
@@ -462,7 +505,11 @@ static int pack_integer(Parameter *parameter, PyObject *argument, char *out) {
     }
     Py_XDECREF(index);
     if (!fits) return otherwise();
-    memcpy(out, &bits, (size_t)parameter->size); /* little-endian, as all that CUDA runs on */
+    switch (parameter->size) { /* little-endian, as all that CUDA runs on */
+    case 4: memcpy(out, &bits, 4); break; /* an instruction each */
+    case 8: memcpy(out, &bits, 8); break;
+    default: memcpy(out, &bits, (size_t)parameter->size);
+    }
     return DONE;
 }
 
@@ -515,7 +562,7 @@ static void remember_stream(Call *call, PyObject *stream, uint64_t handle) {
 #endif
 }
 
-static int read_stream(Call *call, PyObject *stream, void **out) {
+static inline int read_stream(Call *call, PyObject *stream, void **out) {
     uint64_t handle = 0;
     int result = DONE;
     if (stream == Py_None) {
@@ -546,16 +593,16 @@ static int read_stream(Call *call, PyObject *stream, void **out) {
     return result;
 }
 
-static int read_extent(PyObject *number, unsigned int *out) {
+static inline int read_extent(PyObject *number, unsigned int *out) {
     if (!PyLong_CheckExact(number)) return OTHERWISE;
     int overflow;
-    long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
+    long long value = as_long_long(number, &overflow);
     if (overflow || value < 1 || value > INT32_MAX) return otherwise();
     *out = (unsigned int)value;
     return DONE;
 }
 
-static int read_extents(PyObject *extents, unsigned int *out) {
+static inline int read_extents(PyObject *extents, unsigned int *out) {
     out[0] = out[1] = out[2] = 1;
     if (PyLong_CheckExact(extents)) return read_extent(extents, out);
     if (!PyTuple_CheckExact(extents)) return OTHERWISE;
@@ -590,7 +637,7 @@ static int read_keywords(Call *call, PyObject *const *values, PyObject *keywords
 
 /* --- the call --- */
 
-static int issue(LaunchFunction launch, State *state, LaunchConfig *config, void **arguments, void **buffer) {
+static inline int issue(LaunchFunction launch, State *state, LaunchConfig *config, void **arguments, void **buffer) {
     void *function = atomic_load_explicit(&state->function, memory_order_relaxed);
     if (function == NULL) return launch(config, state->kernel, arguments, buffer);
     int status = launch(config, function, arguments, buffer);
@@ -600,8 +647,10 @@ static int issue(LaunchFunction launch, State *state, LaunchConfig *config, void
     return status;
 }
 
-static int launch(Call *call, PyObject *const *args, Py_ssize_t count, PyObject *keywords, State **state) {
-    enum { SELF, STREAM, GRID, BLOCK, FIRST };
+/* `args` without the launcher. */
+static inline int launch(Call *call, PyObject *launcher, PyObject *const *args, Py_ssize_t count, PyObject *keywords,
+                  State **state) {
+    enum { STREAM, GRID, BLOCK, FIRST };
     if (count != FIRST + call->count || call->generation != atomic_load_explicit(&generation, memory_order_relaxed))
         return OTHERWISE;
     LaunchConfig config = {.attribute_count = 0};
@@ -611,10 +660,10 @@ static int launch(Call *call, PyObject *const *args, Py_ssize_t count, PyObject 
     if (keywords != NULL && (result = read_keywords(call, args + count, keywords, &config.shared_memory)) != DONE)
         return result;
 
-    PyObject *found = read_slot(&call->state, args[SELF]);
+    PyObject *found = read_slot(&call->state, launcher);
     if (found == NULL) {
         if (otherwise() == FAILED) return FAILED;
-        found = PyObject_CallOneArg(call->prepare, args[SELF]);
+        found = PyObject_CallOneArg(call->prepare, launcher);
         if (found == NULL) return otherwise();
     }
     if (!Py_IS_TYPE(found, call->names->state_type)) {
@@ -628,8 +677,9 @@ static int launch(Call *call, PyObject *const *args, Py_ssize_t count, PyObject 
     void *arguments[MOST_PARAMETERS];
     for (Py_ssize_t i = 0; i < call->count; i++) {
         Parameter *parameter = &call->parameters[i];
-        arguments[i] = values + parameter->offset;
-        if ((result = pack(call, parameter, args[FIRST + i], arguments[i])) != DONE) return result;
+        char *out = values + parameter->offset;
+        if (!call->is_buffer) arguments[i] = out;
+        if ((result = pack(call, parameter, args[FIRST + i], out)) != DONE) return result;
     }
     size_t size = call->size;
     void *buffer[] = {BUFFER_POINTER, values, BUFFER_SIZE, &size, NULL};
@@ -666,10 +716,31 @@ static int call_set_fallback(PyObject *self, PyObject *fallback, void *Py_UNUSED
     return 0;
 }
 
-/* The Python way; what it could launch, with so much shared memory, is launched here next time. */
-static PyObject *launch_otherwise(Call *call, PyObject *const *args, size_t flags, PyObject *keywords, State *state) {
+/* Calls a method with its object before the arguments. */
+static PyObject *call_with(PyObject *method, PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (flags & PY_VECTORCALL_ARGUMENTS_OFFSET) { /* args[-1] is free meanwhile */
+        PyObject **all = (PyObject **)args - 1, *before = all[0];
+        all[0] = self;
+        PyObject *result = PyObject_Vectorcall(method, all, (size_t)count + 1, keywords);
+        all[0] = before;
+        return result;
+    }
+    Py_ssize_t total = count + (keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords));
+    PyObject **all = PyMem_Malloc((size_t)(total + 1) * sizeof *all);
+    if (all == NULL) return PyErr_NoMemory();
+    all[0] = self;
+    if (total > 0) memcpy(all + 1, args, (size_t)total * sizeof *all);
+    PyObject *result = PyObject_Vectorcall(method, all, (size_t)count + 1, keywords);
+    PyMem_Free(all);
+    return result;
+}
+
+/* The Python way; what it could launch, with so much shared memory, is launched here next time. `args` without the launcher. */
+static PyObject *launch_otherwise(Call *call, PyObject *launcher, PyObject *const *args, size_t flags, PyObject *keywords,
+                                  State *state) {
     PyObject *fallback = call_get_fallback((PyObject *)call, NULL);
-    PyObject *result = PyObject_Vectorcall(fallback, args, flags, keywords);
+    PyObject *result = call_with(fallback, launcher, args, flags, keywords);
     Py_DECREF(fallback);
     if (result == NULL || state == NULL || keywords == NULL) return result;
     unsigned int shared_memory = 0;
@@ -680,17 +751,27 @@ static PyObject *launch_otherwise(Call *call, PyObject *const *args, size_t flag
     return result;
 }
 
-static PyObject *call_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
-    Call *call = (Call *)self;
+static inline PyObject *call_launcher(Call *call, PyObject *launcher, PyObject *const *args, size_t flags, PyObject *keywords) {
     State *state = NULL;
     PyObject *result = NULL;
-    int done = launch(call, args, PyVectorcall_NARGS(flags), keywords, &state);
+    int done = launch(call, launcher, args, PyVectorcall_NARGS(flags), keywords, &state);
     if (done == DONE)
         result = Py_NewRef(Py_None);
     else if (done == OTHERWISE)
-        result = launch_otherwise(call, args, flags, keywords, state);
+        result = launch_otherwise(call, launcher, args, flags, keywords, state);
     Py_XDECREF(state);
     return result;
+}
+
+static PyObject *call_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (count == 0) { /* not even a launcher: the function says what it takes */
+        PyObject *fallback = call_get_fallback(self, NULL), *result = PyObject_Vectorcall(fallback, args, flags, keywords);
+        Py_DECREF(fallback);
+        return result;
+    }
+    /* args[0], the launcher, is free meanwhile for the Python way */
+    return call_launcher((Call *)self, args[0], args + 1, (size_t)(count - 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, keywords);
 }
 
 static PyObject *call_read_address(PyObject *self, PyObject *argument) {
@@ -821,6 +902,7 @@ static PyType_Spec state_spec = {
 
 #include "_lookup.c"
 #include "_called.c"
+#include "_bound.c"
 #include "_xla.c"
 
 /* --- the module --- */
@@ -836,8 +918,6 @@ static PyObject *make_state(PyObject *module, PyObject *args) {
     atomic_init(&state->granted, 0);
     return (PyObject *)state;
 }
-
-static PyObject *none_as_null(PyObject *object) { return object == Py_None ? NULL : Py_NewRef(object); }
 
 /* (kind, size, alignment, is_signed, is_constant, code, bits, dtype, scalar, convert) */
 static int read_parameter(PyObject *row, Parameter *parameter, size_t *end, int *is_buffer) {
@@ -966,6 +1046,8 @@ static PyMethodDef functions[] = {
     {"make_table", make_table, METH_NOARGS, "Return an empty table for the attribute _compiled_table of an object."},
     {"make_call", make_call, METH_VARARGS,
      "make_call(rows, function, default_stream, stream_type, prepare, learn_array, learn_stream, fallback)"},
+    {"make_bound", make_bound, METH_VARARGS,
+     "make_bound(function, state, extents, stream, own_stream, arguments, fallback): a launch that takes no arguments."},
     {"make_state", make_state, METH_VARARGS,
      "make_state(kernel, function): what a launcher keeps of a kernel: its handle, and that in the current context."},
     {"call_driver", (PyCFunction)(void (*)(void))call_driver, METH_FASTCALL,
@@ -998,6 +1080,8 @@ static int module_exec(PyObject *module) {
     if (names->table_type == NULL) return -1;
     names->lookup_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &lookup_spec, NULL);
     if (names->lookup_type == NULL) return -1;
+    names->bound_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &bound_spec, NULL);
+    if (names->bound_type == NULL) return -1;
     struct { const char *name; int value; } constants[] = {
         {"POINTER", POINTER}, {"INTEGER", INTEGER}, {"FLOAT", FLOAT}, {"DOUBLE", DOUBLE}, {"BOOLEAN", BOOLEAN},
         {"CONVERTED", CONVERTED}, {"MOST_BYTES", MOST_BYTES}, {"MOST_PARAMETERS", MOST_PARAMETERS},
@@ -1019,6 +1103,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT(names->state_type);
     Py_VISIT(names->table_type);
     Py_VISIT(names->lookup_type);
+    Py_VISIT(names->bound_type);
     return 0;
 }
 
@@ -1031,6 +1116,7 @@ static int module_clear(PyObject *module) {
     Py_CLEAR(names->state_type);
     Py_CLEAR(names->table_type);
     Py_CLEAR(names->lookup_type);
+    Py_CLEAR(names->bound_type);
     return 0;
 }
 

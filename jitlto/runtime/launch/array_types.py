@@ -25,12 +25,17 @@ class ArrayType:
         address: Python code for the address.
         read: The same as a function: the address, or None where the test is not true.
         find_dtype: Returns the library's dtype of a scalar; None if it has none.
+        find_check: Returns a function that is true for arrays with the dtype of a scalar, in place of a part of the
+            test; None if the library has none.
+        checked_test: The rest of the test.
     """
 
     test: str
     address: str
     read: Callable[[Any], Any]
     find_dtype: Callable[[Scalar], Any]
+    find_check: Callable[[Scalar], Callable[[Any], bool] | None] = lambda _: None
+    checked_test: str = ""
 
     def agrees(self, array: Any, address: int) -> bool | None:
         """Return whether it gives the address that the converter found; None if the test leaves the array to it."""
@@ -50,6 +55,21 @@ def _torch_dtype(scalar: Scalar) -> Any:
     return getattr(sys.modules["torch"], name, None)
 
 
+# The classes of PyTorch's tensors on a device, without uint16 and the like, which have none.
+_TORCH_CLASSES = {
+    "b1": "BoolTensor", "i1": "CharTensor", "i2": "ShortTensor", "i4": "IntTensor", "i8": "LongTensor",
+    "u1": "ByteTensor", "f2": "HalfTensor", "f4": "FloatTensor", "f8": "DoubleTensor", "bfloat16": "BFloat16Tensor",
+}  # fmt: skip
+
+
+def _torch_check(scalar: Scalar) -> Callable[[Any], bool] | None:
+    """Return what ``isinstance(tensor, torch.cuda.FloatTensor)`` asks: one call tells dtype, device and layout."""
+    kind = getattr(getattr(sys.modules["torch"], "cuda", None), _TORCH_CLASSES.get(scalar.typestr, ""), None)
+    if kind is None or getattr(kind, "dtype", None) is not _torch_dtype(scalar):
+        return None
+    return getattr(kind, "__instancecheck__", None)
+
+
 CUPY = ArrayType(
     "{0}._c_contiguous",
     "{0}.data.ptr",
@@ -67,6 +87,8 @@ TORCH = ArrayType(
     "{0}.data_ptr()",
     lambda array: array.data_ptr() if array.is_cuda and array.is_contiguous() else None,
     _torch_dtype,
+    _torch_check,
+    "{0}.is_contiguous()",
 )
 # By library and name. Subclasses are not listed, because they may behave otherwise.
 _TYPES = {

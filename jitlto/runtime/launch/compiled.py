@@ -16,6 +16,7 @@ from jitlto.runtime.launch.arguments import ArgumentConverter, pointed_type
 from jitlto.runtime.launch.array_types import CUPY, TORCH, find_array_type
 from jitlto.runtime.launch.core import extension
 from jitlto.runtime.launch.fast_path import FastPath
+from jitlto.runtime.launch.packed import to_bytes
 from jitlto.runtime.launch.streams import default_stream
 
 _CUDA = 12000  # the version of cuLaunchKernelEx that is asked for: that of the oldest CUDA that jitlto supports
@@ -59,19 +60,45 @@ def install_call(
         FastPath(signature, convert, namespace, set_fallback).learn(stream, args)
         call.fallback(launcher, stream, grid, block, *args, **how)
 
-    def prepare(launcher: Any) -> object:
-        kernel = int(launcher.kernel.handle)
-        launcher._compiled_state = state = core.make_state(kernel, loaded_function(kernel))
-        return state
-
     rows = tuple(
         _describe(core, parameter, converter)
         for parameter, converter in zip(signature, convert.converters, strict=True)
     )
     default = default_stream().__cuda_stream__()[1]
-    learn_array = partial(_learn_array, signature)
+    prepare, learn_array = partial(_make_state, core), partial(_learn_array, signature)
     call = core.make_call(rows, address, default, namespace["Stream"], prepare, learn_array, _learn_stream, fall_back)
     install(call)
+
+
+def bind_compiled(
+    launcher: Any, bound: Callable[[], None], values: Sequence[Any], config: Any, stream: Any, *, may_close: bool
+) -> Callable[[], None]:
+    """Return a launch of the core that takes no arguments, or ``bound`` if the driver has no function for it.
+
+    Args:
+        launcher: A launcher that the core launches.
+        bound: The same launch, the Python way.
+        values: What the converters returned for the arguments.
+        config: The launch configuration, without attributes.
+        stream: The stream of ``cuda.core``.
+        may_close: Whether its owner may close it.
+    """
+    core, address = launcher._core, launch_function()
+    if not address:
+        return bound
+    state = getattr(launcher, "_compiled_state", None) or _make_state(core, launcher)
+    parts = zip(launcher.signature, values, strict=True)
+    arguments = tuple((parameter.alignment, to_bytes(value, parameter.size)) for parameter, value in parts)
+    extents, handle = (*config.grid, *config.block, config.shmem_size), int(stream.__cuda_stream__()[1])
+    own_stream = stream if may_close else None
+    made: Callable[[], None] = core.make_bound(address, state, extents, handle, own_stream, arguments, bound)
+    return made
+
+
+def _make_state(core: ModuleType, launcher: Any) -> object:
+    kernel = int(launcher.kernel.handle)
+    launcher._compiled_state = state = core.make_state(kernel, loaded_function(kernel))
+    return state
 
 
 def _install(launcher_class: Any, call: Callable[..., None]) -> None:

@@ -37,10 +37,7 @@ _ELEMENTS = _INTEGERS | _FLOATS | {"b1", "c8", "c16", "bfloat16"}
 
 _TEMPLATE = """
 def make({constants}):
-    last = None, None
-
     def __call__(self, stream, grid, block, {parameters}*more, **how):
-        nonlocal last
         # Not parameters of this function: Python would look up the default of each in every launch.
         attributes = read_attributes(**how) if how else None
         if {miscounted}:
@@ -53,20 +50,24 @@ def make({constants}):
             raise
         except Exception:  # an array that is read otherwise than others of its type
             {targets} = self._convert(({arguments}))
-        if attributes is None:
-            try:
-                config = self._configs[grid, block]
-            except (KeyError, TypeError):
-                config = self._configure(grid, block)
-        else:
+        last_grid, last_block, config, last_stream, converted = self._last
+        if attributes is not None:
             try:
                 config = self._configs[grid, block, *attributes]
             except (KeyError, TypeError):
                 config = self._configure(grid, block, *attributes)
-        if type(stream) is not Stream:
-            if attributes is not None and (attributes[1] is not None or attributes[2]):  # cluster, cooperative
-                stream = as_stream(stream, reusable=False)
-            elif stream is None:
+            if attributes[1] is not None or attributes[2]:  # cluster, cooperative
+                stream = last_stream = converted = as_stream(stream, reusable=False)
+        elif grid is not last_grid or block is not last_block:
+            try:
+                config = self._configs[grid, block]
+                self._last = grid, block, config, last_stream, converted
+            except (KeyError, TypeError):  # an extent that may change is not remembered
+                config = self._configure(grid, block)
+        if stream is last_stream:
+            stream = default_stream() if converted is None else converted
+        elif type(stream) is not Stream:
+            if stream is None:
                 try:
                     stream = thread.default
                 except AttributeError:
@@ -93,25 +94,22 @@ _STREAM = """
                     stream = as_stream(stream)
 """
 
-# Streams that keep their handles: the last one is not converted again. In one tuple, because threads replace it.
+# Streams that keep their handles, or objects with them: the last one is not converted again. None stands for the
+# default stream, each thread's own. In one tuple with the configuration, because threads replace it.
 _LASTING_STREAM = """
             elif type(stream) is {kind}:
-                known, converted = last
-                if stream is not known:
-                    try:
+                try:
+                    kept = {kept}
+                    if kept is not last_stream:
                         handle = {handle}
                         converted = (streams.get(handle) or as_stream(stream)) if handle else None
-                        last = stream, converted
-                    except Exception:
-                        converted = as_stream(stream)
+                        self._last = *self._last[:3], kept, converted
+                except Exception:
+                    converted = as_stream(stream)
                 stream = default_stream() if converted is None else converted
 """
 
-# Streams and graph builders of cuda.core itself.
-_OWN_STREAM = """
-            elif type(stream) is {kind}:
-                pass
-"""
+_OWN_STREAM = "            elif type(stream) is {kind}: pass"  # streams and graph builders of cuda.core itself
 
 _INTERFACE_NAME = "__cuda_array_interface__"
 _INTERFACE = """
@@ -188,8 +186,9 @@ class FastPath:
         stream_lines: list[str] = []
         for number, (kind, code) in enumerate(self._streams.items()):
             constants[f"stream{number}"] = kind
-            template = _LASTING_STREAM if code in streams.LASTING else _STREAM if code else _OWN_STREAM
-            stream_lines.append(template.format(kind=f"stream{number}", handle=code.format("stream")).strip("\n"))
+            kept, handle = streams.LASTING.get(code, ("", code.format("stream")))
+            template = _LASTING_STREAM if kept else _STREAM if code else _OWN_STREAM
+            stream_lines.append(template.format(kind=f"stream{number}", kept=kept, handle=handle).strip("\n"))
         numbers = range(len(self._signature))
         source = _TEMPLATE.format(
             constants=", ".join(constants),
@@ -225,18 +224,20 @@ class FastPath:
                     text = _INTERFACE.format(number=number, position=position, typestr=typestr, readonly=readonly)
                     lines += text.strip("\n").split("\n")
                 continue
+            test, dtypes = how.test, f"dtype{position}_{element.typestr}" if element else f"dtypes{number}_{position}"
             if element is None:
-                dtypes = f"dtypes{number}_{position}"
                 fits = f"{name}.dtype in {dtypes}"
                 constants[dtypes] = self._accepted.setdefault((number, kind), set())
-            else:
-                dtypes = f"dtype{position}_{element.typestr}"
+            elif (check := how.find_check(element)) is not None:
+                fits, test = f"has_{dtypes}({name})", how.checked_test
+                constants[f"has_{dtypes}"] = check
+            elif (dtype := how.find_dtype(element)) is not None:
                 fits = f"{name}.dtype is {dtypes}"
-                constants[dtypes] = how.find_dtype(element)
-                if constants[dtypes] is None:
-                    continue
+                constants[dtypes] = dtype
+            else:
+                continue
             lines += [
-                f"elif type({name}) is array{position} and {fits} and {how.test.format(name)}:",
+                f"elif type({name}) is array{position} and {fits} and {test.format(name)}:",
                 f"    {value} = {how.address.format(name)}",
             ]
         lines += [f"elif {name} is None:", f"    {value} = 0", "else:", f"    {value} = converters[{number}]({name})"]

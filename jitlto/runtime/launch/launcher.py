@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # not needed by a launch
         programmatic: bool
 
 
+_NOTHING_LAUNCHED = (object(),) * 5
 _MOST_CONFIGS = 4096  # bounds the memory of callers that use a new grid in every launch
 _Class = TypeVar("_Class")
 #: One to three extents, of a grid, a block or a cluster.
@@ -120,6 +121,8 @@ class Launcher:
         self._converter: ArgumentConverter | None = None
         self._config_maker = ConfigMaker(self.kernel, chosen.kernel)
         self._configs: dict[object, LaunchConfig] = {}
+        # Grid, block and configuration of the last launch, and its stream before and after it was converted.
+        self._last: tuple[object, ...] = _NOTHING_LAUNCHED
 
     @classmethod
     def from_plan(cls, plan: Plan, linked: LinkedKernel) -> Launcher:
@@ -256,7 +259,28 @@ class Launcher:
         Raises:
             ArgumentError, LaunchError: As :meth:`__call__`.
         """
-        shared_memory, cluster, cooperative, programmatic = read_attributes(**attributes)
+        how = read_attributes(**attributes)
+        bound, converted, config, values = self._prepare(stream, grid, block, args, *how)
+        if self._core is not None and how[1:] == (None, False, False) and type(converted) is Stream:
+            from jitlto.runtime.launch.compiled import bind_compiled  # imported lazily: not needed by a launch
+
+            bound = bind_compiled(self, bound, values, config, converted, may_close=converted is stream)
+        bound.arguments = args  # type: ignore[attr-defined]
+        bound.stream = stream  # type: ignore[attr-defined]
+        return bound
+
+    def _prepare(
+        self,
+        stream: Any,
+        grid: Extent,
+        block: Extent,
+        args: tuple[Any, ...],
+        shared_memory: int,
+        cluster: Extent | None,
+        cooperative: bool,
+        programmatic: bool,
+    ) -> tuple[Callable[[], None], Any, LaunchConfig, list[Any]]:
+        """Check a launch; return a function for it, the stream of ``cuda.core``, the configuration and the values."""
         current = device.current()
         values = self._convert(args)
         config = self._config_maker.make(grid, block, shared_memory, cluster, cooperative, programmatic)
@@ -275,9 +299,7 @@ class Launcher:
             except Exception as error:
                 raise self._launch_error(error, grid, block, shared_memory) from error
 
-        bound.arguments = args  # type: ignore[attr-defined]
-        bound.stream = stream  # type: ignore[attr-defined]
-        return bound
+        return bound, converted, config, values
 
     def step(self, grid: Extent, block: Extent, *args: Any, **attributes: Unpack[LaunchAttributes]) -> Step:
         """Describe a launch for :func:`jitlto.sequence`, which checks it.
@@ -321,7 +343,7 @@ class Launcher:
             if launcher_class._core is not None:  # an instance of such a class keeps what it calls
                 self._called_method = launcher_class._fast_call
         launcher_class._has_launched = True
-        self.bind(stream, grid, block, *args, **attributes)()
+        self._prepare(stream, grid, block, args, *read_attributes(**attributes))[0]()
 
     def _configure(self, grid: Extent, block: Extent, *others: Any) -> LaunchConfig:
         """Create a configuration that the fast path has not seen, and remember it; without ``others``, a plain one."""

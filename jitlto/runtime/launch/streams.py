@@ -22,8 +22,12 @@ _READS: dict[str, tuple[tuple[str, Callable[[Any], Any]], ...]] = {
         ("int({0}.handle)", lambda stream: int(stream.handle)),
     ),
 }
-#: Those of them that a stream keeps for life.
-LASTING = frozenset(("{0}.ptr", "{0}.cuda_stream"))
+#: Of some of them: code for what of ``stream`` keeps its handle for life, and for the handle of that, ``kept``.
+LASTING = {
+    "{0}.ptr": ("stream", "kept.ptr"),
+    "{0}.cuda_stream": ("stream", "kept.cuda_stream"),
+    "int({0}.handle)": ("stream.handle", "int(kept)"),
+}
 _PROTOCOL = ("{0}.__cuda_stream__()[1]", lambda stream: stream.__cuda_stream__()[1])
 
 #: Handle → cuda.core's stream for it; without 0, which means the default stream. A launch reads nothing but the handle

@@ -11,6 +11,7 @@ import pytest
 
 from jitlto.errors import ArgumentError
 from jitlto.model.types import find_scalar
+from jitlto.runtime.launch import array_types
 from jitlto.runtime.launch.arguments import make_converter
 from jitlto.runtime.launch.array_types import element_typestr, find_array_type
 from jitlto.runtime.launch.streams import handle_code
@@ -69,6 +70,30 @@ def test_pytorchs_tensors_have_what_is_read() -> None:
 
 
 @pytest.mark.slow
+def test_pytorchs_classes_tell_the_dtype_and_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    how = find_array_type(torch.Tensor)
+    assert how is not None
+    plain = torch.arange(24, dtype=torch.float32)
+    checks = {name: how.find_check(find_scalar(name)) for name in NAMES}  # type: ignore[arg-type]
+    assert [name for name, check in checks.items() if check is None] == ["unsigned", "size_t", "float2", "double2"]
+    assert not any(check(plain) for check in checks.values() if check is not None)  # it is in host memory
+    in_host_memory_too(monkeypatch, torch)
+    check = how.find_check(find_scalar("float"))  # type: ignore[arg-type]
+    assert check is not None
+    others = plain.double(), plain.int(), plain.to_sparse(), torch.empty(4, device="meta"), 1.0, None
+    assert check(plain)
+    assert not any(map(check, others))
+
+
+def in_host_memory_too(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
+    """Have tensors in host memory taken for tensors on a GPU."""
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True), raising=False)
+    for name in array_types._TORCH_CLASSES.values():
+        monkeypatch.setattr(torch.cuda, name, getattr(torch, name))
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_cupys_streams_are_read_by_their_attribute() -> None:
     cuda = pytest.importorskip("cupy").cuda
@@ -98,7 +123,7 @@ def test_pytorchs_own_tensors_are_taken_or_refused_as_by_the_converters(
 ) -> None:
     """Tensors in host memory that say that they are on a GPU."""
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True), raising=False)
+    in_host_memory_too(monkeypatch, torch)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
     fake, tensors = FakeDriver(monkeypatch), torch_tensors("cpu")
     taken = 0

@@ -9,6 +9,8 @@ import os
 import struct
 import weakref
 from collections.abc import Callable
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,13 +21,15 @@ from hypothesis import strategies as st
 from jitlto.cuda import device
 from jitlto.errors import ArgumentError, JitltoError, LaunchError, NoDeviceError
 from jitlto.model.types import find_scalar
+from jitlto.runtime.launch import streams
 from jitlto.runtime.launch.arguments import make_converter
-from jitlto.runtime.launch.launcher import Launcher
+from jitlto.runtime.launch.launcher import Launcher, parse_extent
 from jitlto.runtime.launch.packed import to_bytes
+from jitlto.runtime.launch.streams import read_handle
 from tests.support import launch_core
-from tests.support.arrays import CupyArray
+from tests.support.arrays import CupyArray, CupyStream, TorchStream
 from tests.support.errors import raises
-from tests.support.launchers import FakeDriver, make_launcher, parameter
+from tests.support.launchers import FakeDriver, Stream, make_launcher, parameter
 
 TYPES = [
     "bool", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned", "long long",
@@ -197,6 +201,26 @@ def test_the_fast_path_reuses_configurations(python: FakeDriver) -> None:
     assert plain[1].shmem_size == 0
 
 
+def test_what_was_launched_before_does_not_matter(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = type("Stream", (Stream,), {"from_handle": staticmethod(lambda handle: SimpleNamespace(handle=handle))})
+    monkeypatch.setattr(streams, "Stream", made)
+    monkeypatch.setattr(streams, "streams_by_handle", {})
+    first = fake.launcher("int")
+    launchers = (first, make_launcher(first.signature, fake.core))
+    changing, given, chance = [1, 1], [TorchStream(5), TorchStream(0), CupyStream(6), None], Random(7)  # noqa: S311
+    for number in range(300):
+        changing[0] = number % 5 + 1
+        grid, block = chance.choice([1, 300, (2, 3), changing]), chance.choice([32, (4, 4)])
+        how = chance.choice([{}, {}, {"shared_memory": 8}, {"cluster": None}])
+        stream = chance.choice(given)
+        fake.launches.clear()
+        chance.choice(launchers)(stream, grid, block, number, **how)
+        [(launched, config, value)] = fake.launches
+        assert (config.grid, config.block) == (parse_extent("", grid), parse_extent("", block))
+        assert (config.shmem_size, value) == (how.get("shared_memory", 0), number)
+        assert launched.handle == ((stream and read_handle(stream)) or fake.stream.handle)
+
+
 def test_launchers_with_the_same_signature_share_only_code(fake: FakeDriver) -> None:
     first = fake.launcher("int")
     second, other = (make_launcher(each, fake.core) for each in (first.signature, [parameter("float")]))
@@ -254,6 +278,36 @@ def test_a_bound_launch_repeats_its_arguments(fake: FakeDriver) -> None:
     assert bound.arguments == (array, 0.5)  # type: ignore[attr-defined]
 
 
+def test_a_bound_launch_takes_every_kind_of_argument(fake: FakeDriver) -> None:
+    types = ("bool", "short", "float*", "__half", "double", "mine::point", "__nv_bfloat16", "unsigned long long")
+    args = (True, -2, None, 0.5, 0.25, bytes(8), 1, 1 << 63)
+    bound = fake.launcher(*types).bind(fake.stream, (2, 3), (4, 5, 6), *args)
+    assert (type(bound).__name__ == "Bound") is (fake.core is not None)
+    bound()
+    [(_, config, *values)] = fake.launches
+    given = [np.bool_(True), np.int16(-2), 0, np.float16(0.5), 0.25, 0, np.uint16(0x3F80), 1 << 63]
+    assert list(map(as_bytes, values, types)) == list(map(as_bytes, given, types))
+    assert (config.grid, config.block, config.shmem_size) == ((2, 3, 1), (4, 5, 6), 0)
+
+
+def test_a_bound_launch_in_a_stream_that_was_closed_is_that_of_the_python_way(
+    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = fake.launcher("int").bind(fake.stream, 1, 32, 5)
+    monkeypatch.setattr(Stream, "__cuda_stream__", lambda _: (0, 0))
+    fake.streams.clear()  # the driver finds none
+    bound()
+    assert [stream for stream, *_ in fake.launches] == [fake.stream]
+
+
+def test_a_bound_launch_takes_no_arguments(fake: FakeDriver) -> None:
+    bound: Any = fake.launcher("int").bind(fake.stream, 1, 32, 5)
+    for args, how in (((1,), {}), ((), {"grid": 1})):
+        with pytest.raises(TypeError):
+            bound(*args, **how)
+    assert not fake.launches
+
+
 @pytest.mark.parametrize("launches", [0, 1, 5])
 def test_a_launcher_without_references_is_freed(fake: FakeDriver, launches: int) -> None:
     launcher = fake.launcher("int")
@@ -275,6 +329,7 @@ def test_every_path_is_refused_after_a_fork(fake: FakeDriver, monkeypatch: pytes
     bound = fake.launcher("int").bind(fake.stream, 1, 32, 1)
     monkeypatch.setattr(device, "_user", os.getpid())
     launcher.after_fork()
+    monkeypatch.setattr(device, "current", device.raise_forked_error)  # which it does in another process
     for way in prepared:
         with raises(NoDeviceError, "no-device-forked"):
             way(fake.stream, 1, 32, 1)

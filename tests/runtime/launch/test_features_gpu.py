@@ -16,6 +16,7 @@ from jitlto.errors import ArgumentError, PlanError, UnknownParameterError, Unkno
 from jitlto.runtime import events, session
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase
+from tests.support import launch_core
 from tests.support.errors import raises
 from tests.support.process import python
 
@@ -240,9 +241,14 @@ def test_a_prepared_launcher_is_the_launcher(mini: KernelFamily) -> None:
 # --- threads, forks, ends ---
 
 
-def test_two_threads_launch_one_launcher_and_each_sees_its_own_arguments(build_family: Any) -> None:
+@pytest.mark.parametrize("way", ["python", "compiled"])
+def test_two_threads_launch_one_launcher_and_each_sees_its_own_arguments(
+    build_family: Any, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
     import cupy as cp
 
+    core = launch_core.core() if way == "compiled" else None
+    monkeypatch.setattr("jitlto.runtime.family.extension", lambda: core)
     report = build_family(
         {
             "family.toml": '[family]\nname = "own"\n[entrypoint.count]\nmatrix = "m.json"\ntemplate = "c.cu.jinja"\n'
@@ -269,6 +275,7 @@ def test_two_threads_launch_one_launcher_and_each_sees_its_own_arguments(build_f
         thread.start()
     for thread in threads:
         thread.join()
+    assert type(type(launcher).__call__).__name__ == ("function" if core is None else "Call")
     assert [int(right[0]) for right in rights] == [LAUNCHES // 2] * 2
 
 

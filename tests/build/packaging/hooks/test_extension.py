@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -104,3 +106,24 @@ def test_the_wheel_is_of_this_interpreter_or_pure(
     else:
         assert f"-cp{sys.version_info.major}{sys.version_info.minor}-" in wheel.name
         assert objects == [str(SOURCE.parent / (SOURCE.stem + sysconfig.get_config_var("EXT_SUFFIX")))]
+
+
+def test_wheels_are_for_every_interpreter_and_machine_and_have_the_core() -> None:
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
+    assert found["build"] == [f"cp3{minor}-*" for minor in (11, 12, 13, 14)]
+    assert found["skip"] == ["*-musllinux_*"]
+    assert found["environment"] == {"JITLTO_EXTENSION": "required"}
+    assert found["linux"]["archs"] == ["x86_64", "aarch64"]
+    assert {found["linux"][f"manylinux-{arch}-image"] for arch in found["linux"]["archs"]} == {"manylinux_2_28"}
+    assert SOURCE.with_suffix("").as_posix().replace("/", ".") in found["test-command"]
+
+
+@pytest.mark.slow
+def test_cibuildwheel_builds_those_wheels() -> None:
+    command = shutil.which("cibuildwheel")
+    if command is None:
+        pytest.skip("cibuildwheel is not installed")
+    options = ("--platform", "linux", "--archs", "x86_64,aarch64", "--print-build-identifiers")
+    printed = subprocess.run([command, *options, str(ROOT)], capture_output=True, text=True, check=True).stdout
+    expected = {f"cp3{minor}-manylinux_{arch}" for minor in (11, 12, 13, 14) for arch in ("x86_64", "aarch64")}
+    assert set(printed.split()) == expected
