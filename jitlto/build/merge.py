@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from msgspec.structs import astuple
+
 from jitlto.build import validate
 from jitlto.build.interfaces import check_interfaces
 from jitlto.errors import BuildError
@@ -74,15 +76,14 @@ def merge_databases(
     with ExitStack() as stack:
         opened = [stack.enter_context(FragmentDatabase(path)) for path in paths]
         for one in opened:
-            one.fragments()  # all are needed; verifying does not read them again
-            one.verify()
+            one.verify(keep=True)
         merger = _Merger(opened[::-1] if prefer == "last" else opened, allow_gaps, allow_mixed, prefer is not None)
         families = merger.merge()
         fragments: list[Fragment] = []
         records = {family.record.name: family.record for family in families}
         validate.check_uses(records)
         for family in families:
-            fragments += [fragment for _, (fragment, _) in sorted(family.fragments.items())]
+            fragments += [fragment for fragment, _ in family.fragments.values()]
         parts_includes = {key: names for family in families for key, names in (family.includes or {}).items()}
         for family in families:
             record = family.record.with_used(records)
@@ -101,7 +102,7 @@ def merge_databases(
 class _Family:
     record: FamilyRecord
     path: Path
-    fragments: Mapping[FragmentKey, tuple[Fragment, FragmentDatabase]]
+    fragments: Mapping[FragmentKey, tuple[Fragment, FragmentDatabase]]  # sorted by key
     gaps: tuple[FragmentKey, ...]  # declared fragments that no database holds
     includes: Mapping[FragmentKey, Includes] | None  # of parts, whose checks are done by the merge
 
@@ -224,9 +225,11 @@ class _Merger:
             includes |= {key: each for key, each in part.includes if fragments[key][1] is source}
         # Every part has the advice on all matrices.
         self.advice += dict.fromkeys(text for _, part in self._parts for text in part.advice)
-        first, _ = self._parts[0]
+        first, part = self._parts[0]
+        # The keys of the build are sorted, and all that there are unless a part was made by hand.
+        in_order = part.keys if len(fragments) + len(gaps) == len(part.keys) else sorted(fragments, key=astuple)
         for name, record in first.families.items():
-            own = {key: held for key, held in fragments.items() if key.family == name}
+            own = {key: fragments[key] for key in in_order if key.family == name and key in fragments}
             yield _Family(record, first.path, own, tuple(key for key in gaps if key.family == name), includes)
 
     def _find_gaps(self, fragments: Mapping[FragmentKey, object]) -> list[FragmentKey]:

@@ -346,8 +346,12 @@ def _record_seeds(ground: Ground) -> list[bytes]:
         "number": 1, "count": 2, "whole": "0" * 64, "keys": keys, "toolchains": {"mini": "nvrtc 1"},
         "includes": {keys[0]: ["op.cuh"]}, "macros": {keys[0]: [["op.cuh", "#define WIDE"]]}, "advice": ["x"],
     }  # fmt: skip
+    groups = [{"family": "mini", "group": "op", "parameters": ["a", "b"], "values": [["1", "x"], ["y"], ["2", "x"]]}]
     content = rows(ground.databases[0])
-    return [json.dumps({"rows": content}).encode(), json.dumps({"rows": content, "part": part}).encode()]
+    return [
+        json.dumps(document).encode()
+        for document in ({"rows": content}, *({"rows": content, "part": part | {"keys": k}} for k in (keys, groups)))
+    ]
 
 
 # --- caches and packs --------------------------------------------------------------------------------------------

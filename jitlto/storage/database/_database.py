@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
+
+from msgspec.structs import astuple
 
 from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image
@@ -74,7 +76,12 @@ class FragmentDatabase:
     @cached_property
     def part(self) -> PartRecord | None:
         """The part of a sharded build that it is; None if it is complete."""
-        return self._rows.find_meta("part", serialization.decode_part)
+        if self._rows.root.part is None:
+            return None
+        # imported lazily: nothing is planned from a part
+        from jitlto.storage.database._part_record import decode_part
+
+        return self._rows.find_meta("part", decode_part)
 
     @cached_property
     def gaps(self) -> tuple[FragmentKey, ...]:
@@ -94,12 +101,7 @@ class FragmentDatabase:
 
     @cached_property
     def _fragments(self) -> dict[str, list[Fragment]]:
-        found: dict[str, list[Fragment]] = {}
-        for fragment in self._read_fragments():
-            found.setdefault(fragment.key.family, []).append(fragment)
-        for several in found.values():
-            several.sort(key=lambda fragment: fragment.key)
-        return found
+        return _sort_by_family(self._read_fragments())
 
     @property
     def _has_read_all(self) -> bool:
@@ -177,8 +179,11 @@ class FragmentDatabase:
             raise self._reader.damaged(f"image {image.sha256} does not match its SHA-256")
         return data
 
-    def verify(self) -> int:
+    def verify(self, *, keep: bool = False) -> int:
         """Read and check everything, SQLite's own structures too.
+
+        Args:
+            keep: Keep all fragments, as :meth:`fragments` does.
 
         Returns:
             The number of images checked.
@@ -190,15 +195,35 @@ class FragmentDatabase:
         if isinstance(verdict, bytes) and verdict != b"ok":
             raise self._reader.damaged(verdict.decode("utf-8", "replace"))
         _ = self.part, self.gaps
+        images: dict[str, Image] = {}
+        fragments: list[Fragment] = []
+
+        def take(fragment: Fragment) -> None:
+            images.update((image.sha256, image) for image in fragment.images)
+            if keep:
+                fragments.append(fragment)
+
         with self._sorting():
-            images = self._verify_rows()
-        stored = {row[0].decode("ascii", "replace") for row in self._reader.scan("blob", "sha256")}
-        for image in images.values():
-            if len(self.read(image)) != image.size:
-                raise self._reader.damaged(f"image {image.sha256} does not have the recorded {image.size} bytes")
-        if unknown := stored - images.keys():
-            raise self._reader.damaged(f"image {min(unknown)} belongs to no fragment")
+            self._verify_rows(take)
+        self._verify_images(images)
+        if keep:
+            self._fragments = _sort_by_family(fragments)
         return len(images)
+
+    def _verify_images(self, images: Mapping[str, Image]) -> None:
+        """Check all images against their hashes and sizes."""
+        stored: set[str] = set()
+        for name, data in self._reader.scan("blob", "sha256", "data"):
+            sha = name.decode("ascii", "replace")
+            if sha256(data) != sha:
+                raise self._reader.damaged(f"image {sha} does not match its SHA-256")
+            stored.add(sha)
+            if sha not in images:
+                raise self._reader.damaged(f"image {sha} belongs to no fragment")
+            if len(data) != images[sha].size:
+                raise self._reader.damaged(f"image {sha} does not have the recorded {images[sha].size} bytes")
+        if missing := images.keys() - stored:
+            raise self._reader.damaged(f"image {min(missing)} is missing")
 
     @contextmanager
     def _sorting(self) -> Iterator[None]:
@@ -208,33 +233,29 @@ class FragmentDatabase:
             what, hint = f"cannot be sorted: {error}", "set SQLITE_TMPDIR to a directory that you may write to"
             raise self._reader.error(what, hint, code="database-unreadable") from error
 
-    def _verify_rows(self) -> dict[str, Image]:
-        """Make the index rows again, sort all rows and compare them; return the fragments' images by hash."""
-        images: dict[str, Image] = {}
+    def _verify_rows(self, take: Callable[[Fragment], None]) -> None:
+        """Read all rows, make the index rows again, and compare the tree of both; ``take`` is given all fragments."""
 
         def make_rows() -> Iterator[hash_tree.Row]:
             for name, family in self.families.items():
                 family.with_used(self.families)
                 yield "family", name, self._rows.require("family", name, bytes)
             index = index_rows.IndexRows()
-            known = {fragment.key.text: fragment for fragment in self.fragments()} if self._has_read_all else {}
             for key, record in self._rows.read_kind("fragment"):
-                fragment = known.get(key) or self._rows.decode_fragment(key, record)
+                fragment = self._rows.decode_fragment(key, record)
                 index.add(fragment)
-                images.update((image.sha256, image) for image in fragment.images)
+                take(fragment)
                 yield "fragment", key, record
             yield from index.rows()
 
         rows = hash_tree.SortedRows(make_rows())
-        hashes: list[bytes] = []
         if rows.count != self._rows.root.rows:
             raise self._reader.damaged("the number of its rows is wrong")
-        for number, (text, expected) in enumerate(zip(self._rows.buckets(), rows.buckets(), strict=True)):
-            if text != expected:
+        hashes = list(map(hash_tree.hash_of, rows.buckets()))
+        for number, found in enumerate(hashes):
+            if found != self._rows.hash_of_bucket(number):
                 raise self._reader.damaged(f"the rows of bucket {number} are not those of its fragments")
-            hashes.append(hash_tree.hash_of(text))
         self._rows.check_tree(hashes)
-        return images
 
     def close(self) -> None:
         """Close the file; the database cannot be used afterwards."""
@@ -245,6 +266,15 @@ class FragmentDatabase:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _sort_by_family(fragments: Iterable[Fragment]) -> dict[str, list[Fragment]]:
+    found: dict[str, list[Fragment]] = {}
+    for fragment in fragments:
+        found.setdefault(fragment.key.family, []).append(fragment)
+    for several in found.values():
+        several.sort(key=lambda fragment: astuple(fragment.key))
+    return found
 
 
 class _Families(Mapping[str, FamilyRecord]):

@@ -8,11 +8,11 @@ holds the hashes of up to 64 buckets or nodes below; nodes are numbered from the
 from __future__ import annotations
 
 import hashlib
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import groupby
+from itertools import groupby, islice
+from json.encoder import encode_basestring_ascii
 from operator import itemgetter
 
 FAN_OUT = 64
@@ -23,6 +23,10 @@ _ROWS_PER_BUCKET = 8
 MOST_ROWS = 64
 #: A row: kind, key and record.
 Row = tuple[str, str, bytes]
+# With its place, or with its bucket.
+_Placed = tuple[int, str, str, bytes]
+#: More rows than these are sorted on disk.
+_MOST_IN_MEMORY = 1 << 14
 
 
 def hash_of(data: bytes) -> bytes:
@@ -87,34 +91,49 @@ class SortedRows:
     """
 
     def __init__(self, rows: Iterable[Row], *, in_memory: bool = False) -> None:
+        placed = ((_place(kind, key), kind, key, record) for kind, key, record in rows)
+        self._held = list(placed if in_memory else islice(placed, _MOST_IN_MEMORY))
+        self._connection: sqlite3.Connection | None = None
+        #: The number of rows.
+        self.count = len(self._held)
+        if not in_memory and self.count == _MOST_IN_MEMORY:
+            self._sort_on_disk(placed)
+
+    def _sort_on_disk(self, others: Iterable[_Placed]) -> None:
         # Without a name: in a temporary file, once it exceeds SQLite's cache.
-        self._connection = sqlite3.connect(":memory:" if in_memory else "", isolation_level=None)
-        if in_memory:
-            self._connection.execute("PRAGMA temp_store=MEMORY")
-        self._connection.executescript(
+        self._connection = connection = sqlite3.connect("", isolation_level=None)
+        connection.executescript(
             "PRAGMA journal_mode=OFF; BEGIN; CREATE TABLE row(place INTEGER, kind TEXT, key TEXT, record BLOB)"
         )
-        values = ((_place(kind, key), kind, key, record) for kind, key, record in rows)
-        self._connection.executemany("INSERT INTO row VALUES (?, ?, ?, ?)", values)
-        #: The number of rows.
-        self.count: int = self._connection.execute("SELECT count(*) FROM row").fetchone()[0]
+        for several in (self._held, others):
+            connection.executemany("INSERT INTO row VALUES (?, ?, ?, ?)", several)
+        self._held.clear()
+        self.count = connection.execute("SELECT count(*) FROM row").fetchone()[0]
 
     def buckets(self) -> Iterator[bytes]:
         """Yield all buckets in order; then the rows are gone."""
         buckets, number = bucket_count(self.count), 0
-        with closing(self._connection):
-            query = "SELECT place & ? AS bucket, kind, key, record FROM row ORDER BY bucket, kind, key"
-            rows = self._connection.execute(query, (buckets - 1,))
-            for bucket, several in groupby(rows, itemgetter(0)):
-                yield from (b"{}" for _ in range(number, bucket))
-                yield _encode_bucket(several)
-                number = bucket + 1
+        for bucket, several in groupby(self._sorted(buckets - 1), itemgetter(0)):
+            yield from (b"{}" for _ in range(number, bucket))
+            yield _encode_bucket(several)
+            number = bucket + 1
         yield from (b"{}" for _ in range(number, buckets))
 
+    def _sorted(self, mask: int) -> Iterator[_Placed]:
+        """Yield bucket, kind, key and record of all rows in that order."""
+        if self._connection is None:
+            held = [(place & mask, kind, key, record) for place, kind, key, record in self._held]
+            self._held.clear()
+            yield from sorted(held)
+            return
+        with closing(self._connection) as connection:
+            query = "SELECT place & ? AS bucket, kind, key, record FROM row ORDER BY bucket, kind, key"
+            yield from connection.execute(query, (mask,))
 
-def _encode_bucket(rows: Iterable[tuple[int, str, str, bytes]]) -> bytes:
+
+def _encode_bucket(rows: Iterable[_Placed]) -> bytes:
     kinds = []
     for kind, several in groupby(rows, itemgetter(1)):
-        members = ",".join(f"{json.dumps(key)}:{record.decode()}" for _, _, key, record in several)
-        kinds.append(f"{json.dumps(kind)}:{{{members}}}")
+        members = [f"{encode_basestring_ascii(key)}:{record.decode()}" for _, _, key, record in several]
+        kinds.append(f"{encode_basestring_ascii(kind)}:{{{','.join(members)}}}")
     return f"{{{','.join(kinds)}}}".encode()

@@ -15,13 +15,14 @@ kind             key                      record
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from jitlto.model.configuration import sorted_values
 from jitlto.model.family_record import FamilyRecord
-from jitlto.model.fragment import Fragment, FragmentKey, Name, Role
+from jitlto.model.fragment import Fragment, FragmentKey, Image, Name, Role
+from jitlto.model.versions import Version
 from jitlto.storage.database import _serialization as serialization
 from jitlto.storage.database._hash_tree import Row
 from jitlto.storage.database._serialization import Count
@@ -114,65 +115,74 @@ class IndexRows:
             yield from family.rows(name)
 
 
-# Group, role and names of parameters.
-_Form = tuple[str, Role, tuple[str, ...]]
+class _Form:
+    """What a :class:`Shape` is made from: fragments of one group, role and names of parameters."""
+
+    def __init__(self, group: str, role: Role, names: tuple[str, ...]) -> None:
+        self.identity = group, role, names
+        self.number = 0  # among the family's
+        self._values: tuple[set[str], ...] = tuple(set() for _ in names)
+        self._compilers: set[tuple[str, Version]] = set()
+
+    def add(self, values: tuple[str, ...], images: Iterable[Image]) -> None:
+        for known, value in zip(self._values, values, strict=True):
+            known.add(value)
+        for image in images:
+            self._compilers.add((image.toolchain, image.version))
+
+    def shape(self) -> Shape:
+        group, role, names = self.identity
+        compilers = sorted((name, version.major, version.minor) for name, version in self._compilers)
+        return Shape(group, role, sorted_values(zip(names, self._values, strict=True)), tuple(compilers))
+
+
+_Listed = tuple[_Form, tuple[str, ...]]
 
 
 class _FamilyIndex:
     """Gathers the index rows of one family."""
 
     def __init__(self) -> None:
-        self._values: dict[_Form, list[dict[str, None]]] = {}
-        self._compilers: dict[_Form, set[tuple[str, int, int]]] = {}
-        self._entrypoints: list[tuple[_Form, tuple[str, ...]]] = []
-        self._providers: dict[str, list[tuple[_Form, tuple[str, ...]]]] = defaultdict(list)
+        self._forms: dict[tuple[str, Role, tuple[str, ...]], _Form] = {}
+        self._entrypoints: list[_Listed] = []
+        self._providers: dict[str, list[_Listed]] = defaultdict(list)
         self._required: dict[str, set[Role]] = defaultdict(set)
 
     def add(self, fragment: Fragment) -> None:
-        parameters = fragment.key.parameters
-        form = (fragment.key.group, fragment.role, tuple(name for name, _ in parameters))
-        known = self._values.setdefault(form, [{} for _ in parameters])
-        for values, (_, value) in zip(known, parameters, strict=True):
-            values[value] = None
-        versions = {(image.toolchain, image.version.major, image.version.minor) for image in fragment.images}
-        self._compilers.setdefault(form, set()).update(versions)
-        listed = form, tuple(value for _, value in parameters)
-        if fragment.role is Role.ENTRYPOINT:
+        key, role = fragment.key, fragment.role
+        names, values = zip(*key.parameters, strict=True) if key.parameters else ((), ())
+        form = self._forms.get((key.group, role, names))
+        if form is None:
+            form = self._forms[key.group, role, names] = _Form(key.group, role, names)
+        form.add(values, fragment.images)
+        listed = form, values
+        if role is Role.ENTRYPOINT:
             self._entrypoints.append(listed)
         else:
             for name in {symbol.name for symbol in fragment.provides}:
                 self._providers[name].append(listed)
         for symbol in fragment.requires:
-            self._required[symbol.name].add(fragment.role)
+            self._required[symbol.name].add(role)
 
     def rows(self, family: str) -> Iterator[Row]:
-        forms = sorted(self._values)
-        numbers = {form: number for number, form in enumerate(forms)}
-        shapes = tuple(
-            Shape(
-                form[0],
-                form[1],
-                sorted_values(zip(form[2], self._values[form], strict=True)),
-                tuple(sorted(self._compilers[form])),
-            )
-            for form in forms
-        )
-        yield "shapes", family, serialization.encode(ShapeList(shapes))
+        forms = sorted(self._forms.values(), key=lambda form: form.identity)
+        for number, form in enumerate(forms):
+            form.number = number
+        yield "shapes", family, serialization.encode(ShapeList(tuple(form.shape() for form in forms)))
         if self._entrypoints:
-            yield from _list_rows("entrypoints", family, self._entrypoints, numbers)
+            yield from _list_rows("entrypoints", family, self._entrypoints)
         for name in self._providers.keys() | self._required.keys():
             roles = tuple(sorted(self._required.get(name, ())))
-            yield from _list_rows("symbol", name_symbol(family, name), self._providers.get(name, ()), numbers, roles)
+            yield from _list_rows("symbol", name_symbol(family, name), self._providers.get(name, ()), roles)
 
 
 def _list_rows(
     kind: str,
     key: str,
-    listed: Iterable[tuple[_Form, tuple[str, ...]]],
-    numbers: Mapping[_Form, int],
+    listed: Iterable[_Listed],
     required_by: tuple[Role, ...] = (),
 ) -> Iterator[Row]:
-    keys = sorted((numbers[form], values) for form, values in listed)
+    keys = sorted((form.number, values) for form, values in listed)
     shapes = tuple(sorted({number for number, _ in keys}))
     yield kind, key, serialization.encode(KeyList(len(keys), tuple(keys[:PAGE]), shapes, required_by))
     for at in range(PAGE, len(keys), PAGE):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from jitlto.storage.database import _serialization as serialization
-from jitlto.storage.database._hash_tree import SortedRows, sha256
+from jitlto.storage.database._hash_tree import SortedRows, hash_of, sha256
 from jitlto.storage.database._index_rows import make_rows
 from jitlto.storage.database._serialization import Root
 from jitlto.storage.database._sqlite_reader import list_schema
@@ -80,6 +80,9 @@ class OldRows(StoredRows):
 
     def buckets(self) -> Iterator[bytes]:
         return iter(self._buckets)
+
+    def hash_of_bucket(self, number: int) -> bytes:
+        return hash_of(self._buckets[number])
 
     def check_tree(self, hashes: Sequence[bytes]) -> None:
         """All rows of the file were read."""

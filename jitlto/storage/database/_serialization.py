@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 
 from jitlto.model import expressions
 from jitlto.model.deprecation import DeprecatedValue
-from jitlto.model.family_record import FamilyRecord, GroupRecord, Includes, PartRecord
+from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Name, Role, Symbol
 from jitlto.model.options import GROUP_LINK_OPTIONS, LinkOptions, touches_files
 from jitlto.model.tuning import LAUNCH_NAMES, LINK_NAMES, TuneRecord
@@ -50,7 +50,7 @@ def decode(kind: type[T], data: bytes) -> T:
 
 def encode(value: object) -> bytes:
     """Encode a value as JSON in its canonical form: equal values make equal bytes, in ASCII."""
-    return _dump(msgspec.to_builtins(value))
+    return _dump(value)
 
 
 class _Key(Struct, gc=False):
@@ -97,17 +97,6 @@ class _Family(Struct):
     uses: tuple[Name, ...] = ()
     version: str = ""
     deprecated: tuple[DeprecatedValue, ...] = ()
-
-
-class _Part(Struct):
-    number: Count
-    count: Count
-    whole: str
-    keys: msgspec.Raw
-    toolchains: dict[str, str]
-    includes: dict[str, frozenset[str]]
-    advice: tuple[str, ...]
-    macros: dict[str, frozenset[tuple[str, str]]] = {}
 
 
 class _Gaps(Struct):
@@ -163,16 +152,28 @@ def _dump(value: object) -> bytes:
     except UnicodeEncodeError:
         pass
     # Everything but printable ASCII is escaped.
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    return json.dumps(msgspec.to_builtins(value), sort_keys=True, separators=(",", ":")).encode()
 
 
 def encode_fragment(fragment: Fragment) -> bytes:
     """Encode the record of a fragment."""
-    record = msgspec.to_builtins(fragment, enc_hook=Parameter.as_dict)
-    record["key"]["parameters"] = dict(fragment.key.parameters)
-    for image, described in zip(fragment.images, record["images"], strict=True):
-        described["architecture"] = str(image.architecture)
-    return encode(record)
+    key = fragment.key
+    return _dump(
+        {
+            "key": {"family": key.family, "group": key.group, "parameters": dict(key.parameters)},
+            "role": fragment.role,
+            "entry": fragment.entry,
+            "signature": [each.as_dict() for each in fragment.signature],
+            "provides": fragment.provides,
+            "requires": fragment.requires,
+            "images": [_image_record(image) for image in fragment.images],
+        }
+    )
+
+
+def _image_record(image: Image) -> _Image:
+    architecture = str(image.architecture)
+    return _Image(image.kind, architecture, image.sha256, image.size, image.toolchain, image.version, image.ptx_isa)
 
 
 def decode_fragment(record: bytes) -> Fragment:
@@ -270,49 +271,6 @@ def _check_tune(tune: TuneRecord) -> None:
             expressions.parse(text)
     except expressions.ExpressionError as error:
         raise InvalidRecordError(f"an expression of a launch choice or condition: {error}") from error
-
-
-def encode_part(part: PartRecord) -> bytes:
-    """Encode the record of a part of a build."""
-    return encode(
-        {
-            "number": part.number,
-            "count": part.count,
-            "whole": part.whole,
-            "keys": list(map(str, part.keys)),
-            "toolchains": dict(part.toolchains),
-            "includes": {str(key): sorted(each.headers) for key, each in part.includes},
-            "macros": {str(key): sorted(each.macros) for key, each in part.includes if each.macros},
-            "advice": part.advice,
-        }
-    )
-
-
-def decode_part(record: bytes) -> PartRecord:
-    """Decode the record of a part of a build.
-
-    Raises:
-        InvalidRecordError, JitltoError: If it is invalid.
-    """
-    r = decode(_Part, record)
-    return PartRecord(
-        r.number,
-        r.count,
-        r.whole,
-        _decode_keys(bytes(r.keys)),
-        tuple(sorted(r.toolchains.items())),
-        tuple(
-            (parsed, Includes(r.includes[key], r.macros.get(key, frozenset())))
-            for parsed, key in sorted((FragmentKey.parse(key), key) for key in r.includes)
-        ),
-        r.advice,
-    )
-
-
-@lru_cache(maxsize=1)
-def _decode_keys(record: bytes) -> tuple[FragmentKey, ...]:
-    # Every part of a build has all keys of the build: a merge of many parts could not hold them for each.
-    return tuple(sorted(map(FragmentKey.parse, decode(list[str], record))))
 
 
 def encode_gaps(keys: Iterable[FragmentKey]) -> bytes:

@@ -120,7 +120,8 @@ class StoredRows:
             raise self._reader.damaged(f"{table} {number} does not match its SHA-256")
         return value
 
-    def _hash_of_bucket(self, number: int) -> bytes:
+    def hash_of_bucket(self, number: int) -> bytes:
+        """Return the hash that the tree has for a bucket, checked up to the root."""
         expected = bytes.fromhex(self.root.tree)
         for node, place in hash_tree.path_to(number, self.root.buckets):
             hashes = self._node(node, expected)
@@ -129,7 +130,7 @@ class StoredRows:
 
     def bucket(self, number: int) -> bytes:
         """Return the text of a bucket, checked up to the root."""
-        return self._counted(number, self._checked("bucket", "rows", number, self._hash_of_bucket(number)))
+        return self._counted(number, self._checked("bucket", "rows", number, self.hash_of_bucket(number)))
 
     def _counted(self, number: int, text: bytes) -> bytes:
         this = object()
@@ -143,7 +144,7 @@ class StoredRows:
         """Yield all buckets in order, checked up to the root."""
         texts = self._reader.in_order("bucket", "rows")
         for number in range(self.root.buckets):
-            yield self._counted(number, self._check(next(texts, None), "bucket", number, self._hash_of_bucket(number)))
+            yield self._counted(number, self._check(next(texts, None), "bucket", number, self.hash_of_bucket(number)))
 
     def read_kind(self, kind: str) -> Iterator[tuple[str, bytes]]:
         """Yield keys and records of all rows of a kind, in no particular order."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from jitlto.storage.database import _serialization as serialization
 from jitlto.storage.database._database import APPLICATION_ID
 from jitlto.storage.database._hash_tree import sha256
 from jitlto.storage.database._index_rows import make_rows
+from jitlto.storage.database._part_record import encode_part
 from jitlto.storage.database._stored_rows import DDL, SCHEMA
 
 
@@ -45,7 +46,7 @@ def write(
     """
     path = Path(path)
     check_writable(path)
-    meta = {} if part is None else {"part": serialization.encode_part(part)}
+    meta = {} if part is None else {"part": encode_part(part)}
     if left_out := sorted(gaps):
         meta["gaps"] = serialization.encode_gaps(left_out)
     families = list(families)
@@ -72,9 +73,13 @@ def _fill(
             f"PRAGMA user_version={SCHEMA}; BEGIN; {DDL}"
         )
         hashes: list[bytes] = []
-        for number, text in enumerate(rows.buckets()):
-            connection.execute("INSERT INTO bucket VALUES (?, ?)", (number, text.decode()))
-            hashes.append(hash_tree.hash_of(text))
+
+        def buckets() -> Iterator[tuple[int, str]]:
+            for number, text in enumerate(rows.buckets()):
+                hashes.append(hash_tree.hash_of(text))
+                yield number, text.decode()
+
+        connection.executemany("INSERT INTO bucket VALUES (?, ?)", buckets())
         nodes = hash_tree.make_nodes(hashes)
         connection.executemany("INSERT INTO node VALUES (?, ?)", enumerate(nodes))
         part, gaps = (sha256(meta[name]) if name in meta else None for name in ("part", "gaps"))

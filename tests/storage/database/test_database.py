@@ -41,6 +41,8 @@ from jitlto.storage.database import _hash_tree as hash_tree
 from jitlto.storage.database import _serialization as serialization
 from tests.support.errors import raises
 
+pytestmark = pytest.mark.any_toolkit
+
 # --- A small content ---
 
 

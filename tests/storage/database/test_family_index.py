@@ -22,6 +22,8 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase, writer
 from jitlto.storage.database._index_rows import PAGE
 
+pytestmark = pytest.mark.any_toolkit
+
 
 def function(name: str) -> Symbol:
     return Symbol(name, SymbolKind.FUNCTION, "(4)(4)")

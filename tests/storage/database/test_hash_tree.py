@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from jitlto.errors import DatabaseError, JitltoError
 from jitlto.runtime.family import load
 from jitlto.storage.database import FragmentDatabase, writer
+from jitlto.storage.database import _hash_tree as hash_tree
 from jitlto.storage.database._hash_tree import (
     FAN_OUT,
     HASH,
@@ -63,6 +64,14 @@ def test_every_bucket_can_be_checked_from_the_top(buckets: int) -> None:
 
 def test_a_bucket_holds_few_rows() -> None:
     assert [bucket_count(rows) for rows in (0, 1, 8, 9, 16, 17, 100_000)] == [1, 1, 1, 2, 2, 4, 16384]
+
+
+def test_many_rows_are_sorted_on_disk_as_few_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = ["é\U00010000\uffff"[: number % 4] + str(number) for number in range(100)]
+    rows = [(kind, key, b"0") for kind in ("a", "b") for key in keys]
+    expected = list(SortedRows(rows).buckets())
+    monkeypatch.setattr(hash_tree, "_MOST_IN_MEMORY", 10)
+    assert list(SortedRows(rows).buckets()) == list(SortedRows(rows, in_memory=True).buckets()) == expected
 
 
 @pytest.mark.slow

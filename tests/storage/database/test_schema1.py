@@ -20,6 +20,7 @@ from jitlto.model.options import LinkOptions
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import APPLICATION_ID, FragmentDatabase, writer
 from jitlto.storage.database import _serialization as serialization
+from jitlto.storage.database._part_record import encode_part
 from jitlto.storage.database._schema1 import DDL
 from jitlto.storage.files import digest_of
 from tests.support.errors import raises
@@ -41,7 +42,7 @@ def write_old(source: Path, path: Path, change: Callable[[bytes], bytes] = bytes
             connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", (name, record.decode(), sha))  # noqa: S608
             listed.append((table, name, sha))
         if opened.part:
-            part = serialization.encode_part(opened.part)
+            part = encode_part(opened.part)
             connection.execute("INSERT INTO meta VALUES ('part', ?)", (part.decode(),))
             listed.append(("meta", "part", hashlib.sha256(part).hexdigest()))
         digest = hashlib.sha256("\n".join(map(" ".join, sorted(listed))).encode()).hexdigest()

@@ -1,0 +1,137 @@
+"""The record of a part of a sharded build, in ``meta.part``.
+
+It lists the keys of the whole build, so that a merge can say what is missing. They are most of a part: of a group's
+sorted keys, only the values in which a key differs from the one before are written. What belongs to a key is written
+under its position among them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby, pairwise
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from jitlto.model.family_record import Includes, PartRecord
+from jitlto.model.fragment import FragmentKey, Name
+from jitlto.storage.database._serialization import Count, InvalidRecordError, decode, encode
+
+_POSITION = re.compile(r"[0-9]{1,9}")
+_Parameters = tuple[tuple[str, str], ...]
+
+
+class _Keys(Struct):
+    """Keys of one group, sorted.
+
+    Args:
+        family, group, parameters: What they have in common; the parameters by name, sorted.
+        values: For each key the values from the first parameter on in which it differs from the key before.
+    """
+
+    family: Name
+    group: Name
+    parameters: tuple[Name, ...]
+    values: list[tuple[str, ...]]
+
+
+class _Part(Struct):
+    number: Count
+    count: Count
+    whole: str
+    keys: msgspec.Raw
+    toolchains: dict[str, str]
+    includes: dict[str, frozenset[str]]
+    advice: tuple[str, ...]
+    macros: dict[str, frozenset[tuple[str, str]]] = {}
+
+
+def encode_part(part: PartRecord) -> bytes:
+    """Encode the record of a part of a build."""
+    names = {key: str(position) for position, key in enumerate(part.keys)}
+    return encode(
+        {
+            "number": part.number,
+            "count": part.count,
+            "whole": part.whole,
+            "keys": list(_group_keys(part.keys)),
+            "toolchains": dict(part.toolchains),
+            "includes": {names.get(key, key.text): sorted(each.headers) for key, each in part.includes},
+            "macros": {names.get(key, key.text): sorted(each.macros) for key, each in part.includes if each.macros},
+            "advice": part.advice,
+        }
+    )
+
+
+def _group_keys(keys: Iterable[FragmentKey]) -> Iterator[_Keys]:
+    def common(key: FragmentKey) -> tuple[str, str, tuple[str, ...]]:
+        return key.family, key.group, tuple(name for name, _ in key.parameters)
+
+    for (family, group, names), several in groupby(keys, common):
+        values = [tuple(value for _, value in key.parameters) for key in several]
+        yield _Keys(family, group, names, [values[0], *(_difference(*two) for two in pairwise(values))])
+
+
+def _difference(previous: Sequence[str], values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values from the first one on that differs."""
+    same = 0
+    while same < len(values) and values[same] == previous[same]:
+        same += 1
+    return values[same:]
+
+
+def decode_part(record: bytes) -> PartRecord:
+    """Decode the record of a part of a build.
+
+    Raises:
+        InvalidRecordError, JitltoError: If it is invalid.
+    """
+    r = decode(_Part, record)
+    keys = _decode_keys(bytes(r.keys))
+    included = [(_find_key(name, keys), name) for name in r.includes]
+    included.sort(key=lambda each: astuple(each[0]))
+    return PartRecord(
+        r.number,
+        r.count,
+        r.whole,
+        keys,
+        tuple(sorted(r.toolchains.items())),
+        tuple((key, Includes(r.includes[name], r.macros.get(name, frozenset()))) for key, name in included),
+        r.advice,
+    )
+
+
+def _find_key(name: str, keys: Sequence[FragmentKey]) -> FragmentKey:
+    """Return the key at a position, or that with a text, as jitlto 0.1 wrote it."""
+    if not _POSITION.fullmatch(name):
+        return FragmentKey.parse(name)
+    if int(name) >= len(keys):
+        raise InvalidRecordError(f"there is no key {name}")
+    return keys[int(name)]
+
+
+# Every part of a build has all keys of the build: a merge of many parts could not hold them for each.
+@lru_cache(maxsize=1)
+def _decode_keys(record: bytes) -> tuple[FragmentKey, ...]:
+    keys: list[FragmentKey] = []
+    for each in decode(list[_Keys | str], record):
+        if isinstance(each, str):  # as jitlto 0.1 wrote them
+            keys.append(FragmentKey.parse(each))
+        else:
+            keys += (FragmentKey(each.family, each.group, parameters) for parameters in _list_parameters(each))
+    return tuple(sorted(keys))
+
+
+def _list_parameters(keys: _Keys) -> Iterator[_Parameters]:
+    names = keys.parameters
+    if list(names) != sorted(set(names)):
+        raise InvalidRecordError("the names of a key's parameters are not sorted")
+    known: tuple[str, ...] = ()
+    for values in keys.values:
+        if not 0 <= len(names) - len(values) <= len(known):
+            raise InvalidRecordError("a key has another number of values than of parameters")
+        known = (*known[: len(names) - len(values)], *values)
+        yield tuple(zip(names, known, strict=True))
