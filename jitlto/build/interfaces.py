@@ -31,6 +31,7 @@ _UNDECLARED = re.compile(
     r"|name must be a namespace name\n.*namespace (\w+)"
     r"|error: (\w+) is not a (?:class or function )?template"
 )
+_BRACKET = re.compile(r"[<>(]")
 _STATEMENT = re.compile(r"[^;{}]*[;{]")
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[^\n]*", re.S | re.M)
 _DECLARED = re.compile(r"(?!__\w+__\b)\b([A-Za-z_]\w*)\s*[(\[;=]")
@@ -183,14 +184,13 @@ def _mismatch(
 def _instance(name: str) -> str:
     """The name of a function or variable with its template arguments, but without namespaces and types."""
     text, base = demangle(name), base_name(name)
-    end = start = max(0, text.find(base))
+    start = max(0, text.find(base))
     depth = 0
-    for end in range(start, len(text) + 1):
-        character = text[end : end + 1]
-        depth += {"<": 1, ">": -1}.get(character, 0)
-        if character in ("(", "") and depth == 0:
-            break
-    return text[start:end]
+    for bracket in _BRACKET.finditer(text, start):
+        depth += {"<": 1, ">": -1}.get(bracket[0], 0)
+        if bracket[0] == "(" and depth == 0:
+            return text[start : bracket.start()]
+    return text[start:]
 
 
 def _supplied(family: FamilyRecord) -> set[str]:

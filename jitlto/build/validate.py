@@ -28,6 +28,9 @@ class _Definition(NamedTuple):
     interfaces: frozenset[str]  # interface symbols that the fragment provides
 
 
+_Definitions: TypeAlias = Mapping[str, Sequence[_Definition]]  # by symbol
+
+
 def check_uses(families: Mapping[str, FamilyRecord]) -> None:
     """Check that families fit those that they use: distinct groups, and interface headers that mean the same.
 
@@ -84,13 +87,14 @@ def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list
     interface = {symbol.name for fragment in fragments for symbol in fragment.requires}
     own = _find_own_implementations(family, fragments, interface)
     reached = _reach_groups(family, fragments)
-    _check_inline(fragments, interface, reached)
+    definitions = _definitions(fragments, interface)
+    _check_inline(definitions, reached)
     _check_layouts(fragments)
     _check_link_options(family, fragments)
     return [
         *_report_unmet(family, fragments),
         *_report_own_implementations(own),
-        *_report_strong_helpers(fragments, interface, reached, own),
+        *_report_strong_helpers(definitions, interface, reached, own),
     ]
 
 
@@ -104,9 +108,8 @@ def shares_inline_functions(fragments: Sequence[Fragment]) -> bool:
     )
 
 
-def _check_inline(fragments: Sequence[Fragment], interface: set[str], reached: _Reached) -> None:
+def _check_inline(definitions: _Definitions, reached: _Reached) -> None:
     """Check that no plan holds a definition that is inline beside one that is not, which the linker prefers."""
-    definitions = _definitions(fragments, interface)
     for name in sorted(definitions):
         if len({definition.inline for definition in definitions[name]}) < 2:
             continue
@@ -119,7 +122,7 @@ def _check_inline(fragments: Sequence[Fragment], interface: set[str], reached: _
             raise BuildError(what, code="build-conflicting-definitions", hint=hint)
 
 
-def _definitions(fragments: Sequence[Fragment], interface: set[str]) -> dict[str, list[_Definition]]:
+def _definitions(fragments: Sequence[Fragment], interface: set[str]) -> _Definitions:
     """Return the definitions of each symbol that is no kernel."""
     definitions: dict[str, list[_Definition]] = defaultdict(list)
     for fragment in fragments:
@@ -283,12 +286,12 @@ def _report_own_implementations(found: Mapping[str, tuple[Fragment, Fragment]]) 
 
 
 def _report_strong_helpers(
-    fragments: Sequence[Fragment], interface: set[str], reached: _Reached, reported: Collection[str]
+    definitions: _Definitions, interface: set[str], reached: _Reached, reported: Collection[str]
 ) -> Iterable[str]:
     """Report functions and variables of two fragments that can meet in a plan, neither of them inline."""
     # An overload of an interface function is a mistake in its types rather than a helper.
     called = {base_name(name) for name in interface}
-    for name, several in sorted(_definitions(fragments, interface).items()):
+    for name, several in sorted(definitions.items()):
         strong = [definition for definition in several if not definition.inline]
         if len(strong) < 2 or base_name(name) in called or name in reported:
             continue

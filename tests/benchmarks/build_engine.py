@@ -4,7 +4,8 @@ python -m tests.benchmarks.build_engine --output docs/benchmarks/build_engine.js
 
 Needs an nvcc (--nvcc, or on PATH); one of NVRTC's own release makes the fairest peer. Rounds are interleaved: each
 measures every side once. Both sides make the same images: LTO-IR alone, then LTO-IR and PTX. `--only nvcc` compares the
-processor time of families with `toolchain = "nvcc"` with that of nvcc itself, on the same sources.
+processor time of families with `toolchain = "nvcc"` with that of nvcc itself, on the same sources. `--only timeline`
+needs no nvcc: it says what of a build of the light family is serial, with one job and with a job a core.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ def main() -> None:
     parser.add_argument(
         "--images", choices=[images for images, _ in _IMAGES], help="of the comparisons; by default all"
     )
-    parser.add_argument("--only", choices=["light", "heavy", "nvcc", "floor", "shipped", "noop", "render"])
+    parser.add_argument("--only", choices=["light", "heavy", "nvcc", "timeline", "floor", "shipped", "noop", "render"])
     parser.add_argument("--fragments", type=int, default=341, help="of the build without work")
     parser.add_argument("--combinations", type=int, default=1300, help="to render")
     options = parser.parse_args()
-    if options.nvcc is None:
+    if options.nvcc is None and options.only in (None, "light", "heavy", "nvcc"):
         raise SystemExit("there is no nvcc: give --nvcc PATH")
     compileall.compile_dir(ROOT / "jitlto", quiet=1)  # as pip leaves a package that it installs
     os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: options.cores]))
@@ -71,9 +72,10 @@ def main() -> None:
         "machine": describe(command_line()),
         "cores": options.cores,
         "rounds": options.rounds,
-        "peer": " ".join(_nvcc_command(options.nvcc, "lto_75")[1:]),
-        "peer_version": _nvcc_version(options.nvcc),
     }
+    if options.nvcc is not None:
+        result["peer"] = " ".join(_nvcc_command(options.nvcc, "lto_75")[1:])
+        result["peer_version"] = _nvcc_version(options.nvcc)
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         if options.only in (None, "light"):
@@ -91,6 +93,9 @@ def main() -> None:
             result["nvcc_toolchain"] = {
                 name: _beside_nvcc(name, each, place, options) for name, each in families.items()
             }
+        if options.only in (None, "timeline"):
+            families = [copy_of_search(place / f"line{n}", n) for n in range(options.copies)]
+            result["timeline"] = _timelines(families, place, options)
         if options.only in (None, "floor"):
             declarations = {"light": declaration.find_family("search"), "heavy": HEAVY / "family.toml"}
             result["floor"] = {name: _floor(path, place) for name, path in declarations.items()}
@@ -102,6 +107,7 @@ def main() -> None:
             result["no_op"] = _no_op(place, options.rounds, options.fragments)
         if options.only in (None, "render"):
             result["render"] = _render(place, options.rounds, options.combinations)
+    result["load average"] = [round(each, 1) for each in os.getloadavg()]
     if options.output:
         options.output.write_text(json.dumps(result, indent=1) + "\n")
 
@@ -223,6 +229,46 @@ def _jitlto(directories: list[Path], place: Path, *extra: str) -> float:
     begin = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
     return time.perf_counter() - begin
+
+
+def _timelines(directories: list[Path], place: Path, options: argparse.Namespace) -> dict[str, object]:
+    """What of a build is serial, with one job and with one a core; and how much longer compiles take side by side."""
+    for directory in directories:
+        _choose_images(directory / "family.toml", '["ltoir"]')
+    alone = _timeline(directories, place, 1)
+    several = [_timeline(directories, place, options.cores) for _ in range(options.rounds)]
+    slower = [each["compiling, s"] / alone["compiling, s"] for each in several]
+    figures = {
+        "one job": alone,
+        "a job a core": several,
+        "speed-up": [round(alone["whole, s"] / each["whole, s"], 2) for each in several],
+        # What this machine would give if nothing but the compiles took time.
+        "most that compiles side by side allow": [round(options.cores / ratio, 2) for ratio in slower],
+    }
+    print(f"timeline: {json.dumps(figures, indent=1)}", flush=True)
+    return figures
+
+
+def _timeline(directories: list[Path], place: Path, jobs: int) -> dict[str, float]:
+    """Seconds of one build, from the start of the command on."""
+    timings = place / "timings.json"
+    whole = _jitlto(directories, place, "--jobs", str(jobs), "--timings", str(timings))
+    profile = json.loads(timings.read_text())
+    spans = [(span["start"], span["start"] + span["seconds"]) for span in profile["spans"]]
+    first, last = min(begin for begin, _ in spans), max(end for _, end in spans)
+    compiling = sum(end - begin for begin, end in spans)
+    figures = {
+        "whole, s": whole,
+        "interpreter, imports and exit, s": whole - profile["total_seconds"],
+        "until the first compile, s": first,
+        "while sources compile, s": last - first,
+        "after the last compile, s": profile["total_seconds"] - last,
+        "compiling, s": compiling,
+        "workers' idle time, ms a fragment": 1000 * ((last - first) * jobs - compiling) / len(spans),
+        "serial share of one job's time": 0.0,
+    }
+    figures["serial share of one job's time"] = (whole - (last - first)) / (compiling + whole - (last - first))
+    return {name: round(value, 4) for name, value in figures.items()}
 
 
 def _nvcc_command(nvcc: str, code: str) -> list[str]:

@@ -98,8 +98,9 @@ class ForkServer:
         return status
 
     def close(self) -> None:
-        """End the process, and all that it forked."""
+        """End the process, which has nothing to tidy up; what it forked ends too."""
         self._pipe.close()
+        self._process.kill()
         self._process.wait()
 
     def _ask(self, *request: object, descriptor: int | None = None) -> Any:

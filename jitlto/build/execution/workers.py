@@ -18,13 +18,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from jitlto.build.execution.forkserver import ForkServer, serve_forks
 from jitlto.build.execution.header_files import HeaderFiles
+from jitlto.build.execution.worker_process import Gone, NotStarted, WorkerProcess
 from jitlto.errors import BuildError
 from jitlto.storage.files import no_temporary_directory
 
@@ -33,7 +33,6 @@ T = TypeVar("T")
 
 _BYTES_PER_JOB = 2 << 30  # for the largest CCCL headers NVRTC takes half a GiB, and snapshots three times as much
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
-_STOP = b""
 
 
 class WorkerDied(BuildError):  # noqa: N818 - named like CancelledError and BrokenExecutor
@@ -72,7 +71,8 @@ class ProcessExecutor(Executor):
     """Runs calls in worker processes that stay alive between calls.
 
     Functions, arguments, results and exceptions are pickled. A call whose worker dies raises :class:`WorkerDied`; the
-    next call gets a new worker. Workers end with the process that started them, even if it is killed.
+    next call gets a new worker. Workers end with the process that started them, even if it is killed. When all workers
+    are busy, those whose calls take milliseconds are sent the next one ahead, so that they need not wait for us.
 
     Args:
         workers: The maximum number of processes, which are started on demand.
@@ -85,10 +85,10 @@ class ProcessExecutor(Executor):
         self._environment: dict[str, str] = {}
         self._server: ForkServer | None = None
         self._preloads: list[tuple[Callable[..., object], tuple[object, ...]]] = []
-        self._threads = ThreadPoolExecutor(workers)  # one per worker, waiting for its answers
-        self._own = threading.local()
-        self._started: set[_Worker] = set()
+        self._threads = ThreadPoolExecutor(2 * workers)  # one for each call that a worker has, waiting for the answer
+        self._started: set[WorkerProcess] = set()
         self._lock = threading.Lock()
+        self._free = threading.Condition(self._lock)
         self._closed = False
         self._owner = os.getpid()
 
@@ -119,6 +119,7 @@ class ProcessExecutor(Executor):
                 self._closed = True
                 for worker in self._started:
                     worker.kill()
+                self._free.notify_all()
         self._threads.shutdown(wait=False, cancel_futures=cancel_futures)
         if wait:
             self._finish()
@@ -135,22 +136,48 @@ class ProcessExecutor(Executor):
             shutil.rmtree(self._shared, ignore_errors=True)
 
     def _call(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        worker: _Worker | None = getattr(self._own, "worker", None)
-        if worker is None:
-            with self._lock:
-                if self._closed:
-                    raise WorkerDied("the executor was shut down")
-                worker = _Worker(self._start_server())
-                self._started.add(worker)
-            self._own.worker = worker
+        request = pickle.dumps((fn, args, kwargs))
+        while True:
+            worker = self._take_worker()
+            try:
+                succeeded, value = worker.call(request)
+            except NotStarted:
+                continue
+            except Gone:
+                with self._lock:
+                    self._started.discard(worker)
+                status = worker.stop()
+                raise WorkerDied("the executor was shut down") if self._closed else _death(status) from None
+            finally:
+                with self._lock:
+                    worker.calls -= 1
+                    self._free.notify_all()  # it may now be known to be quick, and so take two
+            if not succeeded:
+                raise value
+            result: T = value
+            return result
+
+    def _take_worker(self) -> WorkerProcess:
+        """Return a worker for a call: one without any, a new one, or one that will soon have done the call it has."""
+        with self._lock:
+            while not self._closed:
+                worker = next((each for each in self._started if each.calls == 0), None)
+                if worker is None and len(self._started) < self.workers:
+                    worker = self._start_worker()
+                    self._started.add(worker)
+                elif worker is None:
+                    worker = next((each for each in self._started if each.calls == 1 and each.is_quick), None)
+                if worker is not None:
+                    worker.calls += 1
+                    return worker
+                self._free.wait()
+            raise WorkerDied("the executor was shut down")
+
+    def _start_worker(self) -> WorkerProcess:
         try:
-            return worker.call(fn, args, kwargs)
-        except _Gone:
-            self._own.worker = None
-            with self._lock:
-                self._started.discard(worker)
-            status = worker.stop()
-            raise WorkerDied("the executor was shut down") if self._closed else _death(status) from None
+            return WorkerProcess(self._start_server())
+        except (EOFError, ConnectionError):  # ConnectionError: it ended just now, and is not known to have
+            raise WorkerDied("the process that starts workers has ended", hint="see its standard error") from None
 
     def _share(self) -> str:
         """Return the directory that the workers share."""
@@ -186,57 +213,6 @@ def _without_driver(shared: Path) -> dict[str, str]:
     (nothing / "libcuda.so.1").touch()  # the loader stops at a file that is no library
     searched = [str(nothing), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     return {"LD_LIBRARY_PATH": os.pathsep.join(searched)}
-
-
-class _Gone(Exception):  # noqa: N818 - never leaves this module
-    """The worker does not answer."""
-
-
-class _Worker:
-    """A worker process and our end of its socket; for one thread at a time, except :meth:`kill`."""
-
-    def __init__(self, server: ForkServer) -> None:
-        self._server = server
-        self._status: int | None = None
-        self._pipe, theirs = Pipe()
-        with theirs:
-            try:
-                self._process = server.fork(theirs.fileno())
-            except EOFError:
-                raise WorkerDied("the process that starts workers has ended", hint="see its standard error") from None
-
-    def call(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        request = pickle.dumps((fn, args, kwargs))
-        try:
-            self._pipe.send_bytes(request)
-            # The socket alone does not show it: a fork made during the start may hold the other end open.
-            while not self._pipe.poll(1):
-                self._status = self._server.poll(self._process)
-                if self._status is not None:
-                    raise _Gone
-            answer = self._pipe.recv_bytes()
-        except (EOFError, OSError):
-            raise _Gone from None
-        succeeded, value = pickle.loads(answer)  # noqa: S301 - from our own worker
-        if not succeeded:
-            raise value
-        result: T = value
-        return result
-
-    def kill(self) -> None:
-        """Kill the process and those that it has started."""
-        if self._status is None and self._server.is_alive:  # not reaped, so the process id is still valid
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process, signal.SIGKILL)
-
-    def stop(self) -> int:
-        """End an idle process and return its exit status, negative for a signal."""
-        with contextlib.suppress(OSError):
-            self._pipe.send_bytes(_STOP)
-        if self._status is None:
-            self._status = self._server.wait(self._process)
-        self._pipe.close()
-        return self._status
 
 
 #: In a worker, a directory that the workers of one executor share; elsewhere None.

@@ -41,12 +41,21 @@ dask = pytest.importorskip("distributed", reason="the package distributed is not
 ROOT = Path(jitlto.__file__).parent.parent
 
 
-@pytest.fixture
-def cluster() -> Iterator[Any]:
+@contextlib.contextmanager
+def started(workers: int = 2) -> Iterator[Any]:
+    """A cluster."""
     with dask.LocalCluster(
-        processes=True, n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        processes=True, n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=50
     ) as made:
-        made.wait_for_workers(2)
+        if workers:
+            made.wait_for_workers(workers)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A cluster for tests that leave it as it is."""
+    with started() as made:
         yield made
 
 
@@ -54,11 +63,24 @@ def url(cluster: Any) -> str:
     return str(cluster.scheduler_address).replace("tcp://", "dask://")
 
 
-@pytest.fixture
-def executor(cluster: Any) -> Iterator[DaskExecutor]:
+@contextlib.contextmanager
+def connected(cluster: Any) -> Iterator[DaskExecutor]:
     made = connect(url(cluster))
     yield made
     made.shutdown(cancel_futures=True)  # what a failed test leaves, nobody may be there to do
+
+
+@pytest.fixture
+def executor(cluster: Any) -> Iterator[DaskExecutor]:
+    with connected(cluster) as made:
+        yield made
+
+
+@pytest.fixture
+def doomed() -> Iterator[DaskExecutor]:
+    """An executor with a cluster of its own, whose workers may be killed."""
+    with started() as cluster, connected(cluster) as made:
+        yield made
 
 
 def jobs(count: int, identity: str | None = None) -> list[CompileJob]:
@@ -100,12 +122,12 @@ def test_all_workers_work_in_processes_whose_directory_is_the_root(executor: Das
 
 
 @pytest.mark.slow
-def test_a_worker_killed_in_mid_build_costs_only_time(executor: DaskExecutor) -> None:
+def test_a_worker_killed_in_mid_build_costs_only_time(doomed: DaskExecutor) -> None:
     with ProcessExecutor(2) as local:
         submitted = [transport.submit(local, job, compile_job) for job in jobs(24)]
         here = [future.result(timeout=120).compiled for future in submitted]
-    pids = list(executor._client.run(os.getpid).values())
-    futures = [transport.submit(executor, job, compile_job) for job in jobs(24)]
+    pids = list(doomed._client.run(os.getpid).values())
+    futures = [transport.submit(doomed, job, compile_job) for job in jobs(24)]
     wait(futures, timeout=60, return_when=FIRST_COMPLETED)
     assert not all(future.done() for future in futures)
     os.kill(pids[0], signal.SIGKILL)
@@ -144,9 +166,9 @@ def impatient() -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_job_that_kills_every_worker_is_one_clear_error(impatient: None, executor: DaskExecutor) -> None:
+def test_a_job_that_kills_every_worker_is_one_clear_error(impatient: None, doomed: DaskExecutor) -> None:
     with raises(BuildError, "build-worker-died", "tcp://", hint="memory"):
-        transport.submit(executor, jobs(1)[0], kill_program).result(timeout=120)
+        transport.submit(doomed, jobs(1)[0], kill_program).result(timeout=120)
 
 
 def test_closing_leaves_the_cluster_as_it_is(cluster: Any) -> None:
@@ -187,7 +209,7 @@ class _Worker:
 @pytest.fixture
 def bare() -> Iterator[Any]:
     """A cluster without workers."""
-    with dask.LocalCluster(processes=True, n_workers=0, dashboard_address=None, silence_logs=50) as made:
+    with started(workers=0) as made:
         yield made
 
 
@@ -273,9 +295,7 @@ def test_a_cluster_without_workers_is_an_error(bare: Any, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_a_scheduler_that_goes_away_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    with dask.LocalCluster(
-        processes=True, n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50
-    ) as cluster:
+    with started(workers=1) as cluster:
         monkeypatch.setattr("jitlto.build.execution.dask._PATIENCE", 3)
         executor = connect(url(cluster))
         future = executor.submit(time.sleep, 60)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from jitlto.build.execution.forkserver import ForkServer
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied, local_executor
 from jitlto.errors import BuildError, JitltoError
 from tests.support.errors import raises
@@ -58,6 +59,43 @@ def test_a_dead_worker_is_reported_and_replaced() -> None:
         with raises(WorkerDied, None, "exit status 7"):
             pool.submit(os._exit, 7).result(timeout=60)
         assert pool.submit(pow, 2, 10).result(timeout=60) == 1024
+
+
+@pytest.mark.slow
+def test_a_server_that_ends_while_it_is_asked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(ForkServer, "fork", broken)
+    with ProcessExecutor(1) as pool, raises(WorkerDied):
+        pool.submit(os.getpid).result()
+
+
+def test_a_call_behind_the_one_that_ends_its_worker_is_made_by_another() -> None:
+    with ProcessExecutor(1) as pool:
+        for _ in range(3):
+            assert pool.submit(pow, 2, 3).result(timeout=60) == 8  # so quick that the next is sent ahead
+            dying, *others = [pool.submit(_sleep_and_exit), *(pool.submit(pow, 2, n) for n in range(20))]
+            assert [future.result(timeout=60) for future in others] == [2**n for n in range(20)]
+            with raises(WorkerDied, None, "exit status 7"):
+                dying.result(timeout=60)
+
+
+def _sleep_and_exit() -> None:
+    time.sleep(0.1)
+    os._exit(7)
+
+
+@pytest.mark.slow
+def test_no_call_waits_behind_a_slow_one_where_another_worker_is_free() -> None:
+    with ProcessExecutor(2) as pool:
+        pool.submit(time.sleep, 0.3).result(timeout=60)
+        slow = pool.submit(time.sleep, 600)
+        assert [pool.submit(pow, 2, n).result(timeout=60) for n in range(20)] == [2**n for n in range(20)]
+        several = [pool.submit(pow, 2, n) for n in range(20)]
+        assert [future.result(timeout=60) for future in several] == [2**n for n in range(20)]
+        assert not slow.done()
+        pool.shutdown(cancel_futures=True)
 
 
 @pytest.mark.slow
