@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import importlib
 import io
 import os
@@ -96,7 +97,9 @@ def main() -> None:
     try:
         if sys.__stdout__ is None:  # closed: without this, the next file opened would get its descriptor
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        sys.exit(run(sys.argv[1:]))
+        status = run(sys.argv[1:])
+        gc.freeze()  # or the interpreter would look for garbage in all that a build has made, before it ends
+        sys.exit(status)
     except OSError as error:
         with contextlib.suppress(OSError):  # standard error may be full too
             click.echo(f"error: {error.filename or 'standard output'}: {error.strerror}", err=True)
@@ -118,7 +121,10 @@ def run(arguments: Sequence[str]) -> int:
     except click.Abort:
         return interrupted()
     except SystemExit as ended:
-        return int(ended.code or 0)
+        if isinstance(ended.code, str):
+            click.echo(ended.code, err=True)
+            return 1
+        return ended.code or 0
     except JitltoError as error:
         print_error(error)
         return 1

@@ -107,7 +107,7 @@ def check(
                 on_links=lambda count: tally.started(range(count)),
                 on_link=tally.finished,
             )
-            gains = _gains(opened, result, archs) if compare_archs else None
+            gains = _gains(opened, result, archs, jobs) if compare_archs else None
         if as_json:
             print_json(result if gains is None else {**to_builtins(result), "archs": gains})
             return result.holds
@@ -122,10 +122,12 @@ def check(
     conclude(run)
 
 
-def _gains(database: FragmentDatabase, result: CheckResult, targets: list[Architecture]) -> tuple[ArchGain, ...]:
+def _gains(
+    database: FragmentDatabase, result: CheckResult, targets: list[Architecture], workers: int | None
+) -> tuple[ArchGain, ...]:
     from jitlto.verify.compare_archs import compare_archs
 
-    return compare_archs(database, [family.family for family in result.families], targets)
+    return compare_archs(database, [family.family for family in result.families], targets, workers)
 
 
 def _print_gains(gains: tuple[ArchGain, ...]) -> None:

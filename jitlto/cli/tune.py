@@ -6,6 +6,7 @@ import importlib
 import itertools
 import runpy
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from jitlto.cli.output import print_json
 from jitlto.cli.output_files import write_output
 from jitlto.cli.parameters import FILE, PATH, json_option, parse_pairs
 from jitlto.cli.progress import progress
+from jitlto.cuda import device
 from jitlto.errors import TuningError
 from jitlto.model.text import pluralize
 
@@ -27,7 +29,9 @@ if TYPE_CHECKING:  # usage errors need not wait for the run side
 _SHOWN = 8  # variants in the table
 
 
-@click.command(epilog="Example: jitlto tune search num_rows=1000000 num_queries=1,100 dim=128 --workload work.py:make")
+@click.command(
+    epilog="Example: jitlto tune search num_rows=100000 num_queries=1,100 dim=128 --workload work.py:make --db s.fragdb"
+)
 @click.argument("name", metavar=FAMILY)
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--workload", required=True, metavar="FILE:FUNCTION", help="Returns the arguments to launch with.")
@@ -60,12 +64,17 @@ def tune(
 
     def run() -> bool:
         from jitlto.model.wisdom import Wisdom
+        from jitlto.runtime.tuning.best import Problem
         from jitlto.storage import wisdom_file
 
         make = _function(workload)
         family = find_family(name, database)
+        problems = list(_problems(settings))
+        for problem in problems:
+            Problem.read(family, problem)  # wrong names are said before anything is made
+        before = Wisdom() if output is None else wisdom_file.read(output, missing_ok=True)
         reports: list[tuple[Mapping[str, object], TuneReport]] = []
-        for problem in _problems(settings):
+        for problem in problems:
             with progress("timing") as tally:
                 seen: set[object] = set()
 
@@ -75,12 +84,12 @@ def tune(
                         tally.started([variant])
                         tally.finished(variant)
 
-                report = family.tune(problem, make(problem), budget=budget, cold=cold, again=again, on_time=count)
+                load = _made(make, problem)
+                report = family.tune(problem, load, budget=budget, cold=cold, again=again, on_time=count)
             reports.append((problem, report))
             if not as_json:
                 _print(problem, report)
         if output is not None:
-            before = wisdom_file.read(output, missing_ok=True)
             wisdom_file.write(output, before.merge(Wisdom(report.entry for _, report in reports)))
         if plot is not None:
             from jitlto.cli.tuning_plot import draw
@@ -104,12 +113,29 @@ def _function(text: str) -> Callable[[Mapping[str, object]], Any]:
         else:
             sys.path.insert(0, "")
             found = getattr(importlib.import_module(place), name, None)
-    except (ImportError, OSError, SyntaxError) as error:
-        raise TuningError(f"cannot be loaded: {error}", code="tuning-workload", where=place) from error
+    except (Exception, SystemExit) as error:
+        what = f"cannot be loaded: {type(error).__name__}: {error}"
+        raise TuningError(what, code="tuning-workload", where=place) from error
     if not callable(found):
         hint = "name a function that takes a problem and returns a Workload"
         raise TuningError(f"has no function {name!r}", code="tuning-workload", where=place, hint=hint)
     return found  # type: ignore[no-any-return]
+
+
+def _made(make: Callable[[Mapping[str, object]], Any], problem: Mapping[str, object]) -> Any:
+    """Return what a user's function makes for a problem.
+
+    Raises:
+        NoDeviceError: If it fails and there is no device, which is the likely reason.
+        TuningError: If it fails for another reason.
+    """
+    try:
+        return make(problem)
+    except (Exception, SystemExit) as error:
+        device.current()
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"the workload for {_spelled(problem)} cannot be made: {type(error).__name__}: {error}"
+        raise TuningError(what, code="tuning-workload", where=f"{frame.filename}:{frame.lineno}") from error
 
 
 def _problems(settings: Sequence[str]) -> Iterator[dict[str, object]]:

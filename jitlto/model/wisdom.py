@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 from jitlto.model.tuning import Pairs, Variant
 
 #: Relative difference below which two times count as equal, however precisely they were measured.
-TIE = 0.01
+TIE = 0.018
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 62))]

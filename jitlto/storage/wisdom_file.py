@@ -53,7 +53,7 @@ def decode(data: bytes, where: str) -> Wisdom:
     try:
         head = msgspec.json.decode(data, type=_Head)
         if head.jitlto_wisdom is None:
-            raise ValueError("not wisdom")
+            raise ValueError("it does not begin as one")
         if type(head.jitlto_wisdom) is int and head.jitlto_wisdom > _SCHEMA:
             what, hint = f"was written by a newer jitlto (schema {head.jitlto_wisdom})", "update jitlto, or tune again"
             raise WisdomError(what, code="wisdom-newer", where=where, hint=hint)
@@ -61,7 +61,7 @@ def decode(data: bytes, where: str) -> Wisdom:
         entries = msgspec.json.decode(content.entries, type=tuple[Entry, ...])
     except (ValueError, RecursionError) as error:
         is_ours = data.lstrip().startswith(b'{"jitlto_wisdom"')
-        what = "is damaged" if is_ours else "is no wisdom"
+        what = "is damaged" if is_ours else "is not a file of wisdom"
         hint = "get the file again, or remove it and tune again: jitlto tune"
         code = "wisdom-damaged" if is_ours else "wisdom-foreign"
         raise WisdomError(f"{what}: {error}".partition(" - at")[0], code=code, where=where, hint=hint) from None

@@ -17,21 +17,11 @@ from jitlto.runtime.discovery import editable
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration
 from jitlto.storage.database import _serialization as serialization
+from tests.support import tuned
 from tests.support.errors import raises
 from tests.support.families import MINI, built, write_family
 
-TUNE = """
-[entrypoint.kern.tune]
-free      = ["op_name"]
-default   = {op_name = "twice"}
-sizes     = {n = "log2"}
-launch    = "launch.json"
-link      = {max_registers = [64]}
-when      = ["n < 1000000"]
-tolerance = 0.5
-"""
-LAUNCH = '{"grid": "cdiv(n, block)", "block": ["128", "256"]}'
-TUNED = MINI | {"family.toml": MINI["family.toml"] + TUNE, "launch.json": LAUNCH}
+TUNED = tuned.TUNED | {"family.toml": tuned.TUNED["family.toml"] + "tolerance = 0.5\n"}
 
 
 def record(directory: Path, files: dict[str, str]) -> TuneRecord | None:
@@ -48,7 +38,7 @@ def test_what_is_declared_is_what_the_database_holds(tmp_path: Path) -> None:
         (("n", "log2"),),
         tuple((("block", block), ("grid", "cdiv(n, block)")) for block in ("128", "256")),
         (("max_registers", (64,)),),
-        ("n < 1000000",),
+        ("n < 1000000 or op_name == 'square'",),
         0.5,
     )
     family = family_record(declaration.load_family(tmp_path / "family.toml"))
@@ -71,9 +61,9 @@ def test_a_family_without_the_table_is_stored_as_before(tmp_path: Path) -> None:
 
 # (what is replaced, by what, what the error names)
 MISTAKES = [
-    ('free      = ["op_name"]', 'free = ["op"]\n', "op_name"),
+    ('free    = ["op_name"]', 'free = ["op"]\n', "op_name"),
     ('["op_name"]\n', '["block"]\n', "block"),
-    ('default   = {op_name = "twice"}', "", "op_name"),
+    ('default = {op_name = "twice"}', "", "op_name"),
     ('{n = "log2"}', '{n = "cube"}', "cube"),
     ('{n = "log2"}', "{n = [3, 2]}", "[3, 2]"),
     ('{n = "log2"}', "{n = []}", "n"),
@@ -140,7 +130,7 @@ def test_the_matrix_of_launch_choices_is_one_of_the_familys_sources(tmp_path: Pa
     """It goes into an sdist and a copied family, is watched by editable installs, and is not overwritten."""
     top = tmp_path / "fragments" / "mini"
     write_family(top, {name: text for name, text in TUNED.items() if name != "launch.json"})
-    write_family(tmp_path / "matrices", {"launch.json": LAUNCH})
+    write_family(tmp_path / "matrices", {"launch.json": TUNED["launch.json"]})
     declared = declaration.load_family(top / "family.toml")
     matrix = tmp_path / "matrices" / "launch.json"
     (kern,) = (group for group in declared.groups if group.name == "kern")

@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from jitlto.cli import tune as command
+from jitlto.cuda import device
+from jitlto.errors import NoDeviceError
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.tuning.best import Problem
 from jitlto.storage import wisdom_file
@@ -75,6 +77,34 @@ def test_the_same_for_programs(family: PlannedFamily, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_workload_that_is_none(family: PlannedFamily, tmp_path: Path, workload: str, status: int, code: str) -> None:
     fails(jitlto("tune", "mini", "n=1", "--workload", f"{tmp_path}/{workload}"), status, code)
+
+
+@pytest.mark.parametrize(
+    "text", ["raise ValueError('no')", "import sys; sys.exit('no')", "def make(problem):\n    raise ValueError('no')"]
+)
+def test_a_workload_that_fails_is_an_error(
+    family: PlannedFamily, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(device, "current", lambda: None)
+    (tmp_path / "work.py").write_text(text)
+    fails(run(tmp_path, "n=1000", "data_type=float"), 1, "tuning-workload", "no")
+
+
+def test_a_workload_that_needs_a_device_is_an_error_without_one(
+    family: PlannedFamily, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "current", refuse)
+    (tmp_path / "work.py").write_text("def make(problem):\n    raise RuntimeError('cudaErrorInsufficientDriver')")
+    fails(run(tmp_path, "n=1000", "data_type=float"), 1, "no-device")
+
+
+def refuse() -> None:
+    raise NoDeviceError("none")
+
+
+def test_wrong_names_are_said_before_anything_is_made(family: PlannedFamily, tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text("def make(problem):\n    raise SystemExit('made')")
+    fails(run(tmp_path, "m=1000", "data_type=float"), 1, "plan-problem", "n")
 
 
 def test_what_is_no_problem_is_an_error(family: PlannedFamily, tmp_path: Path) -> None:

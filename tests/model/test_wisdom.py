@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from jitlto.model.wisdom import TIE, DeviceKind, Entry, Wisdom
 from tests.support.wisdom import A100, H200, entries, entry, trial, variant, wisdoms
 
+pytestmark = pytest.mark.any_toolkit
+
 
 def chosen(*args: object, **how: object) -> str:
     return str(entry(*args, **how).chosen.variant)  # type: ignore[arg-type]

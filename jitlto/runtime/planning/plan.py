@@ -184,7 +184,8 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
                 f"{', '.join(late)} would have no effect on the link: fixed when the fragments were compiled",
                 code="link-option-late",
                 where=str(self.entry.key),
-                hint="declare it under [link] in family.toml, or for lineinfo build a twin (--lineinfo), and rebuild",
+                hint="declare it under [link] in family.toml and build the family again; for lineinfo, build its twin: "
+                "jitlto build --lineinfo",
             )
         lto = ("-lto",) if mode == "lto" else ()
         return (*lto, *self.options.flags())

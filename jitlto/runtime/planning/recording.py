@@ -94,19 +94,12 @@ class UsedPlan(NamedTuple):
 
 
 def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
-    """Read the plans of a recorded file, each once; see :func:`read_uses`."""
-    return list(read_uses(path).values())
+    """Read the plans of a recorded file, each once; see :func:`count_uses`."""
+    return [plan for plan, _ in count_uses(path)]
 
 
 def count_uses(path: str | os.PathLike[str]) -> list[tuple[UsedPlan, int]]:
-    """Read the plans of a recorded file, each once, with how many processes used it; see :func:`read_uses`."""
-    plans = read_uses(path)
-    counts = Counter(files.read(path).split(b"\n"))
-    return [(plan, counts[line]) for line, plan in plans.items()]
-
-
-def read_uses(path: str | os.PathLike[str]) -> dict[bytes, UsedPlan]:
-    """Read the plans of a recorded file by their lines, each once, in the order of first use.
+    """Read the plans of a recorded file, each once, in the order of first use, with how many processes used it.
 
     Truncated or damaged lines are skipped, and a warning is logged.
 
@@ -145,7 +138,8 @@ def read_uses(path: str | os.PathLike[str]) -> dict[bytes, UsedPlan]:
             len(bad),
             bad[0],
         )
-    return used
+    counts = Counter(lines)
+    return [(plan, counts[line]) for line, plan in used.items()]
 
 
 class Recorder:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from jitlto.cuda import device
 from jitlto.errors import LinkError, PlanError
@@ -20,51 +20,42 @@ from jitlto.runtime.tuning import devices
 from jitlto.runtime.tuning.knowledge import Knowledge
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from jitlto.model.family_record import FamilyRecord
     from jitlto.model.versions import Architecture
+    from jitlto.runtime.dispatcher import LaunchedFamily
     from jitlto.runtime.launch.launcher import Launcher
     from jitlto.runtime.planning.plan import Plan
     from jitlto.runtime.session import Session
+
+    class TunedFamily(LaunchedFamily, Protocol):
+        """The parts of a family that choosing uses."""
+
+        session: Session
+
+        @property
+        def record(self) -> FamilyRecord: ...
+
+        @property
+        def location(self) -> Path: ...
+
+        def plan(
+            self,
+            *,
+            entry: str | None = None,
+            arch: str | Architecture | None = None,
+            link_mode: str = "lto",
+            link_options: Mapping[str, object] | None = None,
+            **configuration: object,
+        ) -> Plan: ...
+
 
 _MOST_GUESSES = 8  # that are tried: each may have to be linked
 _MOST_PROBLEMS = 4096  # bounds the memory of callers that ask for new sizes in every call
 
 #: Called with a problem for which nothing was measured, in the mode ``learning``.
 Learner = Callable[[Mapping[str, object]], object]
-
-
-class TunedFamily(Protocol):
-    """The parts of a family that choosing uses."""
-
-    name: str
-    session: Session
-    parameters: Mapping[str, tuple[str, ...]]
-    entrypoints: tuple[str, ...]
-
-    @property
-    def record(self) -> FamilyRecord: ...
-
-    @property
-    def location(self) -> Path: ...
-
-    def plan(
-        self,
-        *,
-        entry: str | None = None,
-        arch: str | Architecture | None = None,
-        link_mode: str = "lto",
-        link_options: Mapping[str, object] | None = None,
-        **configuration: object,
-    ) -> Plan: ...
-
-    def launcher(
-        self,
-        *,
-        entry: str | None = None,
-        link_mode: str = "lto",
-        link_options: Mapping[str, object] | None = None,
-        **configuration: object,
-    ) -> Launcher: ...
 
 
 class Best:

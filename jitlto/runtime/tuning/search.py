@@ -1,9 +1,10 @@
 """The search for the fastest variant: few times of all, more of those that may be the best, until the choice is sure.
 
-Candidates are timed in turn, round after round, so that clocks and neighbours weigh on all alike. After each round
-those that are behind by more than the noise are dropped, and the slower half if there would not be time for all
-(successive halving). The noise is that of the default, which is timed first. Nothing in here knows of a GPU: what times
-is an object with a method ``time``.
+Each candidate is timed early, once or twice, which shows those that are far behind. The others are timed in turn,
+round after round, so that clocks and neighbours weigh on all alike; only these times decide between them. After each
+round those that are behind by more than the noise are dropped, and the slower half if there would not be time for all
+(successive halving), but not the default, which wins ties. The noise is that of the default, which is timed first.
+Nothing in here knows of a GPU: what times is an object with a method ``time``.
 """
 
 from __future__ import annotations
@@ -52,12 +53,19 @@ class Candidate:
     Args:
         variant: The variant.
         launch: Its launch; None if its times are from an earlier search.
-        times: In the order in which they were taken.
+        early: Times taken when it was entered, or in an earlier search.
+        in_turn: Times taken in turn with others; where there are enough of them, only these count.
     """
 
     variant: Variant
     launch: Launch | None
-    times: list[float] = field(default_factory=list)
+    early: list[float] = field(default_factory=list)
+    in_turn: list[float] = field(default_factory=list)
+
+    @property
+    def times(self) -> list[float]:
+        """The times that count, in the order in which they were taken."""
+        return self.in_turn if len(self.in_turn) >= _ENOUGH // 2 else self.early + self.in_turn
 
     @property
     def seconds(self) -> float:
@@ -140,6 +148,7 @@ class Search:
         live = self._sweep(self._variants[1:]) if len(self._variants) <= MOST_SWEPT else self._propose()
         is_complete = self._narrow(default, live)
         timed = list(self._candidates.values())
+        _scale(timed)
         outcome = Outcome(timed, self._rejected, seconds=self._measured, is_complete=is_complete)
         outcome.untried = len(self._variants) - len(timed) - len(self._rejected)
         outcome.exhaustive = EXHAUSTIVE * sum(each.seconds for each in timed)
@@ -195,30 +204,35 @@ class Search:
         rounds = 1
         while not self._is_late():
             live = self._survivors(live, allowed - self._measured)
-            few = min(len(each.times) for each in live) < _ENOUGH
+            few = min(len(each.in_turn) for each in live) < _ENOUGH
             if not few and (self._measured >= allowed or self._is_sure(live)):
                 return True
             for turn in range(rounds):
                 for each in (*live[turn % len(live) :], *live[: turn % len(live)]):
                     if self._is_late():
                         return False
-                    if self._measured < allowed or len(each.times) < _ENOUGH:
-                        self._time(each)
+                    if self._measured < allowed or len(each.in_turn) < _ENOUGH:
+                        self._time(each, in_turn=True)
             rounds = min(2 * rounds, _ENOUGH)
         return False
 
     def _survivors(self, live: list[Candidate], left: float) -> list[Candidate]:
-        """Return those that the noise may hide behind the fastest, as many as there is time for; the faster first."""
+        """Return those that the noise may hide behind the fastest, as many as there is time for; the faster first.
+
+        The default is among them as long as it may be the fastest: otherwise its early times would decide its ties.
+        """
+        default = self._candidates[self._variants[0]]
         ranked = sorted(live, key=lambda each: each.seconds)
         # The first times were not taken in turn: clocks may have changed meanwhile.
-        drift = _DRIFT if len(ranked[-1].times) < 3 else 0.0
+        drift = 0.0 if ranked[-1].in_turn else _DRIFT
         edge = ranked[0].seconds * (1 + TIE + drift) * (1 + 3 * self._noise(ranked[0]))
         near = [each for each in ranked if each.seconds * (1 - 3 * self._noise(each)) <= edge]
         while len(near) > 2:
-            needed = sum(each.seconds * max(0, _ENOUGH - len(each.times)) for each in near)
+            needed = sum(each.seconds * max(0, _ENOUGH - len(each.in_turn)) for each in near)
             if needed <= left:
                 break
-            near = near[: (len(near) + 1) // 2]
+            half = near[: len(near) // 2]
+            near = [*half, default] if default in near and default not in half else near[: (len(near) + 1) // 2]
         return near
 
     def _is_sure(self, live: list[Candidate]) -> bool:
@@ -234,11 +248,11 @@ class Search:
         own = 1.48 * candidate.spread if len(candidate.times) >= _ENOUGH else 0.0
         return 1.25 * max(own, self._sigma) / sqrt(len(candidate.times))
 
-    def _time(self, candidate: Candidate) -> None:
+    def _time(self, candidate: Candidate, *, in_turn: bool = False) -> None:
         assert candidate.launch is not None  # noqa: S101 - known ones are not timed
         seconds = self._timer.time(candidate.launch)
         self._measured += seconds
-        candidate.times.append(max(seconds, 1e-9))
+        (candidate.in_turn if in_turn else candidate.early).append(max(seconds, 1e-9))
         self._on_time(candidate.variant, "")
 
     def _fastest(self) -> float:
@@ -246,3 +260,11 @@ class Search:
 
     def _is_late(self) -> bool:
         return self._clock() >= self._end
+
+
+def _scale(candidates: Iterable[Candidate]) -> None:
+    """Scale early times by how much longer or shorter the same launches took when they were timed in turn."""
+    ratios = [each.seconds / statistics.median_low(each.early) for each in candidates if each.times is each.in_turn]
+    ratio = statistics.median(ratios or [1.0])
+    for each in candidates:
+        each.early = [seconds * ratio for seconds in each.early]

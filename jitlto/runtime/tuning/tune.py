@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jitlto.errors import JitltoError, PlanError, TuningError
 from jitlto.model.tuning import Variant, launch
 from jitlto.model.wisdom import Entry, Trial, make_entry
 from jitlto.runtime.linking.parallel import run_parallel
 from jitlto.runtime.tuning import devices
-from jitlto.runtime.tuning.best import Best, Problem, TunedFamily
+from jitlto.runtime.tuning.best import Best, Problem
 from jitlto.runtime.tuning.search import MOST_SWEPT, Outcome, Search
 from jitlto.storage import wisdom_file
+
+if TYPE_CHECKING:
+    from jitlto.runtime.tuning.best import TunedFamily
 
 _MOST_VARIANTS = 100_000
 

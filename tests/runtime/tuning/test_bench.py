@@ -16,6 +16,7 @@ from cuda.bindings import driver
 from jitlto.cuda import device
 from jitlto.errors import LaunchError
 from jitlto.model.wisdom import DeviceKind
+from jitlto.runtime.tuning import bench as bench_module
 from jitlto.runtime.tuning import devices
 from jitlto.runtime.tuning.bench import Bench
 from tests.support.errors import raises
@@ -33,7 +34,8 @@ class CountingDriver:
         self.status = 0
         self._events: dict[object, float] = {}
         names = "cuEventCreate cuEventSynchronize cuMemAlloc cuMemFree cuMemsetD8Async cuCtxSynchronize cuGraphDestroy"
-        for name in (*names.split(), "cuGraphExecDestroy"):
+        monkeypatch.setattr(driver, "cuStreamCreate", self._counted("cuStreamCreate", lambda _: 7))
+        for name in (*names.split(), "cuGraphExecDestroy", "cuStreamDestroy"):
             monkeypatch.setattr(driver, name, self._counted(name, lambda *_: object()))
         monkeypatch.setattr(
             driver, "cuEventRecord", lambda event, _: (self._events.__setitem__(event, self.now), (0,))[1]
@@ -47,10 +49,8 @@ class CountingDriver:
             monkeypatch.setattr(
                 driver, name, self._counted(name, lambda to, source, size: ctypes.memmove(to, source, size))
             )
-        stream = SimpleNamespace(handle=7)
         properties = SimpleNamespace(l2_cache_size=1000, memory_clock_rate=3201000, multiprocessor_count=132)
         self.device = SimpleNamespace(
-            create_stream=lambda: stream,
             properties=properties,
             device_id=0,
             compute_capability=(9, 0),
@@ -95,6 +95,13 @@ def test_a_warm_launch_is_repeated_in_a_graph_that_is_made_once(counting: Counti
     assert counting.calls["graph"] == 3
     assert counting.calls["launch"] == 2  # the first, and one to see how long it takes
     assert (counting.calls["cuGraphExecDestroy"], counting.calls["cuMemsetD8Async"]) == (1, 0)
+
+
+def test_a_slow_launch_is_not_repeated(counting: CountingDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_module, "_SLOW", _MILLISECONDS / 2000)
+    with Bench() as bench:
+        assert [bench.time(counting.launch) for _ in range(3)] == pytest.approx([_MILLISECONDS / 1000] * 3)
+    assert (counting.calls["launch"], counting.calls["graph"]) == (3, 0)
 
 
 def test_before_a_cold_launch_other_memory_is_written(counting: CountingDriver) -> None:
