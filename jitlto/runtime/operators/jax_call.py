@@ -86,7 +86,7 @@ def jax_call(operator: Operator, *, vmap_method: str = "sequential") -> Callable
         import jax
     except ImportError as error:
         what = f"JAX cannot be imported: {error}"
-        raise OperatorError(what, code="operator-framework", hint="install jax[cuda13]") from None
+        raise OperatorError(what, code="operator-framework", hint="install jax[cuda12] or jax[cuda13]") from None
     names = [argument.name for argument in operator.arguments]
 
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -196,7 +196,23 @@ def _primitive() -> Any:
     batching.primitive_batchers[primitive] = _batch
     for target in targets:
         mlir.register_lowering(primitive, _lowering(target), platform=target.platform)
+    mlir.register_lowering(primitive, _refuse)
     return primitive
+
+
+def _refuse(ctx: Any, *_: Any, statics: _Statics) -> Any:
+    """Refuse a call on any other platform.
+
+    Raises:
+        OperatorError: Always.
+    """
+    platforms = ", ".join(ctx.module_context.platforms)
+    raise OperatorError(
+        f"there is no call for {platforms}: it launches kernels on NVIDIA GPUs",
+        code="operator-framework",
+        where=statics.operator.qualname,
+        hint="install jax[cuda12] or jax[cuda13] where there is a GPU, and have the arrays on it",
+    )
 
 
 def _lowering(target: Target) -> Callable[..., Any]:

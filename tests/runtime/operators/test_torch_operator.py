@@ -17,7 +17,7 @@ from jitlto.runtime.operators import torch_operator as module
 from jitlto.runtime.operators.torch_kernel import Implementation
 from jitlto.runtime.operators.torch_operator import schema
 from tests.support.errors import raises
-from tests.support.operators import CpuBackend, CpuFamily, declare
+from tests.support.operators import CpuBackend, CpuFamily, declare, interpreted_and_compiled_gradients
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -344,17 +344,7 @@ def test_second_derivatives_need_a_backward_of_the_second_operator(world: World)
 
 @pytest.mark.slow
 def test_compiled_gradients_are_those_of_the_interpreter(world: World, compiled: Callable[..., Any]) -> None:
-    square = world.square
-
-    def loss(x: Any) -> Any:
-        return (square(torch.cos(x), 3.0) * x).sum()
-
-    gradients = []
-    for function in (loss, compiled(loss)):
-        x = rows().requires_grad_()
-        function(x).backward()
-        gradients.append(x.grad)
-    torch.testing.assert_close(*gradients)
+    torch.testing.assert_close(*interpreted_and_compiled_gradients(world.square, compiled, rows))
 
 
 def test_without_a_gradient_nothing_is_saved(world: World) -> None:

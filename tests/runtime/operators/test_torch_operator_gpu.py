@@ -20,7 +20,7 @@ from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
 from tests.support.errors import raises
 from tests.support.families import write_family
-from tests.support.operators import FAMILY, declare
+from tests.support.operators import FAMILY, declare, interpreted_and_compiled_gradients
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -146,17 +146,7 @@ def test_compiled_code_has_no_graph_break_and_the_same_numbers(
 
 @pytest.mark.slow
 def test_compiled_gradients_are_those_of_the_interpreter(world: World, compiled: Callable[..., Any]) -> None:
-    square = world.square
-
-    def loss(x: Any) -> Any:
-        return (square(torch.cos(x), 3.0) * x).sum()
-
-    gradients = []
-    for function in (loss, compiled(loss)):
-        x = rows().requires_grad_()
-        function(x).backward()
-        gradients.append(x.grad)
-    torch.testing.assert_close(*gradients)
+    torch.testing.assert_close(*interpreted_and_compiled_gradients(world.square, compiled, rows))
 
 
 class _Model(torch.nn.Module):  # type: ignore[misc]
