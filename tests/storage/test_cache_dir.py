@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from jitlto.storage.cache_dir import CacheDir, open_cache_dir
 from tests.support.process import started
 
+pytestmark = pytest.mark.any_toolkit
+
 KEYS = [hashlib.sha256(bytes([n])).hexdigest() for n in range(40)]
 LARGE = 1 << 30
 

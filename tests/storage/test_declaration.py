@@ -339,7 +339,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         declaration.load_family(tmp_path / "latin.toml")
 
 
-@pytest.mark.parametrize("name", ["fft", "ivf_flat", "search", "transform", "transport"])
+@pytest.mark.parametrize("name", ["fft", "ivf_flat", "ivf_flat_batch", "search", "transform", "transport"])
 def test_the_shipped_families_load(name: str) -> None:
     assert declaration.load_family(declaration.find_family(name)).name == name
 

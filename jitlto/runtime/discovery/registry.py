@@ -135,7 +135,7 @@ class Registry:
 
     def twin(self, file: DatabaseFile) -> DatabaseFile | None:
         """Return the twin of a database with line information; None if it has none."""
-        from jitlto.runtime.discovery import lineinfo
+        from jitlto.runtime.discovery import lineinfo  # imported lazily, as above
 
         twin = lineinfo.find_twin(file.location, file.contents.digest)
         return None if twin is None else self._file(twin)

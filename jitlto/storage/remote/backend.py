@@ -110,8 +110,7 @@ class Backend:
         return b"".join(pieces)
 
     def start(self, name: str, size: int) -> tuple[bytes, int] | None:
-        """Return at most the first bytes of an object and the size of all of it, or None if there is none."""
-
+        """Return the first ``size`` bytes of an object, or all if it has fewer, and its size; None if there is none."""
         held = self.head(name)
         if held is None or not held.size:  # of nothing, no range is valid
             return None if held is None else (b"", 0)

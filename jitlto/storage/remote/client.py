@@ -234,7 +234,7 @@ class StoreClient:
         """Note a failed reply; one that is only rejected does not turn the store off."""
         if isinstance(error, RejectedEntryError):
             self._counters.add(rejected=1)
-            self._messages.warn("an entry", str(error), error.reason)
+            self._messages.rejected(error)
         else:
             self._counters.add(failures=1)
             code = getattr(error, "code", "")

@@ -13,6 +13,8 @@ from jitlto.errors import RejectedEntryError
 from jitlto.model.frozen import Frozen
 from jitlto.storage.remote.keys import SigningKey, TrustedKeys
 
+#: The reason why what no writer of this version makes is rejected, such as an error page.
+NOT_AN_ENTRY = "it is not an entry of this version"
 _MAGIC = b"jitlto entry 1\n"
 _UNSIGNED, _ED25519 = 0, 1
 _FIXED = struct.Struct(f"<{len(_MAGIC)}sBHQ32s")  # magic, algorithm, bytes of the name, bytes of the payload, SHA-256
@@ -92,13 +94,13 @@ def read_header(kind: str, key: str, start: bytes, size: int, trusted: TrustedKe
         return RejectedEntryError(reason, where=object_name(kind, key))
 
     if len(start) < _FIXED.size or not start.startswith(_MAGIC):
-        raise rejected("it is not an entry of this version")
+        raise rejected(NOT_AN_ENTRY)
     _, algorithm, name_size, payload_size, digest = _FIXED.unpack_from(start)
     end = _FIXED.size + name_size
     if start[_FIXED.size : end] != _name(kind, key):
         raise rejected("it is the entry of a different name")
     if algorithm not in (_UNSIGNED, _ED25519):
-        raise rejected("it is not an entry of this version")
+        raise rejected(NOT_AN_ENTRY)
     header_size = end + (_KEY_ID + _SIGNATURE if algorithm == _ED25519 else 0)
     if size != header_size + payload_size or len(start) < header_size:
         raise rejected("it is truncated or extended")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from jitlto.errors import RejectedEntryError
 from jitlto.storage.cache_dir import WarnOnce
+from jitlto.storage.remote.entry import NOT_AN_ENTRY
 
 _warn = WarnOnce(__name__)
 
@@ -24,6 +26,11 @@ class Messages:
     def failed(self, what: str, why: object) -> None:
         """Warn that the store fails, for whatever reason: once is enough."""
         self.warn(what, str(why), "failed")
+
+    def rejected(self, error: RejectedEntryError) -> None:
+        """Warn that an entry is not taken, once for each reason."""
+        # If something other than a store answers, what else fails has the same cause.
+        self.warn("an entry", str(error), "failed" if error.reason == NOT_AN_ENTRY else error.reason)
 
     def debug(self, why: str) -> None:
         """Log what nobody needs to know."""

@@ -103,11 +103,10 @@ class Patience:
 
     def answered(self) -> None:
         """Note a good reply in time."""
-        self._good += 1
-        if self._good == _PROOF:
-            with self._lock:
-                if self._left:
-                    self._left += self._opening
+        with self._lock:
+            self._good += 1
+            if self._good == _PROOF and self._left:
+                self._left += self._opening
 
     def lost(self, since: float, *, opening: bool = False) -> None:
         """Count the time since then: what a caller waited for failed, or has not come."""

@@ -13,6 +13,8 @@ from tests.support.shared_stores import KeyPair, opened, signed, trust
 from tests.support.store_faults import FAULTS, run
 from tests.support.store_server import fault_proxy
 
+pytestmark = pytest.mark.any_toolkit
+
 BOUND = 0.050  # seconds a process
 NOISE = 0.050  # of the clock while others use this machine
 OTHERS = 0.200  # what they make of the processor time for loading obstore; tests/benchmarks measures it alone

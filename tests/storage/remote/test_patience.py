@@ -22,13 +22,16 @@ class Clock:
         return self.now
 
 
+def wait_in_vain(clock: Clock, patience: Patience, seconds: float, *, opening: bool = False) -> None:
+    begin, clock.now = clock.now, clock.now + seconds
+    patience.lost(begin, opening=opening)
+
+
 def test_waiting_for_nothing_adds_up_to_three_quarters_of_the_patience(clock: Clock) -> None:
     left = Patience(0.1)  # the rest is for threads that wake up late
     for _ in range(3):
-        begin = clock.now
-        assert left.deadline(begin) == begin + left.left
-        clock.now += 0.02
-        left.lost(begin)
+        assert left.deadline(clock.now) == clock.now + left.left
+        wait_in_vain(clock, left, 0.02)
     assert not left.is_spent
     begin, clock.now = clock.now, left.deadline(clock.now)
     assert clock.now == pytest.approx(1000.075)
@@ -68,10 +71,8 @@ def test_three_tenths_of_the_patience_go_into_opening_and_a_busy_machine_takes_l
 
 def test_opening_costs_nothing_if_the_store_then_answers(clock: Clock) -> None:
     patience = Patience(0.1)
-    begin, clock.now = clock.now, clock.now + 0.03
-    patience.lost(begin, opening=True)
-    begin, clock.now = clock.now, clock.now + 0.01
-    patience.lost(begin)
+    wait_in_vain(clock, patience, 0.03, opening=True)
+    wait_in_vain(clock, patience, 0.01)
     lefts = []
     for _ in range(4):
         patience.answered()
@@ -81,10 +82,8 @@ def test_opening_costs_nothing_if_the_store_then_answers(clock: Clock) -> None:
 
 def test_a_store_that_was_given_up_stays_so(clock: Clock) -> None:
     patience = Patience(0.1)
-    begin, clock.now = clock.now, clock.now + 0.03
-    patience.lost(begin, opening=True)
-    begin, clock.now = clock.now, clock.now + 1
-    patience.lost(begin)
+    wait_in_vain(clock, patience, 0.03, opening=True)
+    wait_in_vain(clock, patience, 1)
     for _ in range(4):
         patience.answered()
     assert patience.is_spent
