@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import signal
 import subprocess
@@ -17,13 +18,14 @@ from hypothesis import settings
 from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.lineinfo import build_twin
 from jitlto.build.pipeline import BuildReport, build
+from jitlto.cuda import toolkit
 from jitlto.errors import NoDeviceError
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
 from tests.support.environments import need
-from tests.support.families import MINI, write_family
+from tests.support.families import MINI, compiler, write_family
 from tests.support.process import ROOT
 from tests.support.store_server import Server, s3_server
 from tests.support.tuned import build_tuned
@@ -39,8 +41,14 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_finish() -> None:
+    """Have garbage collections pass over what is there from now on: the tests themselves and what they import."""
+    gc.collect()
+    gc.freeze()
+
+
 #: Fixtures that compile a shipped family or build a wheel: who needs one is slow.
-SLOW_FIXTURES = {"shipped_path", "fft_path", "transport", "ivf_flat", "jitlto_wheel"}
+SLOW_FIXTURES = {"shipped_path", "fft_path", "transport", "ivf_flat", "ivf_flat_batch", "jitlto_wheel"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,9 +56,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
-    # First what links on threads: after some test of the run side, not found yet, nvJitLink keeps a lock for the main
-    # thread, and other threads that link wait for ever.
-    items.sort(key=lambda item: "tests/verify/" not in item.nodeid)
     _skip_without_device(items)
 
 
@@ -66,6 +71,14 @@ def _skip_without_device(items: list[pytest.Item]) -> None:
     except NoDeviceError as error:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=error.what))
+
+
+@pytest.fixture(autouse=True)
+def _without_toolkit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail a test that loads a CUDA library though it is marked as one that loads none."""
+    if request.node.get_closest_marker("any_toolkit"):
+        for name in ("bindings", "find_library", "find_binary"):
+            monkeypatch.setattr(toolkit, name, lambda what: pytest.fail(f"loads {what} and is marked any_toolkit"))
 
 
 @contextmanager
@@ -110,7 +123,7 @@ def build_family(tmp_path: Path) -> BuildFamily:
 
     def make(files: dict[str, str], name: str = "family") -> BuildReport:
         path = write_family(tmp_path / name, files)
-        return build([declaration.load_family(path)], tmp_path / f"{name}.fragdb", jobs=1)
+        return build([declaration.load_family(path)], tmp_path / f"{name}.fragdb", executor=compiler())
 
     return make
 
@@ -178,18 +191,25 @@ def jitlto_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel
 
 
-def _built(factory: pytest.TempPathFactory, *names: str) -> Path:
-    """A database of shipped families."""
-    return build(
-        [declaration.load_family(declaration.find_family(name)) for name in names],
-        factory.mktemp(names[0]) / "families.fragdb",
-    ).path
+BuildShipped = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
-def shipped_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def build_shipped(tmp_path_factory: pytest.TempPathFactory) -> BuildShipped:
+    """Build a database of shipped families; what several hold is compiled once."""
+    cache = open_cache(tmp_path_factory.mktemp("cache"))
+
+    def make(*names: str) -> Path:
+        families = [declaration.load_family(declaration.find_family(name)) for name in names]
+        return build(families, tmp_path_factory.mktemp(names[0]) / "families.fragdb", cache=cache).path
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def shipped_path(build_shipped: BuildShipped) -> Path:
     """A database of the shipped families ``search`` and ``transform``."""
-    return _built(tmp_path_factory, "search", "transform")
+    return build_shipped("search", "transform")
 
 
 @pytest.fixture(scope="session")
@@ -205,9 +225,9 @@ def transform(shipped_path: Path) -> KernelFamily:
 
 
 @pytest.fixture(scope="session")
-def fft_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fft_path(build_shipped: BuildShipped) -> Path:
     """A database of the family ``fft``."""
-    return _built(tmp_path_factory, "fft")
+    return build_shipped("fft")
 
 
 @pytest.fixture(scope="session")
@@ -217,12 +237,18 @@ def fft(fft_path: Path) -> KernelFamily:
 
 
 @pytest.fixture(scope="session")
-def transport(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
+def transport(build_shipped: BuildShipped) -> KernelFamily:
     """The family ``transport``."""
-    return KernelFamily("transport", FragmentDatabase(_built(tmp_path_factory, "transport")))
+    return KernelFamily("transport", FragmentDatabase(build_shipped("transport")))
 
 
 @pytest.fixture(scope="session")
-def ivf_flat(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
+def ivf_flat(build_shipped: BuildShipped) -> KernelFamily:
     """The family ``ivf_flat``, in a database of its own: its 341 fragments take a minute to compile on two cores."""
-    return KernelFamily("ivf_flat", FragmentDatabase(_built(tmp_path_factory, "ivf_flat")))
+    return KernelFamily("ivf_flat", FragmentDatabase(build_shipped("ivf_flat")))
+
+
+@pytest.fixture(scope="session")
+def ivf_flat_batch(build_shipped: BuildShipped) -> KernelFamily:
+    """The family ``ivf_flat_batch``, in a database that holds ``ivf_flat`` too, which it uses."""
+    return KernelFamily("ivf_flat_batch", FragmentDatabase(build_shipped("ivf_flat_batch")))

@@ -11,6 +11,8 @@ import pytest
 from tests.support.process import ROOT
 from tests.support.source_code import PACKAGE, syntax_trees
 
+pytestmark = pytest.mark.any_toolkit
+
 MOST_LINES_OF_A_MODULE = 350
 MOST_LINES_OF_A_FUNCTION = 60
 TOP_LEVEL = {

@@ -21,6 +21,7 @@ UNSAFE_MODULES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib
                   "ruamel", "code", "codeop", "runpy", "imp", "pickletools", "xmlrpc"}  # fmt: skip
 UNSAFE_CALLS = {"eval", "exec", "compile", "__import__", "execfile"}
 EXCEPTIONS = {
+    ("build/execution/worker_process.py", "pickle"),
     ("build/execution/workers.py", "pickle"),
     ("build/execution/forkserver.py", "pickle"),
     ("build/compilers/snapshot.py", "pickle"),

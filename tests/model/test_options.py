@@ -13,6 +13,8 @@ from jitlto.errors import JitltoError
 from jitlto.model.options import LinkOptions, describe_invalid_option
 from tests.support.errors import raises
 
+pytestmark = pytest.mark.any_toolkit
+
 maybe = st.none() | st.booleans()
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "fast_math": st.booleans(),

@@ -21,6 +21,8 @@ from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKin
 from jitlto.model.resolve import Index, Resolution, UserSymbols, agrees, is_compatible, resolve
 from tests.support.errors import raises
 
+pytestmark = pytest.mark.any_toolkit
+
 # `op(float)`, `op(double)` and `helper(int)` as the linker sees them.
 OP, OP_DOUBLE, HELPER = "_Z2opf", "_Z2opd", "_Z6helperi"
 LAYOUT = "(4)(4)"

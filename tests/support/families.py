@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
+from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import build
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration
@@ -95,9 +97,16 @@ def write_family(directory: Path, files: dict[str, str]) -> Path:
     return directory / "family.toml"
 
 
+@cache
+def compiler() -> ProcessExecutor:
+    """One worker for the small families of a run: to start one takes as long as to compile such a family."""
+    return ProcessExecutor(1)
+
+
 def built(directory: Path, files: dict[str, str], name: str) -> KernelFamily:
     """The family ``name``, built from its files in a directory."""
-    report = build([declaration.load_family(write_family(directory, files))], directory / "built.fragdb", jobs=1)
+    families = [declaration.load_family(write_family(directory, files))]
+    report = build(families, directory / "built.fragdb", executor=compiler())
     return KernelFamily(name, FragmentDatabase(report.path))
 
 

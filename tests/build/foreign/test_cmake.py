@@ -12,6 +12,8 @@ from jitlto.build.foreign.cmake import Command, find_cmake, read_project
 from jitlto.errors import ForeignBuildError, ToolchainError
 from tests.support.errors import raises
 
+pytestmark = pytest.mark.any_toolkit
+
 
 def read(directory: Path, text: str, **definitions: str) -> list[Command]:
     (directory / "CMakeLists.txt").write_text(text, "utf-8")

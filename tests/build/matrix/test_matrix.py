@@ -21,6 +21,8 @@ from jitlto.build.matrix.document import _find_lines
 from jitlto.errors import MatrixError
 from tests.support.errors import raises
 
+pytestmark = pytest.mark.any_toolkit
+
 # --- An independent reference: recursive, in lists, straight from the definition ---
 
 

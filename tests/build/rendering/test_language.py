@@ -17,6 +17,8 @@ from jitlto.build.rendering.language import CMakeTemplate, JinjaTemplate
 from jitlto.build.rendering.template_files import OutsideError
 from jitlto.build.rendering.values import TextAsNumberError
 
+pytestmark = pytest.mark.any_toolkit
+
 VALUES = {"veclen": "8", "other": "16", "flag": "false", "data_type": "float", "nothing": "", "many": "4,8"}
 PRELUDE = "{% macro m(x='') %}{{x}}{% endmacro %}"
 

@@ -21,6 +21,8 @@ from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 from tests.support.process import ROOT
 
+pytestmark = pytest.mark.any_toolkit
+
 
 def render_text(directory: Path, text: str, *values: str, stop: bool = True) -> list[Answer]:
     path = directory / "t.jinja"
