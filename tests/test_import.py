@@ -34,6 +34,7 @@ def loaded(names: list[str], unwanted: tuple[str, ...]) -> list[str]:
     return [name for name in names if name.partition(".")[0] in unwanted or name.startswith("jitlto.build")]
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_import_takes_less_than_60_milliseconds(tmp_path: Path) -> None:
     code = "import time; t = time.perf_counter(); import jitlto; print(time.perf_counter() - t)"

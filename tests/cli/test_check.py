@@ -186,6 +186,7 @@ main()
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_an_interrupt_ends_it_at_once(shipped_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -76,6 +76,7 @@ def _values(chance: random.Random, most: int) -> Callable[[], str]:
     return lambda: str(chance.randrange(most))
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("dimensions", "values", "cells"), [(2, 1000, 2000), (3, 2000, 4000), (10, 1000, 2000), (20, 2, 2000), (1000, 2, 4)]

@@ -222,6 +222,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return _page(database, directory / "many.html")
 
 
+@pytest.mark.timing
 def test_five_thousand_fragments_open_in_a_second_and_filter_at_once(tab: chromium.Page, many: Path) -> None:
     taken = []
     for _ in range(5):  # other work may run on the machine

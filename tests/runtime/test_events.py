@@ -70,6 +70,7 @@ def test_a_find_in_a_pack_is_told_as_such(tmp_path: Path, cache: KernelCache, pl
     assert told(heard) == [Kind.FOUND_IN_PACK]
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_who_waits_for_another_thread_says_how_long(cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
     inside = threading.Event()
@@ -88,6 +89,7 @@ def test_who_waits_for_another_thread_says_how_long(cache: KernelCache, plan: Pl
     assert all(0.05 < event.seconds < 5 for event in heard if event.kind is Kind.WAITED)
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_who_waits_for_another_process_says_how_long(cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
     assert cache.store is not None

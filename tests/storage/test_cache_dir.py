@@ -170,6 +170,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.timing
 def test_one_process_at_a_time_has_a_claim_and_death_ends_it(store: CacheDir) -> None:
     with started("-c", HOLD, store.directory, KEYS[0]) as holder:
         assert holder.stdout is not None

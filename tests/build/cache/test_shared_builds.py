@@ -24,7 +24,7 @@ from tests.support.memory_stores import MemoryStores
 from tests.support.process import Result, python
 from tests.support.store_server import Proxy, fault_proxy, s3_server
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timing]
 
 FRAGMENTS = 6
 PATIENCE = {"JITLTO_STORE_PATIENCE": "5"}  # this machine may be busy

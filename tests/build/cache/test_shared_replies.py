@@ -18,6 +18,8 @@ from tests.support.families import MINI, write_family
 from tests.support.shared_stores import KeyPair, Object, WrongReplies, opened, signed, trust
 from tests.support.store_server import fault_proxy
 
+pytestmark = pytest.mark.timing
+
 BUILDS = 30
 
 

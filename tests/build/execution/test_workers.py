@@ -193,6 +193,7 @@ def test_temporary_files_of_a_killed_worker_are_removed() -> None:
     assert not left.exists()
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_shutdown_without_waiting_lets_running_calls_finish() -> None:
     pool = ProcessExecutor(1)

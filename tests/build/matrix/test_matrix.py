@@ -486,6 +486,7 @@ def wide(digits: int) -> dict[str, list[dict[str, Any]]]:
     return {f"_{n}": [{n: str(i), f"{n}_name": [f"v{i}"]} for i in range(10)] for n in "abcdefgh"[:digits]}
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 @pytest.mark.parametrize("lenient", [False, True])
 def test_100_000_combinations_in_two_seconds(lenient: bool) -> None:

@@ -526,6 +526,7 @@ print(json.dumps([seconds, opened, [[each.family, each.trouble, each.compilers !
 """
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_listing_a_hundred_installed_databases_opens_none_twice(
     site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -553,6 +554,7 @@ def test_listing_a_hundred_installed_databases_opens_none_twice(
     assert min(seconds) < 0.040, seconds  # some 12 ms where nobody else computes
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_a_hundred_installed_databases_are_listed_in_less_than_20_milliseconds(
     site: Path, mini_path: Path, tmp_path: Path

@@ -311,6 +311,7 @@ def hold(directory: Path) -> Iterator[Callable[[Plan], subprocess.Popen[str]]]:
         holder.communicate()
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_who_waits_too_long_says_so_and_links(
     directory: Path, plan: Plan, hold: Callable[[Plan], subprocess.Popen[str]], caplog: pytest.LogCaptureFixture
@@ -332,6 +333,7 @@ def test_who_waits_too_long_says_so_and_links(
     assert time.monotonic() - begin < 1
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_what_appears_while_a_holder_sleeps_is_found_at_once(
     directory: Path, plan: Plan, hold: Callable[[Plan], subprocess.Popen[str]]
@@ -349,6 +351,7 @@ def test_what_appears_while_a_holder_sleeps_is_found_at_once(
     assert process.links == 0
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_the_death_of_a_holder_ends_the_wait(
     directory: Path, plan: Plan, hold: Callable[[Plan], subprocess.Popen[str]]
@@ -566,6 +569,7 @@ def tmpfs(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
         ran("umount", "-l", str(place))
 
 
+@pytest.mark.timing
 def test_a_lock_file_of_nobody_is_in_nobodys_way(directory: Path, plan: Plan) -> None:
     process = Process(directory)
     (directory / "locks").mkdir()
@@ -576,6 +580,7 @@ def test_a_lock_file_of_nobody_is_in_nobodys_way(directory: Path, plan: Plan) ->
     assert Process(directory).ask(plan).layer == "disk"
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_a_full_disk_costs_links_and_one_warning(
     tmpfs: Callable[[str], Path], plan: Plan, another: Plan, caplog: pytest.LogCaptureFixture
@@ -599,6 +604,7 @@ def test_a_full_disk_costs_links_and_one_warning(
     assert Process(place / "cubins").ask(plan).layer == "disk"
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_a_disk_without_inodes_costs_links_and_one_warning(
     tmpfs: Callable[[str], Path], plan: Plan, caplog: pytest.LogCaptureFixture
@@ -771,6 +777,7 @@ def test_a_directory_removed_again_and_again_costs_links_alone(directory: Path, 
         remover.join(10)
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["nowhere", "a file", "a directory", "itself"])
 @pytest.mark.parametrize("place", ["entry", "its folder", "entries", "lock", "locks"])
@@ -799,6 +806,7 @@ def test_links_and_other_things_in_the_place_of_files_harm_nothing(
         assert Process(directory).ask(plan).layer == "disk"
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["directory", "fifo", "unreadable"])
 def test_no_lock_file_but_something_else_costs_a_link_at_most(directory: Path, plan: Plan, kind: str) -> None:

@@ -25,6 +25,8 @@ from tests.support.kernels import entry
 from tests.support.shared_stores import KeyPair, Object, WrongReplies, signed, trust
 from tests.support.store_server import Proxy, fault_proxy
 
+pytestmark = pytest.mark.timing
+
 #: Links kernels as a process of a machine of its own does.
 Machine = Callable[..., LinkedKernel]
 

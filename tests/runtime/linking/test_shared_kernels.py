@@ -30,6 +30,8 @@ from tests.support.process import output_of, started
 from tests.support.store_server import Proxy, Server, fault_proxy, s3_server
 from tests.support.stores import write_key
 
+pytestmark = pytest.mark.timing
+
 NOWHERE = Path("/nowhere.fragdb")
 PROCESSES = int(os.environ.get("JITLTO_TEST_PROCESSES", "8"))
 

@@ -20,6 +20,8 @@ from jitlto.storage.remote.statistics import Counters
 from jitlto.storage.remote.trust import Trust
 from tests.support.stores import KEY, write_key
 
+pytestmark = pytest.mark.timing
+
 OTHERS = 0.5  # seconds that this machine may give to others
 
 

@@ -74,6 +74,8 @@ from jitlto.storage.remote.address import StoreAddress
 from jitlto.storage.remote.shared import SharedStores
 from jitlto.storage.remote.trust import Trust
 
+pytestmark = pytest.mark.timing
+
 delay = float(sys.argv[1])
 server = socket.create_server(("127.0.0.1", 0), backlog=50)
 if os.fork() == 0:  # answers the first request, which opens the store, and the others late
