@@ -125,16 +125,20 @@ def _standard_error() -> int:
 
 
 def serve_forks(serve: Callable[[int, int], object], socket: int, parent: int) -> None:
-    """Answer requests until the program ``parent`` ends; a fork calls ``serve`` with its socket and our process id."""
+    """Answer requests until the program ``parent`` ends, and end all forks.
+
+    A fork calls ``serve`` with its socket and our process id.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program handles interrupts; compilers inherit this
     os.set_inheritable(socket, False)
     pipe = Connection(socket)
     server = os.getpid()
+    forks: set[int] = set()
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             while not pipe.poll(0.5):
                 if os.getppid() != parent:  # a fork of the program may hold the other side of the socket open
-                    return
+                    raise EOFError
             action, *arguments = pickle.loads(pipe.recv_bytes())  # noqa: S301 - from the program that started us
             if action == "preload":
                 with contextlib.suppress(Exception):  # whoever needs it will say what is wrong
@@ -142,10 +146,21 @@ def serve_forks(serve: Callable[[int, int], object], socket: int, parent: int) -
                 gc.freeze()  # its pages stay shared
             elif action == "fork":
                 descriptor = recv_handle(pipe)
-                pipe.send_bytes(pickle.dumps(_fork(lambda: serve(descriptor, server), pipe)))  # noqa: B023
+                process = _fork(lambda: serve(descriptor, server), pipe)  # noqa: B023
+                if isinstance(process, int):
+                    forks.add(process)
+                pipe.send_bytes(pickle.dumps(process))
                 os.close(descriptor)
             else:
-                pipe.send_bytes(pickle.dumps(_status(*arguments)))
+                process, wait = arguments
+                status = _status(process, wait)
+                if status is not None:
+                    forks.discard(process)
+                pipe.send_bytes(pickle.dumps(status))
+    for process in forks:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.killpg(process, signal.SIGKILL)
+            os.waitpid(process, 0)
 
 
 def _fork(run: Callable[[], object], pipe: Connection) -> int | OSError:

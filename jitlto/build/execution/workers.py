@@ -220,10 +220,12 @@ shared_directory: Path | None = None
 
 
 def serve(socket: str, parent: str, shared: str) -> None:
-    """In the process that forks workers, answer the program ``parent`` until it ends."""
+    """In the process that forks workers, answer the program ``parent`` until it ends; remove what it left behind."""
     global shared_directory
     shared_directory = Path(shared)
     serve_forks(_serve_calls, int(socket), int(parent))
+    # The program was killed, or ends without a shutdown.
+    shutil.rmtree(shared, ignore_errors=True)
 
 
 def _serve_calls(descriptor: int, parent: int) -> None:

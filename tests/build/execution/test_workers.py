@@ -262,19 +262,22 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.timing
 @pytest.mark.parametrize("work", ["sleep", "compile_for_long"])
-def test_workers_end_with_a_parent_that_is_killed(work: str) -> None:
-    with started("-c", PARENT, work) as parent:
+def test_workers_and_their_files_end_with_a_parent_that_is_killed(work: str, tmp_path: Path) -> None:
+    with started("-c", PARENT, work, variables={"TMPDIR": str(tmp_path)}) as parent:
         assert parent.stdout is not None
         processes = [int(word) for word in parent.stdout.readline().split()]
         assert parent.stdout.readline() == "busy\n"
         assert all(map(alive, processes))
+        assert list(tmp_path.iterdir())
         parent.kill()
         parent.wait()
         deadline = time.monotonic() + 2
-        while any(map(alive, processes)) and time.monotonic() < deadline:
+        while (any(map(alive, processes)) or list(tmp_path.iterdir())) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert not any(map(alive, processes))
+        assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
