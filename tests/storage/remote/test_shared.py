@@ -15,6 +15,8 @@ from tests.support.errors import raises
 from tests.support.process import python
 from tests.support.stores import KEY, config, directory_store, write_key
 
+pytestmark = pytest.mark.timing
+
 pytest.importorskip("obstore")
 
 OTHER = "f" * 64
@@ -73,8 +75,6 @@ import os, socket, sys, threading, time
 from jitlto.storage.remote.address import StoreAddress
 from jitlto.storage.remote.shared import SharedStores
 from jitlto.storage.remote.trust import Trust
-
-pytestmark = pytest.mark.timing
 
 delay = float(sys.argv[1])
 server = socket.create_server(("127.0.0.1", 0), backlog=50)
