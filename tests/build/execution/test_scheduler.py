@@ -471,19 +471,17 @@ def test_a_build_killed_at_any_moment_can_be_resumed(tmp_path: Path, workers: Pr
     path = write_family(tmp_path / "family", MANY)
     families = [declaration.load_family(path)]
     reference = build(families, tmp_path / "reference.fragdb", executor=workers).path.read_bytes()
-    chance = random.Random()  # noqa: S311 - not for secrets
+    chance = random.Random(KILLS)  # noqa: S311 - not for secrets
     outcomes: Counter[int] = Counter()
-    begin = time.monotonic()
-    drive(path, tmp_path / "timing", tmp_path / "log", tmp_path / "t.fragdb").wait()
-    longest = time.monotonic() - begin
     for number in range(KILLS):
         directory, log, output = tmp_path / f"cache{number}", tmp_path / f"log{number}", tmp_path / f"{number}.fragdb"
         process = drive(path, directory, log, output)
-        time.sleep(chance.uniform(0.0, longest))
+        while starts(log) < 18 * number // KILLS and process.poll() is None:
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0.0, 0.05))  # about as long as a compile takes
         process.kill()
         process.communicate()
-        lines = log.read_text().splitlines() if log.exists() else []
-        started = lines.count("start") - lines.count("no start")
+        started = starts(log)
         with FragmentDatabase(output) if output.exists() else _nothing() as database:
             if database is not None:
                 database.verify()
@@ -494,7 +492,13 @@ def test_a_build_killed_at_any_moment_can_be_resumed(tmp_path: Path, workers: Pr
         assert build(families, output, cache=cache, executor=NoCompiler()).compiled == 0
         outcomes[report.compiled] += 1
         shutil.rmtree(directory)
-    assert len(outcomes) > min(1, KILLS - 1), f"the moments were not random enough: {outcomes}"
+    assert len(outcomes) > min(1, KILLS - 1), f"all were killed at the same moment: {outcomes}"
+
+
+def starts(log: Path) -> int:
+    """The compiles that a build has begun."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    return lines.count("start") - lines.count("no start")
 
 
 class _nothing:  # noqa: N801 - stands for a context without a value
