@@ -61,10 +61,11 @@ _OTHER_ARCHITECTURE = (
 )
 #: The beginnings of ptxas's own symbols: .nv.reservedSmem.offset0 and the like, and unified function and data tables.
 PTXAS_SYMBOLS = (".", "__UFT", "__UDT", "__cuda_sm")
-# The thread that has nvJitLink's lock for good. When it logs this about machine code, nvJitLink does not release it
-# (seen in 12.9 and 13.5): the thread itself can go on linking, and every other would wait for ever.
+# When it logs this about machine code, nvJitLink does not release its lock (seen in 12.9 and 13.5): the thread itself
+# can go on linking, and every other would wait for ever.
 _LOCKED = "ERROR 4: bad input"
-_owner: int | None = None
+_is_locked = False
+_this_thread = threading.local()  # not an id, which a later thread may have
 
 
 @cache
@@ -177,8 +178,8 @@ def _add_and_complete(
     except nvjitlink.nvJitLinkError as error:
         log = _with_names(_read_log(nvjitlink, handle, "error") + _read_log(nvjitlink, handle, "info"), inputs)
         if _LOCKED in log:
-            global _owner
-            _owner = threading.get_ident()
+            global _is_locked
+            _is_locked = _this_thread.has_lock = True
         raise _link_error(str(error), log, current, target, linker) from error
 
 
@@ -282,7 +283,7 @@ def _check_lock() -> None:
     Raises:
         LinkError: If one has: linking here would not end.
     """
-    if _owner not in (None, threading.get_ident()):
+    if _is_locked and not hasattr(_this_thread, "has_lock"):
         raise LinkError(
             "nvJitLink failed on an input in another thread and is locked since; only that thread can link",
             code="link-locked",
