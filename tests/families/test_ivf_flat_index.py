@@ -100,7 +100,7 @@ def test_centres_are_near_and_lists_are_even(steps: Any, n: int, n_lists: int) -
 
 def test_shares_are_in_proportion() -> None:
     shares = pytest.importorskip("docs.examples.ivf_flat.kmeans", exc_type=ImportError)._shares
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(1)
     for _ in range(100):
         sizes = rng.integers(0, 300, rng.integers(1, 30)) * rng.integers(0, 2)
         sizes[0] += 1
@@ -135,7 +135,7 @@ def test_lists_hold_what_is_stored_in_them(
 
 
 def test_vectors_become_floats(steps: Any) -> None:
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(2)
     for dtype in (np.int8, np.uint8, np.float32):
         rows = rng.integers(0, 100, (50, 37)).astype(dtype)
         for stride in (1, 3):
@@ -143,7 +143,7 @@ def test_vectors_become_floats(steps: Any) -> None:
 
 
 def test_ids_and_flags_are_packed(steps: Any) -> None:
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(3)
     np.testing.assert_array_equal(steps.as_lists(np.array([[5, -1], [0, 7]])), [[5, _NO_LIST], [0, 7]])
     for count in (1, 31, 32, 700):
         flags = rng.random(count) < 0.5
@@ -155,7 +155,7 @@ def test_ids_and_flags_are_packed(steps: Any) -> None:
 @pytest.mark.parametrize("order", ["ascending", "descending"])
 def test_rows_of_several_blocks_are_merged_as_a_stable_sort_would(steps: Any, order: str) -> None:
     """With many equal distances, with rows that are not full, and with vectors that are infinitely far."""
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(4)
     sign, worst = (1, np.inf) if order == "ascending" else (-1, -np.inf)
     for n, rows, k in ((1, 2, 10), (3, 7, 1), (9, 33, 10), (1, 9, 256)):
         distances = rng.integers(0, 9, (n, rows, k)).astype(np.float32)

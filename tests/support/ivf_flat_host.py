@@ -141,7 +141,8 @@ def numpy_for_cupy(*modules: ModuleType) -> Iterator[None]:
 
     def gemm(transa: str, transb: str, a: Any, b: Any, out: Any, alpha: float) -> None:
         assert (transa, transb) == ("N", "T")
-        out[:] = np.float32(alpha) * (a @ b.T)
+        with np.errstate(invalid="ignore"):  # rows may hold infinities
+            out[:] = np.float32(alpha) * (a @ b.T)
 
     def filled_up(held: Any, rows: Any) -> Any:
         filled = np.zeros((len(rows), held.chunks * held.veclen), held.vectors.dtype)

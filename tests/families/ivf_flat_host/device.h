@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #define __device__
@@ -41,32 +42,35 @@ struct warp {
 
 struct thread {
   ucontext_t context;
-  std::vector<char> stack;
+  std::unique_ptr<char[]> stack;
   bool ended = false;
+  const barrier* at = nullptr;  // that it waits at, for the end of this round
+  uint64_t round = 0;
+
+  bool waits() const { return at != nullptr && at->round == round; }
 };
 
 inline std::vector<thread> threads;
 inline std::vector<warp> warps;
 inline barrier block;
 inline ucontext_t scheduler;
-inline bool moved;  // whether anything has happened since the scheduler looked
 inline std::function<void()> body;
 
 inline void open(barrier& at) {
   if (at.waiting > 0 && at.waiting == at.alive) {
     at.waiting = 0;
     ++at.round;
-    moved = true;
   }
 }
 
 inline void wait(barrier& at) {
-  const uint64_t round = at.round;
   const place own = threadIdx;
+  thread& me = threads[own.x];
+  me.at = &at;
+  me.round = at.round;
   ++at.waiting;
-  moved = true;
   open(at);
-  while (at.round == round) { swapcontext(&threads[own.x].context, &scheduler); }
+  if (me.waits()) { swapcontext(&me.context, &scheduler); }
   threadIdx = own;
 }
 
@@ -78,23 +82,33 @@ inline void leave(barrier& at) {
 inline void run() {
   body();
   threads[threadIdx.x].ended = true;
-  moved = true;
   leave(warps[threadIdx.x / 32].arrival);
   leave(block);
   swapcontext(&threads[threadIdx.x].context, &scheduler);
 }
 
-// Hands a value to all lanes of the warp, and returns that of one of them.
-template <typename T, typename Choose>
-T exchange(T value, Choose choose) {
+// Hands a value to all lanes of the warp, and returns what `read` makes of all of theirs.
+template <typename T, typename Read>
+auto exchange(T value, Read read) {
   warp& own = warps[threadIdx.x / 32];
   static_assert(sizeof(T) <= sizeof(uint64_t), "a value is at most 8 bytes");
   std::memcpy(own.values + threadIdx.x % 32, &value, sizeof(T));
   wait(own.arrival);
-  T chosen;
-  std::memcpy(&chosen, own.values + choose(threadIdx.x % 32) % 32, sizeof(T));
+  const auto result = read([&](unsigned lane) {
+    T of_lane;
+    std::memcpy(&of_lane, own.values + lane % 32, sizeof(T));
+    return of_lane;
+  });
   wait(own.arrival);
-  return chosen;
+  return result;
+}
+
+// The lanes for which `holds` is true.
+template <typename Holds>
+unsigned lanes(Holds holds) {
+  unsigned found = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) { found |= (holds(lane) ? 1u : 0u) << lane; }
+  return found;
 }
 
 inline void run_block(unsigned count) {
@@ -104,17 +118,18 @@ inline void run_block(unsigned count) {
   for (unsigned i = 0; i < count; ++i) {
     warps[i / 32].arrival.alive++;
     thread& made = threads[i];
-    made.stack.resize(stack_bytes);
+    made.stack.reset(new char[stack_bytes]);
     getcontext(&made.context);
-    made.context.uc_stack.ss_sp = made.stack.data();
-    made.context.uc_stack.ss_size = made.stack.size();
+    made.context.uc_stack.ss_sp = made.stack.get();
+    made.context.uc_stack.ss_size = stack_bytes;
     made.context.uc_link = nullptr;
     makecontext(&made.context, run, 0);
   }
-  for (moved = true; moved;) {
+  for (bool moved = true; moved;) {
     moved = false;
     for (unsigned i = 0; i < count; ++i) {
-      if (threads[i].ended) { continue; }
+      if (threads[i].ended || threads[i].waits()) { continue; }
+      moved = true;
       threadIdx.x = i;
       swapcontext(&scheduler, &threads[i].context);
     }
@@ -144,29 +159,21 @@ template <typename T>
 T __ldg(const T* from) { return *from; }
 template <typename T>
 T __shfl_sync(unsigned, T value, unsigned lane) {
-  return host::exchange(value, [=](unsigned) { return lane; });
+  return host::exchange(value, [=](auto of) { return of(lane); });
 }
 template <typename T>
 T __shfl_xor_sync(unsigned, T value, unsigned mask) {
-  return host::exchange(value, [=](unsigned own) { return own ^ mask; });
+  const unsigned own = threadIdx.x % 32;
+  return host::exchange(value, [=](auto of) { return of(own ^ mask); });
 }
 template <typename T>
 T __shfl_up_sync(unsigned, T value, unsigned offset) {
-  return host::exchange(value, [=](unsigned own) { return own < offset ? own : own - offset; });
+  const unsigned own = threadIdx.x % 32;
+  return host::exchange(value, [=](auto of) { return of(own < offset ? own : own - offset); });
 }
-inline unsigned __ballot_sync(unsigned, bool vote) {
-  unsigned votes = 0;
-  for (unsigned lane = 0; lane < 32; ++lane) {
-    votes |= host::exchange(vote ? 1u : 0u, [=](unsigned) { return lane; }) << lane;
-  }
-  return votes;
-}
+inline unsigned __ballot_sync(unsigned, bool vote) { return host::exchange(vote, [](auto of) { return host::lanes(of); }); }
 inline unsigned __match_any_sync(unsigned, unsigned value) {
-  unsigned same = 0;
-  for (unsigned lane = 0; lane < 32; ++lane) {
-    same |= (host::exchange(value, [=](unsigned) { return lane; }) == value ? 1u : 0u) << lane;
-  }
-  return same;
+  return host::exchange(value, [=](auto of) { return host::lanes([&](unsigned lane) { return of(lane) == value; }); });
 }
 inline unsigned __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline unsigned atomicAdd(unsigned* at, unsigned value) {
