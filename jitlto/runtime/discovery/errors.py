@@ -9,6 +9,7 @@ from jitlto.errors import RegistryError
 from jitlto.model.text import suggest
 from jitlto.runtime.discovery import editable, entry_points
 from jitlto.runtime.discovery.entry_points import InstalledFamily
+from jitlto.storage import declaration
 from jitlto.storage.files import SUFFIX
 
 
@@ -66,13 +67,15 @@ def unknown(family: str, on_path: set[str]) -> RegistryError:
     known = sorted(on_path | packages.keys())
     listed = (f"{name} ({', '.join(sorted(packages[name]))})" if name in packages else name for name in known)
     seen = "no database is on JITLTO_DATABASE_PATH, and no installed package provides a family"
+    declared = declaration.list_families()
+    example = f"{family} -o {family}.fragdb" if family in declared else "FAMILY -o DB"
     return RegistryError(
         f"no database holds the family {family!r}",
         code="registry-unknown-family",
-        hint=_meant(family, known)
+        hint=_meant(family, [*known, *declared])
         + (f"known families: {', '.join(listed)}" if known else seen)
         + "; install the package that provides it, give its database (jitlto.load(FAMILY, DB); on the command line "
-        + f"--db DB, or DB in place of the name), or build one: jitlto build {family} -o {family}.fragdb",
+        + f"--db DB, or DB in place of the name), or build one: jitlto build {example}",
     )
 
 

@@ -221,11 +221,9 @@ class Registry:
             from jitlto.runtime.discovery import entry_points
 
             titles = ", ".join(each.title for each in entry_points.families(family))
+            error.hint = f"it is on JITLTO_DATABASE_PATH, which is searched before installed packages: {error.hint}"
             if titles:
-                error.hint = (
-                    f"it is on JITLTO_DATABASE_PATH, which is searched before installed packages: remove it to use "
-                    f"the family {family!r} of {titles}, or {error.hint}"
-                )
+                error.hint += f"; or remove it to use the family {family!r} of {titles}"
             raise
 
     def _search(self, family: str, paths: list[Path]) -> tuple[list[DatabaseFile], set[str]]:

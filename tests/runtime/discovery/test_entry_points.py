@@ -289,10 +289,10 @@ def test_a_bad_file_on_the_search_path_is_named_with_the_package_that_has_the_fa
     bad.write_bytes(b"no database")
     with raises(DatabaseError, "database-foreign", where="bad.fragdb") as refused:
         Registry((bad,)).find("mini")
-    assert "remove it to use the family 'mini' of my-package 1.0, or make it" in str(refused.value)
+    assert "remove it to use the family 'mini' of my-package 1.0" in str(refused.value)
     with pytest.raises(DatabaseError) as refused:
         Registry((bad,)).find("another")
-    assert "JITLTO_DATABASE_PATH" not in str(refused.value)
+    assert "remove it" not in str(refused.value)
 
 
 def test_a_database_without_the_family_is_an_error(site: Path, mini_path: Path) -> None:

@@ -68,6 +68,14 @@ def test_an_unknown_family_names_the_nearest_and_those_seen(mini_path: Path) -> 
         Registry((mini_path,)).find("mimi")
 
 
+def test_the_command_that_builds_a_family_is_that_of_one_that_can_be_built() -> None:
+    with raises(RegistryError, "registry-unknown-family", hint="jitlto build search -o search.fragdb"):
+        Registry().find("search")
+    with raises(RegistryError, "registry-unknown-family", hint="did you mean 'search'?") as caught:
+        Registry().find("serch")
+    assert "build serch" not in str(caught.value)
+
+
 def test_without_a_search_path_the_error_says_how_to_give_one() -> None:
     with raises(RegistryError, "registry-unknown-family", hint="JITLTO_DATABASE_PATH"):
         Registry().find("mini")
@@ -110,7 +118,7 @@ def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     missing = tmp_path / "missing.fragdb"
     with raises(DatabaseError, "database-not-found", where="missing.fragdb"):
         Registry().open(missing)
-    with raises(DatabaseError, "database-not-found", where="missing.fragdb"):
+    with raises(DatabaseError, "database-not-found", where="missing.fragdb", hint="JITLTO_DATABASE_PATH"):
         Registry((missing,)).find("mini")
 
 
