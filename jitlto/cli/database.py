@@ -233,7 +233,7 @@ def merge(
     from jitlto.build.merge import merge_databases
 
     report = merge_databases(parts, output, prefer=prefer, **allow)
-    print_built(report, f"of {pluralize(len(parts), 'file')} in {report.path}", as_json=as_json)
+    print_built(report, f"from {pluralize(len(parts), 'file')} in {report.path}", as_json=as_json)
 
 
 @click.command(epilog="Example: jitlto report search.fragdb -o report.html --timings timings.json --check check.json")

@@ -67,7 +67,10 @@ def print_built(report: BuildReport | MergeReport, summary: str, *, as_json: boo
             }
         )
     else:
-        click.echo(f"{pluralize(len(report.fragments), 'fragment')} {summary}")
+        families = sorted({fragment.key.family for fragment in report.fragments})
+        named = ", ".join(families) if len(families) <= SHOWN else f"{len(families)} families"
+        what = f" of {named}" if len(families) > 1 else ""  # families that others use are built too
+        click.echo(f"{pluralize(len(report.fragments), 'fragment')}{what} {summary}")
         click.echo(f"digest {report.digest}")
 
 

@@ -47,8 +47,8 @@ def current() -> Device:
             reason = "the NVIDIA driver (libcuda) was not found"
         raise NoDeviceError(
             f"no usable CUDA device: {reason}",
-            hint="launching needs an NVIDIA driver and a GPU; to plan and link without one, "
-            "give arch='sm_90' or --arch sm_90",
+            hint="launching and tuning need an NVIDIA driver and a GPU; planning and linking do not: "
+            "family.plan(arch='sm_90', ...).link(), or --arch sm_90",
         ) from None  # the libraries' own errors add nothing
     return device
 

@@ -10,7 +10,7 @@ import pytest
 
 from jitlto.storage.twin import TwinManifest
 from tests.support.commands import fails, jitlto, succeeds
-from tests.support.families import MINI, write_family
+from tests.support.families import MINI, SHARED, write_family
 
 
 def test_garbage_is_collected_again_after_a_build() -> None:
@@ -30,6 +30,11 @@ def test_the_twin_with_line_information_is_built_beside_the_database(tmp_path: P
     assert manifest.original == printed["digest"]
     assert "JITLTO_LINEINFO=1" in succeeds("build", family, "-o", database, "--lineinfo")
     assert {path.name for path in tmp_path.iterdir()} == {"mini", "mini.fragdb", "mini.lineinfo"}
+
+
+def test_a_family_that_the_named_one_uses_is_named(tmp_path: Path) -> None:
+    write_family(tmp_path, SHARED)
+    assert "of cluster, common in" in succeeds("build", tmp_path / "cluster", "-o", tmp_path / "c.fragdb")
 
 
 def test_what_is_no_twin_is_not_replaced_and_nothing_is_built(tmp_path: Path) -> None:

@@ -93,6 +93,8 @@ def decode_part(record: bytes) -> PartRecord:
     keys = _decode_keys(bytes(r.keys))
     included = [(_find_key(name, keys), name) for name in r.includes]
     included.sort(key=lambda each: astuple(each[0]))
+    if len(dict(included)) < len(included):
+        raise InvalidRecordError("a key is named twice")
     return PartRecord(
         r.number,
         r.count,
