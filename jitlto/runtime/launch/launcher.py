@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
 
 from cuda.bindings import driver
 from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, Stream, launch
@@ -45,7 +46,7 @@ _NOTHING_LAUNCHED = (object(),) * 5
 _MOST_CONFIGS = 4096  # bounds the memory of callers that use a new grid in every launch
 _Class = TypeVar("_Class")
 #: One to three extents, of a grid, a block or a cluster.
-Extent: TypeAlias = int | tuple[int, ...]
+Extent: TypeAlias = SupportsIndex | tuple[SupportsIndex, ...]
 
 # Above this, static and dynamic together, a kernel has to opt in to dynamic shared memory (CUDA C++ Programming Guide).
 _SHARED_WITHOUT_OPT_IN = 48 * 1024
@@ -440,9 +441,12 @@ class ConfigMaker:
 def parse_extent(name: str, value: Extent) -> tuple[int, int, int]:
     """Return an extent in three dimensions; raise :class:`LaunchError` unless it is one to three positive integers."""
     parts = tuple(value) if isinstance(value, tuple | list) else (value,)
-    if not 1 <= len(parts) <= 3 or not all(isinstance(p, int) and not isinstance(p, bool) and p > 0 for p in parts):
+    numbers: tuple[int, ...] = ()
+    with suppress(TypeError):  # NumPy's integers are integers
+        numbers = tuple(index(part) for part in parts if not isinstance(part, bool))
+    if not 1 <= len(parts) <= 3 or len(numbers) < len(parts) or min(numbers) < 1:
         raise LaunchError(f"invalid {name} {value!r}", code="launch-config", hint="pass one to three positive integers")
-    padded = (*parts, 1, 1)
+    padded = (*numbers, 1, 1)
     return (padded[0], padded[1], padded[2])
 
 

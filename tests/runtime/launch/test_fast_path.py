@@ -176,6 +176,13 @@ def test_an_invalid_configuration_is_the_same_error_on_every_path(
     assert len(set(errors)) == 1
 
 
+def test_numpys_integers_are_extents_on_every_path(fake: FakeDriver) -> None:
+    for way in ways(fake, "int"):
+        way(fake.stream, np.int64(5), (np.int32(64), 2), 1)
+        _, config, _ = fake.launches[-1]
+        assert (config.grid, config.block) == ((5, 1, 1), (64, 2, 1))
+
+
 def test_an_error_of_the_driver_is_the_same_error_on_every_path(fake: FakeDriver) -> None:
     prepared = ways(fake, "int")
     fake.error = RuntimeError("no")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from cuda.bindings import driver
 
@@ -41,13 +42,24 @@ class FakeDevices:
 
 
 @pytest.mark.parametrize(
-    ("value", "extent"), [(3, (3, 1, 1)), ((3,), (3, 1, 1)), ((3, 4), (3, 4, 1)), ([3, 4, 5], (3, 4, 5))]
+    ("value", "extent"),
+    [
+        (3, (3, 1, 1)),
+        ((3,), (3, 1, 1)),
+        ((3, 4), (3, 4, 1)),
+        ([3, 4, 5], (3, 4, 5)),
+        ((np.int64(3), np.uint8(4)), (3, 4, 1)),
+    ],
 )
 def test_an_extent_has_three_dimensions(value: Any, extent: tuple[int, int, int]) -> None:
-    assert parse_extent("grid", value) == extent
+    found = parse_extent("grid", value)
+    assert found == extent
+    assert all(type(each) is int for each in found)
 
 
-@pytest.mark.parametrize("value", [0, -1, (), (1, 0), (1, 1, 1, 1), 1.0, "1", True, None, (1, None)])
+@pytest.mark.parametrize(
+    "value", [0, -1, (), (1, 0), (1, 1, 1, 1), 1.0, "1", True, None, (1, None), np.float32(1), np.bool_(True)]
+)
 def test_what_is_no_extent_is_named(value: Any) -> None:
     with raises(LaunchError, "launch-config", "grid", repr(value)):
         parse_extent("grid", value)
