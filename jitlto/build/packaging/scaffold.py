@@ -79,6 +79,7 @@ def write_package(
     }
     values["family"] = declared.name if declared else values["package"]
     values["folder"] = declared.path.parent.name if declared else values["package"]
+    values["operators"] = _fill((_TORCH / "README.section").read_text("utf-8"), values) if torch else ""
     try:
         files.check_path(directory)
         if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):

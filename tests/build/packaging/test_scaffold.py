@@ -234,6 +234,9 @@ def test_operators_of_pytorch_are_added_to_the_sample(tmp_path: Path, package: P
     for path in added:
         compile((there / path).read_text(), str(path), "exec")
         assert not re.search(r"@\w+@", (there / path).read_text())
+    (block,) = re.findall(r"```py\n(import torch\n.*?)```", (there / "README.md").read_text(), re.DOTALL)
+    assert "from my_kernels.torch_operators import apply" in block
+    assert "torch" not in (package / "README.md").read_text()
 
 
 def test_operators_are_of_the_sample_and_not_of_another_family(tmp_path: Path) -> None:
