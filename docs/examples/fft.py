@@ -60,7 +60,7 @@ class Launch:
     def of(cls, size: int, dtype: DTypeLike, kind: str) -> Launch:
         """Return the launch configuration for transforms of ``size`` points."""
         complex_points = size if kind == "c2c" else size // 2
-        points = min(complex_points, 16)
+        points = _points(complex_points)
         threads = complex_points // points
         block = max(128, threads)
         return cls(block // threads, block, block * points * 2 * _computed(dtype).itemsize)
@@ -222,6 +222,13 @@ def _dispatcher(family: KernelFamily, link_mode: str) -> Dispatcher:
 @cache
 def _found() -> KernelFamily:
     return jitlto.load("fft")
+
+
+def _points(size: int) -> int:
+    """Return how many of a transform's complex points a thread holds."""
+    if size == 64:
+        return 8
+    return min(size, 16) if size < 512 else 32
 
 
 def _is_source(callback: str) -> bool:

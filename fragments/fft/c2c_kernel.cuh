@@ -13,10 +13,11 @@ namespace fft {
 // Elements are read by `fft_load` and written by `fft_store`, which get `load_info` and `store_info`. Where both access
 // their rows without gaps, input and output may be the same array. For the launch see worker.cuh.
 template <typename Stored, bool Inverse, unsigned int Size>
-__global__ void __launch_bounds__(shape<Size>::block)
+__global__ void __launch_bounds__(shape<Size>::block, resident_blocks<computed_t<Stored>, Size>())
     c2c_kernel(const Stored* input, Stored* output, unsigned int batch, void* load_info, void* store_info) {
   using complex = computed_t<Stored>;
   const worker<complex, Size> me(batch);
+  if (!staged<Stored, Size>() && me.row() >= batch) { return; }
   complex x[me.points];
   load_row(me, input, x, load_info);
   if constexpr (Inverse) {
@@ -28,7 +29,7 @@ __global__ void __launch_bounds__(shape<Size>::block)
 #pragma unroll
     for (unsigned int i = 0; i < me.points; ++i) { x[i] = exchanged(x[i]); }
   }
-  store_row<true>(me, output, Size, x, store_info);
+  store_row(me, output, x, store_info);
 }
 
 }  // namespace fft

@@ -15,39 +15,66 @@ namespace fft {
 // Elements are read by `fft_load` and written by `fft_store`, which get `load_info` and `store_info`. Input and output
 // must not overlap. For the launch see worker.cuh, with half the size.
 template <typename Stored, typename StoredComplex, unsigned int Size>
-__global__ void __launch_bounds__(shape<Size / 2>::block)
+__global__ void __launch_bounds__(shape<Size / 2>::block, resident_blocks<computed_t<StoredComplex>, Size / 2>())
     r2c_kernel(const Stored* input, StoredComplex* output, unsigned int batch, void* load_info, void* store_info) {
   using real = computed_t<Stored>;
   using complex = complex_t<real>;
   constexpr unsigned int half = Size / 2;
+  constexpr bool through_buffer = staged<StoredComplex, half>();
   const worker<complex, half> me(batch);
+  if (!through_buffer && me.row() >= batch) { return; }
   complex x[me.points];
   load_real_row(me, input, x, load_info);
-  transform<true>(me, x);
+  transform<through_buffer>(me, x);
 
   // x is the transform of the even elements plus i times that of the odd ones. That of real elements is its own mirror
-  // image, conjugated: so the sum and the difference with the mirror image separate the two.
+  // image, conjugated: so the sum and the difference with the mirror image separate the two, for points k and half - k at
+  // once. Those of the upper half are with the thread at the mirrored place, or with this one if its place is 0.
+  constexpr unsigned int pairs = (me.points + 1) / 2;
+  const unsigned int place = me.place();
   me.wait();
 #pragma unroll
-  for (unsigned int i = 0; i < me.points; ++i) { me.point(me.place(), i * me.threads) = x[i]; }
+  for (unsigned int i = pairs; i < me.points; ++i) { me.own_point(i) = x[i]; }
   me.wait();
-  const complex own = root(static_cast<real>(me.place()) / static_cast<real>(half));
-  const complex zero = x[0];
+  complex lower[pairs], upper[pairs];
 #pragma unroll
-  for (unsigned int i = 0; i < me.points; ++i) {
-    const unsigned int k = me.place() + i * me.threads;
-    const complex mirrored = conjugate(me.point((half - k) % half, 0));
+  for (unsigned int i = 0; i < pairs; ++i) {
+    upper[i] = x[0];
+    if (i > 0 || place > 0) { upper[i] = me.mirrored_point(i); }
+  }
+  const complex whole = root(static_cast<real>(place) / static_cast<real>(half));
+  const complex own = {whole.y / 2, -whole.x / 2};  // exp(-2 pi i place / Size) / 2 i
+#pragma unroll
+  for (unsigned int i = 0; i < pairs; ++i) {
+    const complex mirrored = conjugate(upper[i]);
     const complex even = add(x[i], mirrored);
-    const complex odd = turned(subtract(x[i], mirrored), 8);
-    const complex turn = turned(own, i * (16 / me.points));  // exp(-2 pi i k / Size)
-    const complex sum = add(even, multiply(odd, turn));
-    x[i] = {sum.x / 2, sum.y / 2};
+    lower[i] = {even.x / 2, even.y / 2};
+    upper[i] = subtract(x[i], mirrored);
+    combine(lower[i], upper[i], turned(own, i * (32 / me.points)));
+    upper[i] = conjugate(upper[i]);
   }
-  // The last element has no point of its own: it is that of even minus that of odd elements, both real.
-  if (me.place() == 0 && me.row() < batch) {
-    fft_store(output, me.row(), half, half + 1, complex{zero.x - zero.y, 0}, store_info);
+  // Point 0 gives element `half`, for which the buffer has no place. The point at half / 2 is its own mirror image.
+  const complex middle = conjugate(x[me.points / 2]);
+  if constexpr (through_buffer) {
+    me.wait();
+#pragma unroll
+    for (unsigned int i = 0; i < pairs; ++i) {
+      me.own_point(i) = lower[i];
+      if (i > 0 || place > 0) { me.mirrored_point(i) = upper[i]; }
+    }
+    if (me.points > 1 && place == 0) { me.own_point(pairs) = middle; }
+    if (place == 0 && me.row() < batch) { fft_store(output, me.row(), half, half + 1, upper[0], store_info); }
+    me.wait();
+    stage_out(me, output, half + 1, store_info);
+  } else {
+#pragma unroll
+    for (unsigned int i = 0; i < pairs; ++i) {
+      const unsigned int k = place + i * me.threads, mirrored = me.threads - place + (me.points - 1 - i) * me.threads;
+      fft_store(output, me.row(), k, half + 1, lower[i], store_info);
+      fft_store(output, me.row(), mirrored, half + 1, upper[i], store_info);
+    }
+    if (me.points > 1 && place == 0) { fft_store(output, me.row(), half / 2, half + 1, middle, store_info); }
   }
-  store_row<true>(me, output, half + 1, x, store_info);
 }
 
 }  // namespace fft

@@ -30,7 +30,8 @@ __device__ __forceinline__ void stage_in(const worker<Complex, Size>& me, const 
   }
 }
 
-// x[i] = element `place + threads * i` of this thread's row; zero where there is no such row.
+// x[i] = element `place + threads * i` of this thread's row. Without staging the row has to exist; with it, x is zero
+// otherwise.
 template <typename Stored, typename Complex, unsigned int Size>
 __device__ __forceinline__ void load_row(const worker<Complex, Size>& me, const Stored* input,
                                          Complex (&x)[shape<Size>::points], void* info) {
@@ -38,39 +39,43 @@ __device__ __forceinline__ void load_row(const worker<Complex, Size>& me, const 
     stage_in(me, input, Size, info);
     me.wait();
 #pragma unroll
-    for (unsigned int i = 0; i < me.points; ++i) { x[i] = me.point(me.place(), i * me.threads); }
+    for (unsigned int i = 0; i < me.points; ++i) { x[i] = me.own_point(i); }
   } else {
 #pragma unroll
-    for (unsigned int i = 0; i < me.points; ++i) { x[i] = {}; }
-    if (me.row() < me.batch) {
-#pragma unroll
-      for (unsigned int i = 0; i < me.points; ++i) {
-        x[i] = fft_load(input, me.row(), me.place() + i * me.threads, Size, info);
-      }
+    for (unsigned int i = 0; i < me.points; ++i) {
+      x[i] = fft_load(input, me.row(), me.place() + i * me.threads, Size, info);
     }
   }
 }
 
-// The other way: the first Size elements of this thread's row, in rows of `length`. Busy: the buffer may still be read.
-template <bool Busy, typename Stored, typename Complex, unsigned int Size>
-__device__ __forceinline__ void store_row(const worker<Complex, Size>& me, Stored* output, unsigned int length,
+// The other way: the group's buffer to the rows.
+template <typename Stored, typename Complex, unsigned int Size>
+__device__ __forceinline__ void stage_out(const worker<Complex, Size>& me, Stored* output, unsigned int length,
+                                          void* info) {
+#pragma unroll
+  for (unsigned int i = 0; i < me.points; ++i) {
+    const unsigned int element = me.lane + i * me.group;
+    const unsigned int row = me.first_row + element / Size;
+    if (row < me.batch) { fft_store(output, row, element % Size, length, me.element(me.lane, i * me.group), info); }
+  }
+}
+
+// The row from registers. The buffer may still be read before.
+template <typename Stored, typename Complex, unsigned int Size>
+__device__ __forceinline__ void store_row(const worker<Complex, Size>& me, Stored* output,
                                           const Complex (&x)[shape<Size>::points], void* info) {
+  if constexpr (staged<Stored, Size>()) { me.wait(); }
+#pragma unroll
+  for (unsigned int i = 0; i < me.points; ++i) {
+    if constexpr (staged<Stored, Size>()) {
+      me.own_point(i) = x[i];
+    } else {
+      fft_store(output, me.row(), me.place() + i * me.threads, Size, x[i], info);
+    }
+  }
   if constexpr (staged<Stored, Size>()) {
-    if constexpr (Busy) { me.wait(); }
-#pragma unroll
-    for (unsigned int i = 0; i < me.points; ++i) { me.point(me.place(), i * me.threads) = x[i]; }
     me.wait();
-#pragma unroll
-    for (unsigned int i = 0; i < me.points; ++i) {
-      const unsigned int element = me.lane + i * me.group;
-      const unsigned int row = me.first_row + element / Size;
-      if (row < me.batch) { fft_store(output, row, element % Size, length, me.element(me.lane, i * me.group), info); }
-    }
-  } else if (me.row() < me.batch) {
-#pragma unroll
-    for (unsigned int i = 0; i < me.points; ++i) {
-      fft_store(output, me.row(), me.place() + i * me.threads, length, x[i], info);
-    }
+    stage_out(me, output, Size, info);
   }
 }
 

@@ -6,24 +6,34 @@
 
 namespace fft {
 
-// A transform of Size complex points is the work of Size / 16 threads that hold 16 points each. Threads that exchange
-// points form a group: the whole warp where a transform needs less than one, so that a warp-wide barrier is enough.
+// A transform of Size complex points is the work of Size / points threads. The more points a thread holds, the fewer
+// passes there are between which points are exchanged, and the more of them share twiddle factors. In one of 64 a thread
+// holds fewer, so that its threads access 64 neighbouring bytes of float2 at a time. Threads that exchange points form a
+// group: the whole warp where a transform needs less than one, so that a warp-wide barrier is enough.
 //
 //   launch   grid = ceil(batch / (block / threads)), in one dimension
 //            block = max(128, threads)
 //            block * points * sizeof(complex) bytes of dynamic shared memory, where complex is what is computed with:
-//            16 to 64 KB in float, 32 to 128 KB in double, less where a thread holds fewer than 16 points. Devices of
+//            8 to 64 KB in float, 16 to 128 KB in double, less where a thread holds fewer than 8 points. Devices of
 //            compute capability 8.6, 8.9 and 12.x have 99 KB, and so no complex transform of 8192 in double.
 template <unsigned int Size>
 struct shape {
   // Enumerators, because static members would be symbols of the fragment.
   enum : unsigned int {
-    points = Size < 16 ? Size : 16,           // of a thread
-    threads = Size / points,                  // of a transform
-    group = threads < 32 ? 32 : threads,      // threads that share a buffer
-    block = threads < 128 ? 128 : threads     // threads of a block
+    points = Size < 16 ? Size : Size == 64 ? 8 : Size < 512 ? 16 : 32,  // of a thread
+    threads = Size / points,                                            // of a transform
+    group = threads < 32 ? 32 : threads,                                // threads that share a buffer
+    block = threads < 128 ? 128 : threads                               // threads of a block
   };
 };
+
+// Blocks that a multiprocessor is to hold at once. In float it limits the registers of a thread to 80, where the compiler
+// would take up to 96 and so leave room for fewer points; but to 96 where butterflies of radix 32 have twiddle factors.
+template <typename Complex, unsigned int Size>
+constexpr __device__ unsigned int resident_blocks() {
+  if (shape<Size>::points < 16 || sizeof(Complex) > 8) { return 1; }
+  return (Size == 1024 ? 640 : 768) / shape<Size>::block;
+}
 
 // One thread's place, and its group's buffer.
 template <typename Complex, unsigned int Size>
@@ -49,13 +59,27 @@ struct worker : shape<Size> {
   __device__ __forceinline__ unsigned int row() const { return first_row + lane / threads; }
   __device__ __forceinline__ unsigned int place() const { return lane % threads; }
 
-  // Point `base + offset` of this thread's transform, and point `base + offset` of all the group's, in the buffer. The
-  // offset is known to the compiler, and no bit is set in both numbers.
+  // Point `base + offset` of this thread's transform, in the buffer. The offset is known to the compiler, and no bit is
+  // set in both numbers.
   __device__ __forceinline__ Complex& point(unsigned int base, unsigned int offset) const {
-    return buffer[slot(lane / threads * Size + base, offset)];
+    return spread_point(lane / threads * Size + base, offset);
+  }
+  // The same in plain order, which is as good where 16 threads access neighbours.
+  __device__ __forceinline__ Complex& plain_point(unsigned int base, unsigned int offset) const {
+    return (buffer + (lane / threads * Size + base))[offset];
+  }
+
+  // In the order that is good where the threads of a transform access neighbours: point k = place + threads * i of this
+  // thread's transform, its mirror image Size - k, and point `base + offset` of all the group's.
+  __device__ __forceinline__ Complex& own_point(unsigned int i) const {
+    return plain ? plain_point(place(), i * threads) : point(place(), i * threads);
+  }
+  __device__ __forceinline__ Complex& mirrored_point(unsigned int i) const {
+    const unsigned int base = threads - place(), offset = (points - 1 - i) * threads;
+    return plain ? plain_point(base, offset) : point(base + offset, 0);
   }
   __device__ __forceinline__ Complex& element(unsigned int base, unsigned int offset) const {
-    return buffer[slot(base, offset)];
+    return plain ? (buffer + base)[offset] : spread_point(base, offset);
   }
 
   // Waits until all reads and writes of the buffer by the group's threads are done.
@@ -68,12 +92,16 @@ struct worker : shape<Size> {
   }
 
  private:
-  // Points whose numbers differ by a power of two up to 16 are in different banks, 16 at a time; and nothing is padded, so
-  // that a transform of 8192 takes 64 KB of float2. Bits 4 to 7 are added to bits 0 to 3, without carry: so the slot of a
-  // sum follows from those of its parts, the offset costs one instruction, and what is above bit 7 of it costs none.
-  static __device__ __forceinline__ unsigned int slot(unsigned int i) { return i ^ (i / 16 % 16); }
-  static __device__ __forceinline__ unsigned int slot(unsigned int base, unsigned int offset) {
-    return (slot(base) ^ slot(offset % 256)) + offset / 256 * 256;
+  // Here memory has 8 banks of 16 bytes. Bits 4 to 7 of a point's number change its bank, such that 8 threads that each
+  // write a pair of neighbours, and 16 that read neighbours, in one row or several, access all banks. Nothing is padded,
+  // so that a transform of 8192 takes 64 KB of float2.
+  enum : unsigned int { bank = 16 / sizeof(Complex), banks = 7 * bank, plain = threads % 16 == 0 };
+  static __device__ __forceinline__ unsigned int slot(unsigned int i) {
+    return i ^ (i / 16 ^ i / 128 % 2 * 7) % 8 * bank;
+  }
+  // No bit is carried, so the bank of the offset costs an instruction, and the rest of it none.
+  __device__ __forceinline__ Complex& spread_point(unsigned int base, unsigned int offset) const {
+    return (buffer + (slot(base) ^ (slot(offset) & banks)))[slot(offset) & ~banks];
   }
 };
 

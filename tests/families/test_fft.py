@@ -20,6 +20,7 @@ from jitlto.errors import (
 )
 from jitlto.model import ptx
 from jitlto.model.fragment import Role
+from jitlto.model.tuning import launch
 from jitlto.runtime.family import KernelFamily
 from jitlto.verify.covering_array import choose_cover
 from tests.support.errors import raises
@@ -91,9 +92,20 @@ def test_the_example_launches_each_kernel_with_the_threads_that_it_is_made_for(f
         text = next(fft.database.read(image) for image in entry.images if image.kind == "ptx").decode()
         threads = re.search(r"\.maxntid (\d+)", text)
         assert threads is not None
-        launch = Launch.of(int(chosen["size"]), DTYPES[chosen["data_type"]], chosen["kind"])
-        assert launch.block == int(threads[1])
-        assert launch.shared_memory <= 128 * 1024
+        own = Launch.of(int(chosen["size"]), DTYPES[chosen["data_type"]], chosen["kind"])
+        assert own.block == int(threads[1])
+        assert own.shared_memory <= 128 * 1024
+
+
+def test_a_tuned_launch_is_that_of_the_example(fft: KernelFamily) -> None:
+    (record,) = (group.tune for group in fft.record.groups if group.tune is not None)
+    for entry in (f for f in fft.database.fragments("fft") if f.role is Role.ENTRYPOINT):
+        chosen = dict(entry.key.parameters)
+        declared = {launch(variant, chosen, {"batch": 1001}) for variant in record.variants({}, chosen)}
+        own = Launch.of(int(chosen["size"]), DTYPES[chosen["data_type"]], chosen["kind"])
+        assert [(each.grid, each.block, each.shared_memory) for each in declared] == [
+            ((-(-1001 // own.rows),), (own.block,), own.shared_memory)
+        ]
 
 
 def test_callers_see_the_declared_names_and_types(fft: KernelFamily) -> None:

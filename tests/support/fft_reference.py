@@ -6,22 +6,22 @@ All in the 2-norm of a row, relative to that of the exact result, to first order
 that is computed with: 2**-24 for float, and for half, which is only stored; 2**-53 for double. The steps are unitary up
 to a factor, so their errors add (N. J. Higham, «Accuracy and Stability of Numerical Algorithms», chapter 24).
 
-* One level of additions, of which radix R has log2 R: u.
-* A complex product: sqrt(2) gamma_2, less than 3 u. With a root that the compiler rounded: 1 u more. Radix 8 and 16
-  have one such layer between their levels: 4 u.
-* A root that sincospi computes is within 2 units in the last place in both parts: 4 u. A twiddle factor is the product
-  of four of them at most: 4 * 4 u + 3 * 3 u; then it is multiplied: 3 u. So 28 u for each pass but the first.
-* Separating the transforms of even and odd elements, or joining them: a root of 4 u turned (4 u) and multiplied (3 u),
-  and three additions: less than 15 u. The map from half the points to the half spectrum adds a factor sqrt(2) to what
-  was there before.
+* One level of radix 2, a + w b and a - w b, the latter as twice a minus the former: at most 5 u, and the error of w,
+  which is 1 u if the compiler rounded it. So 6 u for each level of the first pass.
+* A root that a polynomial or sincospi computes is within 4 u, the square of one within 11 u, and at most half of the
+  factors of a later pass are squares. A product with a root that the compiler rounded adds 4 u, and there are two at
+  most. So less than 16 u on average, and 21 u for each level of a later pass.
+* Separating the transforms of even and odd elements, or joining them: an addition, and one such level with a root of
+  4 u that was turned (4 u): less than 15 u. The map from half the points to the half spectrum adds a factor sqrt(2) to
+  what was there before.
 * A callback that multiplies: u.
 
-With L = log2 of the number of complex points and P passes this is at most ``L + 4 P + 28 (P - 1)`` u, for real
-transforms ``sqrt(2)`` times that plus 15 u: for 8192 complex points 113 u, 6.7e-6 in float. A result stored as half is
+With F = log2 of the points of a thread, 3 to 5, and L levels this is at most ``6 F + 21 (L - F)`` u, for real
+transforms ``sqrt(2)`` times that plus 15 u: for 8192 complex points 198 u, 1.2e-5 in float. A result stored as half is
 rounded once more: by 2**-11 of itself, or by 2**-25 where it is subnormal. NumPy's own transform in float64 is taken to
 be as good as ours in double.
 
-Roundings are not all at their worst and not all in one direction: typical errors are some forty times smaller, and
+Roundings are not all at their worst and not all in one direction: typical errors are some fifty times smaller, and
 :func:`typical` is what they stay below.
 """
 
@@ -50,8 +50,8 @@ def bound(size: int, dtype: str, kind: str, products: int = 0) -> float:
     """How large the relative error of a row can be, before it is stored; ``products``: callbacks that multiply."""
     points = size if kind == "c2c" else size // 2
     levels = points.bit_length() - 1
-    passes = -(-levels // 4)
-    error = levels + 4 * passes + 28 * max(0, passes - 1)
+    first = min(levels, 3 if points == 64 else 4 if points < 512 else 5)
+    error = 6 * first + 21 * (levels - first)
     if kind != "c2c":
         error = np.sqrt(2) * error + 15
     return float((error + products) * unit(dtype) * 1.01)  # 1.01: the terms of higher order

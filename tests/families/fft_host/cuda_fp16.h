@@ -4,11 +4,13 @@
 
 #include <cmath>
 
+using std::fma;
+
 #define __device__
 #define __global__
 #define __shared__
 #define __forceinline__ inline
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 struct alignas(8) float2 { float x, y; };
 struct alignas(16) double2 { double x, y; };
@@ -23,10 +25,6 @@ inline float2 __half22float2(__half2 x) { return {__half2float(x.x), __half2floa
 inline __half __float2half_rn(float x) { return {static_cast<_Float16>(x)}; }
 inline __half2 __float22half2_rn(float2 x) { return {__float2half_rn(x.x), __float2half_rn(x.y)}; }
 
-inline void sincospif(float x, float* sine, float* cosine) {
-  *sine = static_cast<float>(std::sin(M_PI * static_cast<double>(x)));
-  *cosine = static_cast<float>(std::cos(M_PI * static_cast<double>(x)));
-}
 inline void sincospi(double x, double* sine, double* cosine) {
   const long double pi = 3.141592653589793238462643383279502884L;
   *sine = static_cast<double>(std::sin(pi * static_cast<long double>(x)));

@@ -68,8 +68,11 @@ static void launch(void (*kernel)(const In*, Out*, unsigned, void*, void*), unsi
       threadIdx.x = thread;
       for (blockIdx.x = 0; blockIdx.x * rows < batch; ++blockIdx.x) {
         kernel(input.data(), output.data(), batch, nullptr, nullptr);
-        __syncthreads();
+        if ((blockIdx.x + 1) * rows < batch) { __syncthreads(); }
       }
+      // In the last block, threads that have no row may leave: barriers no longer wait for them.
+      whole_block->arrive_and_drop();
+      warps[thread / 32]->arrive_and_drop();
     });
   }
   for (auto& thread : threads) { thread.join(); }
