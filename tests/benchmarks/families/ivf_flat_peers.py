@@ -41,7 +41,7 @@ Search = Callable[[Any, int], Any]
 
 _FRESH = """
 import json, sys, time
-import cupy, numpy
+import cuda.core, cupy, numpy
 from docs.examples.ivf_flat import Index
 from jitlto import load
 what, database, data, saved, n_lists, n_probes = sys.argv[1:]
