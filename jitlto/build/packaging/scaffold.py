@@ -2,7 +2,8 @@
 
 The directory ``new_package/`` holds its files with the suffix ``.in``. ``@package@`` and other names between @ are
 replaced, also in paths. For a family that exists already, the files in ``new_package_of_family/`` replace those with
-the same name, and the family's own files those of the sample. ``new_package_torch/`` adds operators of PyTorch.
+the same name, and the family's own files those of the sample. ``new_package_torch/`` adds operators of PyTorch,
+and ``new_package_torch_readme.in`` a section of the README.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from jitlto.version import __version__
 _TEMPLATES = Path(__file__).parent / "new_package"
 _OF_FAMILY = Path(__file__).parent / "new_package_of_family"
 _TORCH = Path(__file__).parent / "new_package_torch"
+_TORCH_README = Path(__file__).parent / "new_package_torch_readme.in"  # a section of it
 _SAMPLE = ("fragments", "matrices", "templates")
 _CUDA_MAJORS = (12, 13)  # each with an extra of jitlto
 # Modules that the new package or its tests import, beside the standard library.
@@ -79,7 +81,7 @@ def write_package(
     }
     values["family"] = declared.name if declared else values["package"]
     values["folder"] = declared.path.parent.name if declared else values["package"]
-    values["operators"] = _fill((_TORCH / "README.section").read_text("utf-8"), values) if torch else ""
+    values["operators"] = _fill(_TORCH_README.read_text("utf-8"), values) if torch else ""
     try:
         files.check_path(directory)
         if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
