@@ -270,15 +270,16 @@ class CacheDir:
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         """Yield entries and temporary files; everything else in the directory is left alone."""
-        for folder in self.directory.glob("*/[0-9a-f][0-9a-f]"):
-            with contextlib.suppress(OSError):
-                if not all(stat.S_ISDIR(directory.lstat().st_mode) for directory in (folder.parent, folder)):
-                    continue  # a link, which may lead outside the cache
-                for path in folder.iterdir():
-                    is_entry = len(path.name) == 62 and _HEXADECIMAL.issuperset(path.name)
-                    if is_entry or path.name.startswith(TEMPORARY):
-                        with contextlib.suppress(OSError):
-                            yield path, path.lstat()
+        for kind in _directories(self.directory):
+            for folder in _directories(kind):
+                if len(folder.name) != 2 or not _HEXADECIMAL.issuperset(folder.name):
+                    continue
+                with contextlib.suppress(OSError):
+                    for path in folder.iterdir():
+                        is_entry = len(path.name) == 62 and _HEXADECIMAL.issuperset(path.name)
+                        if is_entry or path.name.startswith(TEMPORARY):
+                            with contextlib.suppress(OSError):
+                                yield path, path.lstat()
 
     def _make(self, *names: str) -> None:
         """Create directories below this one; PermissionError if one is a link or another user's directory."""
@@ -299,6 +300,14 @@ class CacheDir:
 
     def _path(self, kind: str, key: str) -> str:
         return f"{self.directory}/{kind}/{key[:2]}/{key[2:]}"  # a text: a build looks for thousands
+
+
+def _directories(directory: Path) -> list[Path]:
+    """Return the directories in one: no links, which may lead outside the cache, and none if it has been removed."""
+    # Path.glob raises where a directory is removed meanwhile.
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return []
 
 
 def _sha256(payload: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -226,3 +227,20 @@ def test_files_that_are_not_entries_are_not_removed(store: CacheDir) -> None:
     assert store.usage().entries == {"units": 1}
     assert store.clear() == 1
     assert [path.read_bytes() for path in foreign] == [b"work"] * len(foreign)
+
+
+def test_entries_that_are_removed_while_they_are_listed_are_none(
+    store: CacheDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put("kind", KEYS[0], b"entry")
+    assert store.usage().size > 0
+    scandir = os.scandir
+
+    def emptied(path: str) -> object:
+        found = list(scandir(path))
+        with contextlib.suppress(FileNotFoundError):
+            (store.directory / "kind").rename(store.directory.with_name("gone"))
+        return contextlib.nullcontext(found)
+
+    monkeypatch.setattr(os, "scandir", emptied)
+    assert store.usage().size == 0
