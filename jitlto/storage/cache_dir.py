@@ -304,7 +304,7 @@ class CacheDir:
 
 def _directories(directory: Path) -> list[Path]:
     """Return the directories in one: no links, which may lead outside the cache, and none if it has been removed."""
-    # Path.glob raises where a directory is removed meanwhile.
+    # In Python 3.11, Path.glob raises where a directory is removed meanwhile.
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
     return []
