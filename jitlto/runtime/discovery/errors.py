@@ -68,11 +68,12 @@ def unknown(family: str, on_path: set[str]) -> RegistryError:
     listed = (f"{name} ({', '.join(sorted(packages[name]))})" if name in packages else name for name in known)
     seen = "no database is on JITLTO_DATABASE_PATH, and no installed package provides a family"
     declared = declaration.list_families()
-    example = f"{family} -o {family}.fragdb" if family in declared else "FAMILY -o DB"
+    can_be_built = family in declared
+    example = f"{family} -o {family}.fragdb" if can_be_built else "FAMILY -o DB"
     return RegistryError(
         f"no database holds the family {family!r}",
         code="registry-unknown-family",
-        hint=_meant(family, [*known, *declared])
+        hint=("" if can_be_built else _meant(family, [*known, *declared]))
         + (f"known families: {', '.join(listed)}" if known else seen)
         + "; install the package that provides it, give its database (jitlto.load(FAMILY, DB); on the command line "
         + f"--db DB, or DB in place of the name), or build one: jitlto build {example}",
