@@ -59,11 +59,11 @@ class Launch:
     @classmethod
     def of(cls, size: int, dtype: DTypeLike, kind: str) -> Launch:
         """Return the launch configuration for transforms of ``size`` points."""
-        complex_points = size if kind == "c2c" else size // 2
-        points = _points(complex_points)
-        threads = complex_points // points
+        complex_points, length = (size, size) if kind == "c2c" else (size // 2, size // 2 + 1)
+        threads = complex_points // _points(complex_points)
         block = max(128, threads)
-        return cls(block // threads, block, block * points * 2 * _computed(dtype).itemsize)
+        rows = block // threads
+        return cls(rows, block, rows * length * 2 * _computed(dtype).itemsize)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +228,7 @@ def _points(size: int) -> int:
     """Return how many of a transform's complex points a thread holds."""
     if size == 64:
         return 8
-    return min(size, 16) if size < 512 else 32
+    return min(size, 16) if size < 4096 else 32
 
 
 def _is_source(callback: str) -> bool:

@@ -15,12 +15,12 @@ namespace fft {
 // Elements are read by `fft_load` and written by `fft_store`, which get `load_info` and `store_info`. Input and output
 // must not overlap. For the launch see worker.cuh, with half the size.
 template <typename StoredComplex, typename Stored, unsigned int Size>
-__global__ void __launch_bounds__(shape<Size / 2>::block, resident_blocks<computed_t<StoredComplex>, Size / 2>())
+__global__ void __launch_bounds__(shape<Size / 2>::block)
     c2r_kernel(const StoredComplex* input, Stored* output, unsigned int batch, void* load_info, void* store_info) {
   using real = computed_t<Stored>;
   using complex = complex_t<real>;
   constexpr unsigned int half = Size / 2;
-  constexpr bool through_buffer = staged<StoredComplex, half>();
+  constexpr bool through_buffer = staged<half>();
   const worker<complex, half> me(batch);
   const bool has_row = me.row() < batch;
   if (me.threads == me.group && !has_row) { return; }

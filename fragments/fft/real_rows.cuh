@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of real elements, from memory to registers and back. Two neighbours in a row are one complex point. Each thread
-// reads both itself: the second one is in the cache then. It does not write both, but the group writes single elements
-// from its buffer, so that the threads of a warp write neighbours; and it reads small rows like this too.
+// reads both itself: the second one is in the cache then, and so is the rest of a row of 32 bytes, which is what memory
+// gives at a time. It does not write both, but the group writes single elements from its buffer, so that the threads of a
+// warp write neighbours; and it reads small rows that are longer than that like this too.
 #pragma once
 
 #include "rows.cuh"
@@ -15,12 +16,12 @@ __device__ __forceinline__ decltype(Complex::x)& real_element(const worker<Compl
   return reinterpret_cast<decltype(Complex::x)*>(&pair)[me.lane % 2];
 }
 
-// x[i] = elements 2 n and 2 n + 1 of this thread's row of 2 Size, n = place + threads * i. Without staging the row has
-// to exist; with it, x is zero otherwise.
+// x[i] = elements 2 n and 2 n + 1 of this thread's row of 2 Size, n = place + threads * i; zero, as before, if there is
+// no such row.
 template <typename Stored, typename Complex, unsigned int Size>
 __device__ __forceinline__ void load_real_row(const worker<Complex, Size>& me, const Stored* input,
                                               Complex (&x)[shape<Size>::points], void* info) {
-  if constexpr (staged<Stored[2], Size>()) {
+  if constexpr (staged<Size>() && 2 * Size * sizeof(Stored) > 32) {
 #pragma unroll
     for (unsigned int i = 0; i < 2 * me.points; ++i) {
       const unsigned int element = me.lane + i * me.group;
@@ -31,10 +32,13 @@ __device__ __forceinline__ void load_real_row(const worker<Complex, Size>& me, c
 #pragma unroll
     for (unsigned int i = 0; i < me.points; ++i) { x[i] = me.own_point(i); }
   } else {
+    if (me.row() < me.batch) {
 #pragma unroll
-    for (unsigned int i = 0; i < me.points; ++i) {
-      const unsigned int element = 2 * (me.place() + i * me.threads);
-      x[i] = {fft_load(input, me.row(), element, 2 * Size, info), fft_load(input, me.row(), element + 1, 2 * Size, info)};
+      for (unsigned int i = 0; i < me.points; ++i) {
+        const unsigned int element = 2 * (me.place() + i * me.threads);
+        x[i].x = fft_load(input, me.row(), element, 2 * Size, info);
+        x[i].y = fft_load(input, me.row(), element + 1, 2 * Size, info);
+      }
     }
   }
 }

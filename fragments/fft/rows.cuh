@@ -9,11 +9,11 @@
 
 namespace fft {
 
-// A warp's access is as good as its parts are long: where the threads of one transform hold less than 32 neighbouring
-// bytes, which is what memory gives at a time, the group reads and writes its rows as one, through the buffer.
-template <typename Stored, unsigned int Size>
+// A warp's access is as good as its parts are long: where few threads have a transform, the group reads and writes its
+// rows as one, through the buffer.
+template <unsigned int Size>
 constexpr __device__ bool staged() {
-  return shape<Size>::threads * sizeof(Stored) < 32;
+  return shape<Size>::threads < 16;
 }
 
 // The rows of the group into its buffer: the first Size elements of each, whose rows have `length`.
@@ -35,7 +35,7 @@ __device__ __forceinline__ void stage_in(const worker<Complex, Size>& me, const 
 template <typename Stored, typename Complex, unsigned int Size>
 __device__ __forceinline__ void load_row(const worker<Complex, Size>& me, const Stored* input,
                                          Complex (&x)[shape<Size>::points], void* info) {
-  if constexpr (staged<Stored, Size>()) {
+  if constexpr (staged<Size>()) {
     stage_in(me, input, Size, info);
     me.wait();
 #pragma unroll
@@ -48,34 +48,26 @@ __device__ __forceinline__ void load_row(const worker<Complex, Size>& me, const 
   }
 }
 
-// The other way: the group's buffer to the rows.
-template <typename Stored, typename Complex, unsigned int Size>
-__device__ __forceinline__ void stage_out(const worker<Complex, Size>& me, Stored* output, unsigned int length,
-                                          void* info) {
-#pragma unroll
-  for (unsigned int i = 0; i < me.points; ++i) {
-    const unsigned int element = me.lane + i * me.group;
-    const unsigned int row = me.first_row + element / Size;
-    if (row < me.batch) { fft_store(output, row, element % Size, length, me.element(me.lane, i * me.group), info); }
-  }
-}
-
 // The row from registers. The buffer may still be read before.
 template <typename Stored, typename Complex, unsigned int Size>
 __device__ __forceinline__ void store_row(const worker<Complex, Size>& me, Stored* output,
                                           const Complex (&x)[shape<Size>::points], void* info) {
-  if constexpr (staged<Stored, Size>()) { me.wait(); }
+  if constexpr (staged<Size>()) {
+    me.wait();
 #pragma unroll
-  for (unsigned int i = 0; i < me.points; ++i) {
-    if constexpr (staged<Stored, Size>()) {
-      me.own_point(i) = x[i];
-    } else {
+    for (unsigned int i = 0; i < me.points; ++i) { me.own_point(i) = x[i]; }
+    me.wait();
+#pragma unroll
+    for (unsigned int i = 0; i < me.points; ++i) {
+      const unsigned int element = me.lane + i * me.group;
+      const unsigned int row = me.first_row + element / Size;
+      if (row < me.batch) { fft_store(output, row, element % Size, Size, me.element(me.lane, i * me.group), info); }
+    }
+  } else {
+#pragma unroll
+    for (unsigned int i = 0; i < me.points; ++i) {
       fft_store(output, me.row(), me.place() + i * me.threads, Size, x[i], info);
     }
-  }
-  if constexpr (staged<Stored, Size>()) {
-    me.wait();
-    stage_out(me, output, Size, info);
   }
 }
 

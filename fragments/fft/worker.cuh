@@ -7,33 +7,26 @@
 namespace fft {
 
 // A transform of Size complex points is the work of Size / points threads. The more points a thread holds, the fewer
-// passes there are between which points are exchanged, and the more of them share twiddle factors. In one of 64 a thread
-// holds fewer, so that its threads access 64 neighbouring bytes of float2 at a time. Threads that exchange points form a
-// group: the whole warp where a transform needs less than one, so that a warp-wide barrier is enough.
+// passes there are between which points are exchanged; but with 32 fewer threads have room, which pays where they save a
+// pass of several warps. 8 points of 64 take as many passes as 16, and fewer registers. Threads that exchange points form
+// a group: the whole warp where a transform needs less than one, so that a warp-wide barrier is enough.
 //
 //   launch   grid = ceil(batch / (block / threads)), in one dimension
 //            block = max(128, threads)
-//            block * points * sizeof(complex) bytes of dynamic shared memory, where complex is what is computed with:
-//            8 to 64 KB in float, 16 to 128 KB in double, less where a thread holds fewer than 8 points. Devices of
-//            compute capability 8.6, 8.9 and 12.x have 99 KB, and so no complex transform of 8192 in double.
+//            block / threads * length * sizeof(complex) bytes of dynamic shared memory, where complex is what is computed
+//            with, and length that of a complex row: Size, or Size + 1 for real transforms. 8 to 64 KB in float, 16 to
+//            128 KB in double, less where a thread holds fewer than 8 points. Devices of compute capability 8.6, 8.9 and
+//            12.x have 99 KB, and so no complex transform of 8192 in double.
 template <unsigned int Size>
 struct shape {
   // Enumerators, because static members would be symbols of the fragment.
   enum : unsigned int {
-    points = Size < 16 ? Size : Size == 64 ? 8 : Size < 512 ? 16 : 32,  // of a thread
-    threads = Size / points,                                            // of a transform
-    group = threads < 32 ? 32 : threads,                                // threads that share a buffer
-    block = threads < 128 ? 128 : threads                               // threads of a block
+    points = Size < 16 ? Size : Size == 64 ? 8 : Size < 4096 ? 16 : 32,  // of a thread
+    threads = Size / points,                                             // of a transform
+    group = threads < 32 ? 32 : threads,                                 // threads that share a buffer
+    block = threads < 128 ? 128 : threads                                // threads of a block
   };
 };
-
-// Blocks that a multiprocessor is to hold at once. In float it limits the registers of a thread to 80, where the compiler
-// would take up to 96 and so leave room for fewer points; but to 96 where butterflies of radix 32 have twiddle factors.
-template <typename Complex, unsigned int Size>
-constexpr __device__ unsigned int resident_blocks() {
-  if (shape<Size>::points < 16 || sizeof(Complex) > 8) { return 1; }
-  return (Size == 1024 ? 640 : 768) / shape<Size>::block;
-}
 
 // One thread's place, and its group's buffer.
 template <typename Complex, unsigned int Size>
@@ -46,13 +39,14 @@ struct worker : shape<Size> {
   unsigned int batch;
   unsigned int lane;       // within the group
   unsigned int first_row;  // of the group
-  Complex* buffer;         // points * group elements, in shared memory
+  Complex* buffer;         // group / threads rows of `length` elements, in shared memory
 
-  __device__ __forceinline__ explicit worker(unsigned int rows) : batch(rows), lane(threadIdx.x % group) {
+  __device__ __forceinline__ explicit worker(unsigned int rows, unsigned int length = Size)
+      : batch(rows), lane(threadIdx.x % group) {
     extern __shared__ double2 shared[];  // double2, for the alignment of every type
     const unsigned int number = threadIdx.x / group;
     first_row = (blockIdx.x * (block / group) + number) * (group / threads);
-    buffer = reinterpret_cast<Complex*>(shared) + number * (group * points);
+    buffer = reinterpret_cast<Complex*>(shared) + number * (group / threads * length);
   }
 
   // Of this thread's transform: the row, and the thread's place in it. The thread holds points place + threads * i.

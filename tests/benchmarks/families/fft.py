@@ -27,6 +27,8 @@ from tests.support import fft_reference as reference
 
 _CHECKED = 8  # rows
 _NAMES = {"float": "float32", "double": "float64", "__half": "float16"}
+#: The kinds of transform, and the direction that each is measured in.
+_FORWARD = {"c2c": "forward", "r2c": "forward", "c2r": "inverse"}
 
 
 @dataclass(frozen=True)
@@ -51,17 +53,22 @@ class _Case:
 
 
 def _cases() -> list[_Case]:
-    sizes: dict[tuple[str, str, str], tuple[int, ...]] = {
-        ("c2c", "forward", "float"): tuple(2**n for n in range(1, 14)),
-        ("c2c", "inverse", "float"): (1024,),
-        ("c2c", "forward", "double"): (64, 512, 4096),
-        ("c2c", "forward", "__half"): (64, 512, 4096),
-        ("r2c", "forward", "float"): (64, 512, 4096, 8192),
-        ("c2r", "inverse", "float"): (64, 512, 4096, 8192),
-    }
-    callbacks = (("identity", "identity"), ("window", "scale"))
-    every = [_Case(*what, size, *both) for what, each in sizes.items() for size in each for both in callbacks]
-    return every + [_Case("r2c", "forward", "float", size, "pad", "scale") for size in (512, 4096)]
+    alone = [
+        _Case(kind, direction, data_type, size, "identity", "identity")
+        for data_type in _NAMES
+        for kind, direction in _FORWARD.items()
+        for size in reference.SIZES
+    ]
+    return [
+        *alone,
+        _Case("c2c", "inverse", "float", 1024, "identity", "identity"),
+        *(_Case("c2c", "forward", "float", size, "window", "scale") for size in reference.SIZES),
+        *(_Case("c2c", "forward", data_type, size, "window", "scale")
+          for data_type in ("double", "__half") for size in (64, 512, 4096)),
+        *(_Case(kind, _FORWARD[kind], "float", size, "window", "scale")
+          for kind in ("r2c", "c2r") for size in (64, 512, 4096, 8192)),
+        *(_Case("r2c", "forward", "float", size, "pad", "scale") for size in (512, 4096)),
+    ]  # fmt: skip
 
 
 def run(options: Options) -> Outcome:
@@ -84,7 +91,7 @@ def run(options: Options) -> Outcome:
                 say(_line(rows[-1]))
             free_memory()
     data = {"elements": elements, "copy": rates, "transforms": rows}
-    plots = {"": _plot_sizes(rows), "kinds": _plot_kinds(rows)} if rows else {}
+    plots = {"": _plot_callbacks(rows), **{_NAMES[each]: _plot_types(rows, each) for each in _NAMES}} if rows else {}
     return Outcome(data, _text(rows), plots, failures)
 
 
@@ -107,7 +114,8 @@ def _measure(
     )  # fmt: skip
     rows = random_rows(batch, stored, dtype, real=case.kind == "r2c")
     if case.kind == "c2r":  # of a real row these two are real, and cuFFT's result is undefined if they are not
-        rows[:, 0].imag = rows[:, -1].imag = 0
+        for end in (rows[:, 0], rows[:, -1]):
+            (end[:, 1:] if dtype == "float16" else end.imag)[...] = 0
     ours, theirs = (cp.empty(plan.output_shape, plan.output_dtype) for _ in range(2))
     sides: dict[str, Callable[[], object]] = {"jitlto": lambda: plan(rows, ours)}
     missing: list[str] = []
@@ -145,10 +153,13 @@ def _cufft(
 
     size = case.size
     if case.data_type == "__half":
-        extents = ((size,), (size,), 1, size)
+        given, made = rows.size // batch, output.size // batch
+        pairs = {"c2c": "EE", "r2c": "eE", "c2r": "Ee"}[case.kind]  # CuPy's letters for real and complex halves
+        lengths = [count // 2 if letter == "E" else count for count, letter in zip((given, made), pairs, strict=True)]
         library = cp.cuda.cufft.XtPlanNd(
-            *extents, "E", (size,), 1, size, "E", batch, "E", order="C", last_axis=-1, last_size=None
-        )
+            (size,), (lengths[0],), 1, lengths[0], pairs[0], (lengths[1],), 1, lengths[1], pairs[1], batch, "E",
+            order="C", last_axis=-1, last_size=size,
+        )  # fmt: skip
     else:
         double = case.data_type == "double"
         kinds = {
@@ -230,7 +241,7 @@ def _speed_up(row: dict[str, Any]) -> svg.Value | None:
     return svg.Value(theirs["median"] / ours["median"], fast / own_slow, slow / own_fast)
 
 
-def _plot_sizes(rows: list[dict[str, Any]]) -> str:
+def _plot_callbacks(rows: list[dict[str, Any]]) -> str:
     plain = [r for r in rows if (r["kind"], r["direction"], r["data_type"]) == ("c2c", "forward", "float")]
     sizes = [str(2**n) for n in range(1, 14)]
     series = {"alone": "identity", "with a window before and a scale after": "window"}
@@ -244,19 +255,19 @@ def _plot_sizes(rows: list[dict[str, Any]]) -> str:
     )  # fmt: skip
 
 
-def _plot_kinds(rows: list[dict[str, Any]]) -> str:
-    def name(row: dict[str, Any]) -> str:
-        return f"{row['kind']} {row['direction']} {row['data_type'].strip('_')} {row['size']}"
-
-    shown = [r for r in rows if (r["kind"], r["direction"], r["data_type"]) != ("c2c", "forward", "float")]
-    series = {"alone": "identity", "window before, scale after": "window", "padded before, scale after": "pad"}
-    groups = [
-        svg.Group(each, [next((_speed_up(r) for r in shown if (name(r), r["load"]) == (each, load)), None)
-                         for load in series.values()])
-        for each in dict.fromkeys(name(r) for r in shown)
-    ]  # fmt: skip
-    return svg.bars(
-        "Transforms of other kinds: how many times as fast as cuFFT", list(series),
-        [group for group in groups if any(group.values)],
-        "time of cuFFT (and element-wise kernels) / time of jitlto; lines: quartiles", reference=1.0,
+def _plot_types(rows: list[dict[str, Any]], data_type: str) -> str:
+    series = {"complex": "c2c", "real to complex": "r2c", "complex to real": "c2r"}
+    alone = {
+        (r["kind"], int(r["size"])): r
+        for r in rows
+        if r["data_type"] == data_type and r["load"] == "identity" and r["direction"] == _FORWARD[r["kind"]]
+    }
+    values = [
+        [_speed_up(alone[kind, size]) if (kind, size) in alone else None for size in reference.SIZES]
+        for kind in series.values()
+    ]
+    return svg.lines(
+        f"Transforms in {_NAMES[data_type]}: how many times as fast as cuFFT", list(series),
+        [str(size) for size in reference.SIZES], values,
+        "time of cuFFT / time of jitlto, by size; lines: quartiles", reference=1.0,
     )  # fmt: skip
