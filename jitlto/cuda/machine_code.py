@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
-from jitlto.model.elf import PROGBITS, ElfFile
+from jitlto.model.elf import NOBITS, NOTE, PROGBITS, ElfFile
 from jitlto.model.fragment import Symbol, SymbolKind
 from jitlto.model.versions import Architecture, Version
 
@@ -60,6 +60,21 @@ def compile_alone(
 def count_instructions(cubin: bytes) -> int:
     """Return the number of machine instructions in a linked kernel, with the functions that it calls."""
     return sum(map(_count, _read_code(cubin).values()))
+
+
+def hash_code(kernel: bytes) -> str:
+    """Return a hash of a linked kernel, a cubin or PTX, without notes.
+
+    Options of a link are in a note, so kernels that they do not change have the same hash.
+    """
+    try:
+        sections = ElfFile.from_bytes(kernel).sections
+    except ValueError:  # PTX
+        return hashlib.sha256(kernel).hexdigest()
+    digest = hashlib.sha256()
+    for name, data in sorted((each.name, each.data) for each in sections if each.kind not in (NOTE, NOBITS)):
+        digest.update(f"{len(name)} {len(data)} {name}".encode() + data)
+    return digest.hexdigest()
 
 
 def _make_stub(provides: Iterable[Symbol], requires: Iterable[Symbol], isa: Version) -> str:

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from jitlto.model.versions import Architecture
 
-# Types of sections: code and data, and a table of symbols.
-PROGBITS, _SYMTAB = 1, 2
+# Types of sections: code and data, a table of symbols, notes, and memory without content in the file.
+PROGBITS, _SYMTAB, NOTE, NOBITS = 1, 2, 7, 8
 #: Types of symbols; the last is NVIDIA's, for variables.
 OBJECT, FUNCTION, CUDA_OBJECT = 1, 2, 13
 _LOCAL, _WEAK = 0, 2

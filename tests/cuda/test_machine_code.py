@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jitlto.cuda import nvfatbin, nvrtc
-from jitlto.cuda.machine_code import MachineCode, compile_alone
+from jitlto.cuda import nvfatbin, nvjitlink, nvrtc
+from jitlto.cuda.machine_code import MachineCode, compile_alone, hash_code
+from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.errors import LinkError
 from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
@@ -54,3 +55,16 @@ def test_a_kernel_is_code_too() -> None:
 def test_a_fragment_that_lacks_a_symbol_is_an_error() -> None:
     with pytest.raises(LinkError):
         alone(b"__device__ int f(int x) { return x; }", symbols=b"__device__ int g(int x) { return x; }")
+
+
+def test_kernels_that_an_option_does_not_change_have_the_same_hash() -> None:
+    def link(text: bytes, *options: str) -> bytes:
+        compiled = nvrtc.compile_source(Source(text, {}), [BASE], ("--std=c++17",))
+        fatbin = nvfatbin.wrap_ltoir(compiled.ltoir[BASE], BASE)
+        return nvjitlink.link([LinkInput(InputKind.FATBIN, fatbin, "kernel")], TARGET, ("-lto", *options)).data
+
+    text = b'extern "C" __global__ void __launch_bounds__(64, 1) kern(int* x) { x[threadIdx.x] += 1; }'
+    plain, limited = link(text), link(text, "-maxrregcount=128")
+    assert plain != limited  # a note says so
+    assert hash_code(plain) == hash_code(limited) != hash_code(link(text.replace(b"1;", b"2;")))
+    assert hash_code(b".version 8.0") != hash_code(b".version 8.1")

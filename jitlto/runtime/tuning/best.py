@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from jitlto.model.versions import Architecture
     from jitlto.runtime.dispatcher import LaunchedFamily
     from jitlto.runtime.launch.launcher import Launcher
+    from jitlto.runtime.linking.cache_entry import LinkedKernel
     from jitlto.runtime.planning.plan import Plan
     from jitlto.runtime.session import Session
 
@@ -294,9 +295,9 @@ class Problem:
         """Return the launcher of a variant."""
         return self.family.launcher(**self.request(variant))
 
-    def link(self, variant: Variant) -> None:
+    def link(self, variant: Variant) -> LinkedKernel:
         """Link the kernel of a variant, or find it in a cache, without loading it."""
-        self.family.plan(**self.request(variant)).link()
+        return self.family.plan(**self.request(variant)).link()
 
     def default(self) -> tuple[Variant, Launcher]:
         """Return the first variant for the problem that exists.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jitlto.cuda.machine_code import hash_code
 from jitlto.errors import JitltoError, PlanError, TuningError
 from jitlto.model.tuning import Variant, launch
 from jitlto.model.wisdom import Entry, Trial, make_entry
@@ -65,7 +66,7 @@ class TuneReport:
     Args:
         entry: The evidence, of which ``Entry.chosen`` is the answer.
         outcome: The search.
-        variants: How many variants exist for the problem.
+        variants: How many variants exist for the problem; those that come to the same code and launch are one.
         seconds: How long it took: linking, and all.
         link_seconds: How long linking took.
     """
@@ -129,23 +130,38 @@ def tune(
 
 
 def _linked(asked: Problem, variants: Sequence[Variant], end: float) -> tuple[list[Variant], dict[Variant, str]]:
-    """Link the kernels of variants ahead, in parallel; return those that exist, and why others cannot be used."""
-    kernels = {(variant.parameters, variant.link): variant for variant in variants}
+    """Link the kernels of variants ahead, in parallel; return those to be timed, and why others cannot be used.
+
+    Variants that do not exist are left out, and those that are launched like an earlier one with the same machine code.
+    """
     missing: set[object] = set()
     failed: dict[object, str] = {}
+    codes: dict[object, str] = {}
 
-    def link(variant: Variant) -> None:
-        if time.monotonic() < end:
-            asked.link(variant)
+    def link(variant: Variant) -> str | None:
+        return hash_code(asked.link(variant).cubin) if time.monotonic() < end else None
 
-    for _, variant, outcome in run_parallel(link, kernels.values()):
+    for _, variant, outcome in run_parallel(link, {_kernel(variant): variant for variant in variants}.values()):
         if isinstance(outcome, PlanError):
-            missing.add((variant.parameters, variant.link))
+            missing.add(_kernel(variant))
         elif isinstance(outcome, JitltoError):
-            failed[variant.parameters, variant.link] = outcome.what
-    exist = [v for v in variants if (v.parameters, v.link) not in missing]
-    rejected = {v: failed[v.parameters, v.link] for v in exist if (v.parameters, v.link) in failed}
-    return [v for v in exist if v not in rejected], rejected
+            failed[_kernel(variant)] = outcome.what
+        elif outcome is not None:
+            codes[_kernel(variant)] = outcome
+    distinct: dict[object, Variant] = {}
+    rejected = {}
+    for variant in variants:
+        kernel = _kernel(variant)
+        if kernel in failed:
+            rejected[variant] = failed[kernel]
+        elif kernel not in missing:
+            distinct.setdefault((codes.get(kernel, kernel), variant.launch), variant)
+    return list(distinct.values()), rejected
+
+
+def _kernel(variant: Variant) -> object:
+    """Return what determines the kernel of a variant."""
+    return variant.parameters, variant.link
 
 
 def _known(asked: Problem, default: Variant, cold: bool) -> dict[Variant, Trial]:

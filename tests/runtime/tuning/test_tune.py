@@ -22,9 +22,15 @@ PROBLEM = {"n": 1000, "data_type": "float"}
 OUTPUT = SimpleNamespace(name="output", __cuda_array_interface__={"typestr": "<f4"})
 
 
+def link(asked: Problem, variant: Variant) -> SimpleNamespace:
+    """Plan a kernel, and pretend that each has code of its own."""
+    asked.family.plan(**asked.request(variant))
+    return SimpleNamespace(cubin=repr((variant.parameters, variant.link)).encode())
+
+
 @pytest.fixture(autouse=True)
 def _not_linked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Problem, "link", lambda self, variant: self.family.plan(**self.request(variant)))
+    monkeypatch.setattr(Problem, "link", link)
 
 
 def seconds(variant: Variant) -> float:
@@ -113,14 +119,26 @@ def test_results_agree_to_the_tolerance(kind: str, one: bytes, other: bytes, tol
 
 
 def test_a_variant_that_does_not_link_is_left_out(tuned: PlannedFamily, monkeypatch: pytest.MonkeyPatch) -> None:
-    def link(self: Problem, variant: Variant) -> None:
+    def link_or_fail(self: Problem, variant: Variant) -> SimpleNamespace:
         if variant.link:
             raise LinkError("too few registers")
+        return link(self, variant)
 
-    monkeypatch.setattr(Problem, "link", link)
+    monkeypatch.setattr(Problem, "link", link_or_fail)
     report = tune(tuned)
     assert set(report.outcome.rejected.values()) == {"too few registers"}
     assert len(report.entry.trials) == 4
+
+
+def test_variants_with_the_same_code_and_launch_are_timed_once(
+    tuned: PlannedFamily, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = SimpleNamespace(cubin=b"an option that changes nothing")
+    monkeypatch.setattr(Problem, "link", lambda self, variant: same)
+    report = tune(tuned)
+    assert report.variants == 2 == len(report.entry.trials)  # two blocks
+    assert all(not trial.variant.link for trial in report.entry.trials)
+    assert report.entry.default.variant in {trial.variant for trial in report.entry.trials}
 
 
 def test_a_later_tuning_goes_on_where_the_budget_ended_the_first(

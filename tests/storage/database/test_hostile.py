@@ -153,7 +153,7 @@ def test_no_file_but_the_database_is_opened(copy: Path) -> None:
     if not shutil.which("strace"):
         pytest.skip("strace is not installed")
     touched = opened_by_strace(copy, "database = FragmentDatabase(sys.argv[1])", "database.verify()")
-    opened = [line for line in touched if "open" in line and "ENOENT" not in line]
+    opened = [line for line in touched if "open" in line.partition("(")[0] and "ENOENT" not in line]
     assert opened
     assert all(f'"{copy}"' in line and "O_RDONLY" in line for line in opened), opened
 
