@@ -3,8 +3,7 @@
 ``python -m tests.benchmarks.families.ivf_flat_peers [--rounds N] [--small] [--output FILE]`` needs a GPU. Peers that
 are not installed are said so. Every library builds an index of as many lists with default settings and searches it at
 the fewest probes, of those tried, that reach a recall of 0.95, and is timed by the host until the device has done.
-Libraries take turns, call by call. Fresh processes then build and search, those of «disk» with kernels linked
-beforehand, and with nothing in CuPy's cache: after the import of all modules and the copy of the data to the device.
+Libraries take turns, call by call. Before that, fresh processes build and search, with nothing in CuPy's cache.
 """
 
 from __future__ import annotations
@@ -38,34 +37,6 @@ _BATCHES = (1, 10, 100, 300, 1000, 10_000)
 _PROBES = (4, 6, 8, 10, 12, 16, 24, 32, 48)
 _DIM, _K, _WANTED = 128, 10, 0.95
 Search = Callable[[Any, int], Any]
-
-_FRESH = """
-import json, sys, time
-import cuda.core, cupy, numpy
-from docs.examples.ivf_flat import Index
-from jitlto import load
-what, database, data, saved, n_lists, n_probes = sys.argv[1:]
-rows = cupy.asarray(numpy.load(data))
-device = cupy.cuda.Device()
-times = {}
-def timed(name, call):
-    device.synchronize()
-    begin = time.perf_counter()
-    found = call()
-    device.synchronize()
-    times[name] = round(1000 * (time.perf_counter() - begin), 2)
-    return found
-if what == "build":
-    for name in ("first build", "second build"):
-        timed(name, lambda: Index.build(rows, int(n_lists), kernels=database))
-else:
-    index = timed("load", lambda: Index.load(saved, kernels=database))
-    for name in ("first search of 1", "second search of 1"):
-        timed(name, lambda: index.search(rows[:1], 10, n_probes=int(n_probes)))
-    for name in ("first search of 1,000", "second search of 1,000"):
-        timed(name, lambda: index.search(rows[:1000], 10, n_probes=int(n_probes)))
-print(json.dumps(times))
-"""
 
 
 def with_jitlto(dataset: Any, n_lists: int, database: Path) -> tuple[Search, Any]:
@@ -186,32 +157,35 @@ def measure(data_type: str, n: int, n_lists: int, rounds: int, database: Path) -
 
 
 def fresh(n: int, n_lists: int, database: Path, directory: Path) -> dict[str, Any]:
-    """Times of fresh processes in milliseconds: those that link, and those that find kernels on the disk."""
+    """Times of fresh processes in milliseconds; the first of jitlto's links, the others find kernels on the disk."""
     import cupy as cp
 
-    from docs.examples.ivf_flat import Index
-
     dataset, _ = _clustered(n, 1, "float")
-    np.save(directory / "data.npy", cp.asnumpy(dataset))
-    Index.build(dataset, n_lists, kernels=database).save(directory / "index.npz")
-    np.save(directory / "few.npy", cp.asnumpy(dataset[:1000]))
-    found: dict[str, Any] = {}
-    for what, data, turns in (
-        ("build", "data.npy", ("linked", "disk")),
-        ("search", "few.npy", ("linked", *["disk"] * 5)),
-    ):
-        for number, layer in enumerate(turns):
-            places = {"JITLTO_CACHE_DIR": f"cache_{what}", "CUPY_CACHE_DIR": f"cupy_{what}_{number}"}
-            environment = os.environ | {name: str(directory / place) for name, place in places.items()}
-            command = [sys.executable, "-c", _FRESH, what, str(database), str(directory / data),
-                       str(directory / "index.npz"), str(n_lists), "10"]  # fmt: skip
-            done = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
-            )
-            if done.returncode:
-                raise RuntimeError(f"the process failed: {done.stderr[-1500:]}")
-            found.setdefault(f"{what}, {layer}", []).append(json.loads(done.stdout.splitlines()[-1]))
-    return found
+    np.save(directory / "build.npy", cp.asnumpy(dataset))
+    np.save(directory / "search.npy", cp.asnumpy(dataset[:1000]))
+    del dataset
+    free_memory()
+    libraries = [name for name in ("jitlto", "cuvs") if find_spec(name)]
+    return {
+        f"{library}: {what}": [_process(library, what, n_lists, database, directory) for _ in range(count)]
+        for library in libraries
+        for what, count in (("build", 4), ("search", 6))
+    }
+
+
+def _process(library: str, what: str, n_lists: int, database: Path, directory: Path) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as nothing:
+        caches = {"JITLTO_CACHE_DIR": str(directory / f"cache_{what}"), "CUPY_CACHE_DIR": nothing}
+        module = "tests.benchmarks.families.ivf_flat_process"
+        data, saved = str(directory / f"{what}.npy"), str(directory / "index")
+        command = [sys.executable, "-m", module, library, what, str(database), data, saved, str(n_lists), "10"]
+        done = subprocess.run(
+            command, cwd=ROOT, env=os.environ | caches, capture_output=True, text=True, timeout=120, check=False
+        )
+    if done.returncode:
+        raise RuntimeError(f"the process failed: {done.stderr[-1500:]}")
+    times: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return times
 
 
 def main() -> None:
