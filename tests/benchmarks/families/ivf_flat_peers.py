@@ -175,13 +175,13 @@ def fresh(n: int, n_lists: int, database: Path, directory: Path) -> dict[str, An
 
 def _process(library: str, what: str, n_lists: int, database: Path, directory: Path) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as nothing:
-        caches = {"JITLTO_CACHE_DIR": str(directory / f"cache_{what}"), "CUPY_CACHE_DIR": nothing}
+        own = os.environ | {"JITLTO_CACHE_DIR": str(directory / f"cache_{what}"), "CUPY_CACHE_DIR": nothing}
+        if library == "jitlto":
+            own.pop("LD_PRELOAD", None)  # a newer nvJitLink, which cuVS may need
         module = "tests.benchmarks.families.ivf_flat_process"
         data, saved = str(directory / f"{what}.npy"), str(directory / "index")
         command = [sys.executable, "-m", module, library, what, str(database), data, saved, str(n_lists), "10"]
-        done = subprocess.run(
-            command, cwd=ROOT, env=os.environ | caches, capture_output=True, text=True, timeout=120, check=False
-        )
+        done = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode:
         raise RuntimeError(f"the process failed: {done.stderr[-1500:]}")
     times: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
