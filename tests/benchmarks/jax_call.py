@@ -2,10 +2,11 @@
 
 python -m tests.benchmarks.jax_call --output docs/benchmarks/jax_call.json
 
-Needs a GPU, JAX and CuPy; takes about 20 seconds. A program is a chain of 50 dependent calls of the kernel ``square``;
+Needs a GPU, JAX and CuPy; takes about 40 seconds. A program is a chain of 50 dependent calls of the kernel ``square``;
 the graph is captured from the same launches, ping-pong between two arrays. Both are repeated until a round takes 20 ms
-or more, synchronised at its end, in turn; medians over rounds, per launch. JAX compiles with its default flags in one
-process, and with foreign calls in command buffers in another.
+or more, synchronised at its end, in turn; medians over rounds, per launch. Chains of 150 calls tell what each further
+call costs, without what a program costs as a whole. JAX compiles with its default flags in one process, and with
+foreign calls in command buffers in another.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from tests.support.families import write_family
 from tests.support.operators import FAMILY, declare
 from tests.support.process import ROOT
 
-CHAIN = 50
+CHAIN, LONGER = 50, 150
 SIZES = (1 << 10, 1 << 20, 1 << 22, 1 << 24, 1 << 26)  # elements of float32
 LEAST = 0.02  # seconds of a round
 FLAGS = {
@@ -81,10 +82,26 @@ def one(rounds: int) -> dict[str, object]:
 
 def measure(operator: Any, size: int, rounds: int) -> dict[str, object]:
     """Times of a launch in a program of JAX and in a graph, in microseconds, and their ratio."""
+    equal, short = _times(operator, size, rounds, CHAIN)
+    longer_equal, longer = _times(operator, size, rounds, LONGER)
+    further = {name: (longer[name] - short[name]) / (LONGER - CHAIN) for name in short}
+    return {
+        "elements": size,
+        "results_equal": equal and longer_equal,
+        "jax_us": round(short["jax"] / CHAIN, 3),
+        "graph_us": round(short["graph"] / CHAIN, 3),
+        "ratio": round(short["jax"] / short["graph"], 3),
+        "further": {name: round(value, 3) for name, value in further.items()},
+        "further_ratio": round(further["jax"] / further["graph"], 3),
+    }
+
+
+def _times(operator: Any, size: int, rounds: int, length: int) -> tuple[bool, dict[str, float]]:
+    """Return whether results are equal, and the microseconds of a chain on both sides."""
     square = jax_call(operator)
 
     def chain(x: Any) -> Any:
-        for _ in range(CHAIN):
+        for _ in range(length):
             x = square(x, 1.0)
         return x
 
@@ -99,13 +116,13 @@ def measure(operator: Any, size: int, rounds: int) -> dict[str, object]:
     cp.cuda.Device().synchronize()
     with stream:
         stream.begin_capture()
-        for number in range(CHAIN):
+        for number in range(length):
             source = arrays[(number - 1) % 2] if number else first
             launcher(stream, call.launch.grid, call.launch.block, source, arrays[number % 2], size, 1.0)
         graph = stream.end_capture()
     graph.launch(stream)
     stream.synchronize()
-    equal = bool((np.asarray(program(x)) == cp.asnumpy(arrays[(CHAIN - 1) % 2])).all())
+    equal = bool((np.asarray(program(x)) == cp.asnumpy(arrays[(length - 1) % 2])).all())
     sides: dict[str, Callable[[int], object]] = {
         "jax": lambda times: _repeated(program, x, times),
         "graph": lambda times: ([graph.launch(stream) for _ in range(times)], stream.synchronize()),
@@ -116,15 +133,8 @@ def measure(operator: Any, size: int, rounds: int) -> dict[str, object]:
         for name, side in sides.items():
             begin = time.perf_counter()
             side(repeats[name])
-            times[name].append((time.perf_counter() - begin) / repeats[name] / CHAIN)
-    medians = {name: 1e6 * statistics.median(each) for name, each in times.items()}
-    return {
-        "elements": size,
-        "results_equal": equal,
-        "jax_us": round(medians["jax"], 3),
-        "graph_us": round(medians["graph"], 3),
-        "ratio": round(medians["jax"] / medians["graph"], 3),
-    }
+            times[name].append((time.perf_counter() - begin) / repeats[name])
+    return equal, {name: 1e6 * statistics.median(each) for name, each in times.items()}
 
 
 def _repeated(program: Callable[[Any], Any], x: Any, times: int) -> None:
