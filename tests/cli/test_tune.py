@@ -13,11 +13,10 @@ from jitlto.cli import tune as command
 from jitlto.cuda import device
 from jitlto.errors import NoDeviceError
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.tuning.best import Problem
 from jitlto.storage import wisdom_file
 from tests.support.commands import Result, fails, jitlto
 from tests.support.simulated import Simulated
-from tests.support.tuned import PlannedFamily, open_tuned
+from tests.support.tuned import PlannedFamily, open_tuned, pretend_to_link
 
 WORK = """
 from jitlto.runtime.tuning.tune import Workload
@@ -35,7 +34,7 @@ def family(tuned_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     opened = open_tuned(Path(shutil.copy(tuned_path, tmp_path / "tuned.fragdb")), monkeypatch)
     (tmp_path / "work.py").write_text(WORK)
     monkeypatch.setattr(command, "find_family", lambda name, path: opened)
-    monkeypatch.setattr(Problem, "link", lambda self, variant: self.family.plan(**self.request(variant)))
+    pretend_to_link(monkeypatch)
     original = KernelFamily.tune
     monkeypatch.setattr(
         PlannedFamily, "tune",

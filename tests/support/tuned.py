@@ -11,10 +11,12 @@ import pytest
 
 from jitlto.build.pipeline import build
 from jitlto.cuda import device
+from jitlto.model.tuning import Variant
 from jitlto.runtime import quick_lookup
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
 from jitlto.runtime.tuning import devices
+from jitlto.runtime.tuning.best import Problem
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
 from tests.support.families import MINI, write_family
@@ -40,6 +42,16 @@ def build_tuned(directory: Path) -> Path:
     """Build it; returns the path of the database."""
     path = write_family(directory, TUNED)
     return build([declaration.load_family(path)], directory / "tuned.fragdb", jobs=1).path
+
+
+def pretend_to_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plan kernels, and pretend that each that is linked has code of its own."""
+
+    def link(asked: Problem, variant: Variant) -> SimpleNamespace:
+        asked.family.plan(**asked.request(variant))
+        return SimpleNamespace(cubin=repr((variant.parameters, variant.link)).encode())
+
+    monkeypatch.setattr(Problem, "link", link)
 
 
 class FakeLauncher:

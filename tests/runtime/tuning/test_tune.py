@@ -16,21 +16,15 @@ from jitlto.runtime.tuning.best import Best, Problem
 from jitlto.runtime.tuning.tune import TuneReport, Workload
 from jitlto.storage import wisdom_file
 from tests.support.simulated import Simulated
-from tests.support.tuned import PlannedFamily
+from tests.support.tuned import PlannedFamily, pretend_to_link
 
 PROBLEM = {"n": 1000, "data_type": "float"}
 OUTPUT = SimpleNamespace(name="output", __cuda_array_interface__={"typestr": "<f4"})
 
 
-def link(asked: Problem, variant: Variant) -> SimpleNamespace:
-    """Plan a kernel, and pretend that each has code of its own."""
-    asked.family.plan(**asked.request(variant))
-    return SimpleNamespace(cubin=repr((variant.parameters, variant.link)).encode())
-
-
 @pytest.fixture(autouse=True)
 def _not_linked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Problem, "link", link)
+    pretend_to_link(monkeypatch)
 
 
 def seconds(variant: Variant) -> float:
@@ -119,12 +113,13 @@ def test_results_agree_to_the_tolerance(kind: str, one: bytes, other: bytes, tol
 
 
 def test_a_variant_that_does_not_link_is_left_out(tuned: PlannedFamily, monkeypatch: pytest.MonkeyPatch) -> None:
-    def link_or_fail(self: Problem, variant: Variant) -> SimpleNamespace:
+    def link(self: Problem, variant: Variant) -> Any:
         if variant.link:
             raise LinkError("too few registers")
-        return link(self, variant)
+        return linked(self, variant)
 
-    monkeypatch.setattr(Problem, "link", link_or_fail)
+    linked = Problem.link
+    monkeypatch.setattr(Problem, "link", link)
     report = tune(tuned)
     assert set(report.outcome.rejected.values()) == {"too few registers"}
     assert len(report.entry.trials) == 4
