@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from jitlto.build.pipeline import build
+from tests.benchmarks.families import svg
 from tests.benchmarks.families.databases import declared
 from tests.benchmarks.families.ivf_flat import _clustered, _exact
 from tests.benchmarks.families.part import free_memory
@@ -210,8 +211,25 @@ def _process(
     return times
 
 
+def plot(types: list[dict[str, Any]]) -> str:
+    """Queries a second against cuVS, by batch; the spread is that of the quartiles of both."""
+
+    def ratio(row: dict[str, Any]) -> svg.Value | None:
+        ours, theirs = row["milliseconds"]["jitlto"], row["milliseconds"].get("cuvs")
+        if theirs is None:
+            return None
+        (fast, slow), (own_fast, own_slow) = theirs["quartiles"], ours["quartiles"]
+        return svg.Value(theirs["median"] / ours["median"], fast / own_slow, slow / own_fast)
+
+    return svg.lines(
+        "Index of a million vectors: queries a second, against cuVS", [each["data_type"].strip("_") for each in types],
+        [f"{batch:,}" for batch in _BATCHES], [[ratio(row) for row in each["rows"]] for each in types],
+        "queries a second of jitlto / of cuVS at a recall of 0.95, by batch; lines: quartiles", reference=1.0,
+    )  # fmt: skip
+
+
 def main() -> None:
-    """Measure, print and write JSON."""
+    """Measure, print, write JSON, and a plot beside it if cuVS is there."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--small", action="store_true", help="a hundredth of the vectors, to try it out")
@@ -235,6 +253,8 @@ def main() -> None:
             free_memory()
     if options.output:
         options.output.write_text(json.dumps(result, indent=1) + "\n")
+        if "cuvs" not in absent:
+            options.output.with_suffix(".svg").write_text(plot(result["types"]))
 
 
 if __name__ == "__main__":
