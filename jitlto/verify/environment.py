@@ -292,10 +292,11 @@ def _databases(diagnosis: Diagnosis, settings: Config, nvjitlink: Version | None
         try:
             databases = registry.Registry((path,)).databases()
         except JitltoError as error:
-            diagnosis.mention(_DATABASE, f"{error.where}: {error.what}", False, error.hint)
+            remedy = f"it is on JITLTO_DATABASE_PATH: {error.hint}"
+            diagnosis.mention(_DATABASE, f"{error.where}: {error.what}", False, remedy)
             continue
         except OSError as error:
-            diagnosis.mention(_DATABASE, f"{path}: {error.strerror}", False)
+            diagnosis.mention(_DATABASE, f"{path}: {error.strerror}", False, "it is on JITLTO_DATABASE_PATH")
             continue
         for database in databases:
             made = sorted({image.version for fragment in database.fragments() for image in fragment.images})

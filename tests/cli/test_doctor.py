@@ -110,6 +110,14 @@ def test_settings_that_are_none_are_findings_among_the_others() -> None:
     assert {"jitlto", "NVRTC (compiler)", "cache directory", "databases"} <= {f["name"] for f in found}
 
 
+def test_a_missing_database_is_found_with_the_variable_that_names_it(tmp_path: Path) -> None:
+    missing = tmp_path / "none.fragdb"
+    (found,) = (f for f in _findings(JITLTO_DATABASE_PATH=str(missing)) if f["name"] == "database")
+    assert found["ok"] is False
+    assert str(missing) in str(found["value"])
+    assert "JITLTO_DATABASE_PATH" in str(found["remedy"])
+
+
 def test_it_says_whether_launches_are_compiled() -> None:
     off, required = (
         {f["name"]: f for f in findings}["compiled launches"]
