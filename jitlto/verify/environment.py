@@ -292,7 +292,7 @@ def _databases(diagnosis: Diagnosis, settings: Config, nvjitlink: Version | None
         try:
             databases = registry.Registry((path,)).databases()
         except JitltoError as error:
-            remedy = f"it is on JITLTO_DATABASE_PATH: {error.hint}"
+            remedy = ": ".join(filter(None, ("it is on JITLTO_DATABASE_PATH", error.hint)))
             diagnosis.mention(_DATABASE, f"{error.where}: {error.what}", False, remedy)
             continue
         except OSError as error:
