@@ -125,9 +125,7 @@ def _sources(database: Path) -> tuple[list[Source], str | None]:
         cache = place.open(readonly=True)
     except FileNotFoundError:
         return found, f"{place.directory}: nothing is cached yet"
-    entries = (cache.directory / kernel_cache.ENTRIES).glob("??/*")
-    files = {path.parent.name + path.name: path for path in entries if not path.name.startswith(".")}
-    get = partial(cache.get, kernel_cache.ENTRIES)
+    files, get = cache.entries(kernel_cache.ENTRIES), partial(cache.get, kernel_cache.ENTRIES)
     return [*found, Source("disk", "the user's cache", cache.directory, files, get)], None
 
 

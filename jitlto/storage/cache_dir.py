@@ -268,6 +268,11 @@ class CacheDir:
         """Remove every entry; return how many there were."""
         return self.prune(-1)
 
+    def entries(self, kind: str) -> dict[str, Path]:
+        """Return the files of a kind's entries by key."""
+        found = (path for path, _ in self._files() if path.parent.parent.name == kind)
+        return {path.parent.name + path.name: path for path in found if not path.name.startswith(TEMPORARY)}
+
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         """Yield entries and temporary files; everything else in the directory is left alone."""
         for kind in _directories(self.directory):

@@ -225,6 +225,8 @@ def test_files_that_are_not_entries_are_not_removed(store: CacheDir) -> None:
         os.utime(path, (0, 0))
     store.put("units", KEYS[0], b"payload")
     assert store.usage().entries == {"units": 1}
+    assert store.entries("units") == {KEYS[0]: Path(store._path("units", KEYS[0]))}
+    assert store.entries("src") == {}
     assert store.clear() == 1
     assert [path.read_bytes() for path in foreign] == [b"work"] * len(foreign)
 
@@ -234,6 +236,7 @@ def test_entries_that_are_removed_while_they_are_listed_are_none(
 ) -> None:
     store.put("kind", KEYS[0], b"entry")
     assert store.usage().size > 0
+    assert store.entries("kind")
     scandir = os.scandir
 
     def emptied(path: str) -> object:
@@ -244,3 +247,4 @@ def test_entries_that_are_removed_while_they_are_listed_are_none(
 
     monkeypatch.setattr(os, "scandir", emptied)
     assert store.usage().size == 0
+    assert store.entries("kind") == {}
