@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from docs.examples.fft import Launch
 from tests.support.fft_reference import (
     DTYPES,
     SIZES,
@@ -48,14 +49,15 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("size", SIZES)
 def test_every_transform_agrees_with_numpy(program: Path, size: int, data_type: str) -> None:
     dtype = DTYPES[data_type]
-    # Several blocks, the last one not full, of small transforms; several rows of large ones.
-    batch = 131 if size <= 16 else 5
     for kind, direction in TRANSFORMS:
+        launch = Launch.of(size, dtype, kind)
+        batch = launch.rows + 3  # several blocks, the last one not full
         rng = np.random.default_rng(size)
         rows = make_rows(rng, batch, size // 2 + 1 if kind == "c2r" else size, dtype, real=kind == "r2c")
-        arguments = [str(program), kind, direction, data_type, str(size), str(batch)]
+        arguments = [str(program), kind, direction, data_type, str(size), str(batch), str(launch.shared_memory)]
         done = subprocess.run(arguments, input=rows.tobytes(), capture_output=True, timeout=100)
-        assert done.returncode == 0, done.stderr.decode()  # callbacks are called once for each element, too
+        # Callbacks are called once for each element, too, and no shared memory is used that the launch does not have.
+        assert done.returncode == 0, done.stderr.decode()
         output = done.stdout
 
         expected = transformed(exact(rows, real=kind == "r2c"), size, kind, direction)

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of the family `fft` as they stand, on a CPU: each thread of a block is a thread, and barriers are barriers.
 //
-//   main KIND DIRECTION DATA_TYPE SIZE BATCH < rows > results
+//   main KIND DIRECTION DATA_TYPE SIZE BATCH SHARED_MEMORY < rows > results
 #include "cuda_fp16.h"
 
+#include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -49,13 +51,18 @@ IDENTITY(__half, float)
 
 struct request {
   std::string kind, direction, data_type;
-  unsigned size, batch;
+  unsigned size, batch, shared_memory;
 };
 
 // One block after the other, as shape<Points> says.
 template <unsigned Points, typename In, typename Out>
-static void launch(void (*kernel)(const In*, Out*, unsigned, void*, void*), unsigned batch, unsigned from, unsigned to) {
+static void launch(void (*kernel)(const In*, Out*, unsigned, void*, void*), const request& wanted, unsigned from,
+                   unsigned to) {
   using shape = fft::shape<Points>;
+  const unsigned batch = wanted.batch;
+  auto* const behind = reinterpret_cast<unsigned char*>(fft::shared) + wanted.shared_memory;
+  auto* const end = reinterpret_cast<unsigned char*>(fft::shared + std::size(fft::shared));
+  std::fill(behind, end, 0xa5);
   std::vector<In> input(static_cast<size_t>(batch) * from);
   std::vector<Out> output(static_cast<size_t>(batch) * to);
   if (std::fread(input.data(), sizeof(In), input.size(), stdin) != input.size()) { std::exit(2); }
@@ -76,6 +83,10 @@ static void launch(void (*kernel)(const In*, Out*, unsigned, void*, void*), unsi
     });
   }
   for (auto& thread : threads) { thread.join(); }
+  if (std::any_of(behind, end, [](unsigned char byte) { return byte != 0xa5; })) {
+    std::fprintf(stderr, "wrote behind %u bytes of shared memory\n", wanted.shared_memory);
+    std::exit(4);
+  }
   // Each element once: results that are right have read and written all of them, so their number says it.
   if (loads != input.size() || stores != output.size()) {
     std::fprintf(stderr, "%zu loads of %zu elements, %zu stores of %zu\n", loads.load(), input.size(), stores.load(),
@@ -90,19 +101,19 @@ static void run(const request& wanted) {
   if (wanted.size != Size) {
     if constexpr (Size < 8192) { run<Real, Complex, 2 * Size>(wanted); }
   } else if (wanted.kind == "r2c") {
-    launch<Size / 2>(fft::r2c_kernel<Real, Complex, Size>, wanted.batch, Size, Size / 2 + 1);
+    launch<Size / 2>(fft::r2c_kernel<Real, Complex, Size>, wanted, Size, Size / 2 + 1);
   } else if (wanted.kind == "c2r") {
-    launch<Size / 2>(fft::c2r_kernel<Complex, Real, Size>, wanted.batch, Size / 2 + 1, Size);
+    launch<Size / 2>(fft::c2r_kernel<Complex, Real, Size>, wanted, Size / 2 + 1, Size);
   } else if (wanted.direction == "inverse") {
-    launch<Size>(fft::c2c_kernel<Complex, true, Size>, wanted.batch, Size, Size);
+    launch<Size>(fft::c2c_kernel<Complex, true, Size>, wanted, Size, Size);
   } else {
-    launch<Size>(fft::c2c_kernel<Complex, false, Size>, wanted.batch, Size, Size);
+    launch<Size>(fft::c2c_kernel<Complex, false, Size>, wanted, Size, Size);
   }
 }
 
 int main(int, char** arguments) {
   const request wanted{arguments[1], arguments[2], arguments[3], static_cast<unsigned>(std::atoi(arguments[4])),
-                       static_cast<unsigned>(std::atoi(arguments[5]))};
+                       static_cast<unsigned>(std::atoi(arguments[5])), static_cast<unsigned>(std::atoi(arguments[6]))};
   if (wanted.data_type == "float") { run<float, float2, 2>(wanted); }
   if (wanted.data_type == "double") { run<double, double2, 2>(wanted); }
   if (wanted.data_type == "__half") { run<__half, __half2, 2>(wanted); }
