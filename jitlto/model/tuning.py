@@ -44,8 +44,12 @@ class Variant(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         """The choices as people read them."""
-        link = (f"{name}={' '.join(v) if isinstance(v, tuple) else v}" for name, v in self.link)
+        link = (f"{name}={_text(value)}" for name, value in self.link)
         return " ".join([*(f"{name}={value}" for name, value in (*self.parameters, *self.launch)), *link]) or "default"
+
+
+def _text(value: int | tuple[str, ...]) -> str:
+    return " ".join(value) if isinstance(value, tuple) else str(value)
 
 
 class TuneRecord(Struct, frozen=True, omit_defaults=True):
@@ -128,7 +132,7 @@ class TuneRecord(Struct, frozen=True, omit_defaults=True):
             "free": ", ".join(f"{name} (default {value})" for name, value in self.default),
             "sizes": ", ".join(f"{n} ({rule if isinstance(rule, str) else list(rule)})" for n, rule in self.sizes),
             "launch choices": str(len(self.launch)) if self.launch else "",
-            "link": ", ".join(f"{name}: {', '.join(map(str, several))}" for name, several in self.link),
+            "link": "; ".join(f"{name}: {', '.join(map(_text, several))}" for name, several in self.link),
             "when": "; ".join(self.when),
             "tolerance": str(self.tolerance) if self.tolerance else "the same bits",
         }
