@@ -104,7 +104,7 @@ class TuneRecord(Struct, frozen=True, omit_defaults=True):
         """Return the configuration of a problem and its sizes.
 
         Raises:
-            PlanError: If a size is missing or no whole number, or a free parameter is given.
+            PlanError: If a size is missing or not a whole number, or a free parameter is given.
         """
         names = [name for name, _ in self.sizes]
 
@@ -118,7 +118,7 @@ class TuneRecord(Struct, frozen=True, omit_defaults=True):
             try:
                 sizes[name] = operator.index(problem[name])  # type: ignore[arg-type]  # which it finds out
             except TypeError:
-                raise error(f"size {name}={problem[name]!r:.40} is no whole number") from None
+                raise error(f"size {name}={problem[name]!r:.40} is not a whole number") from None
             if not 0 <= sizes[name] <= _LARGEST_SIZE:
                 raise error(f"size {name}={sizes[name]} is negative or too large")
         if given := [name for name in self.free if name in problem]:
@@ -140,10 +140,9 @@ class TuneRecord(Struct, frozen=True, omit_defaults=True):
 
     def describe_problem(self) -> str:
         """Return what a problem consists of, for messages."""
-        sizes = ", ".join(name for name, _ in self.sizes) or "no sizes"
-        return (
-            f"a problem has the sizes {sizes}, and values of the parameters other than {', '.join(self.free) or 'none'}"
-        )
+        sizes = f"the sizes {', '.join(name for name, _ in self.sizes)}, and " if self.sizes else ""
+        free = f" other than {', '.join(self.free)}" if self.free else ""
+        return f"a problem has {sizes}a value of each parameter{free}"
 
 
 def applies(record: TuneRecord, variant: Variant, configuration: Mapping[str, str], sizes: Mapping[str, int]) -> bool:
