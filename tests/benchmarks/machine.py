@@ -34,7 +34,7 @@ def describe(command: str) -> dict[str, object]:
 
 
 _PACKAGES = ("jitlto", "cuda-core", "cuda-bindings", "cupy-cuda12x", "cupy-cuda13x", "numpy", "torch", "triton",
-             "numba", "numba-cuda", "jax")  # fmt: skip
+             "numba", "numba-cuda", "jax", "cuvs-cu12", "cuvs-cu13")  # fmt: skip
 
 
 def _version(query: object) -> str | None:

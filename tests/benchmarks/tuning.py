@@ -4,9 +4,9 @@ python -m tests.benchmarks.tuning --output docs/benchmarks/tuning.json   # and t
 
 Needs a GPU. For each problem of `search`, `ivf_flat` and `fft`: a tuning that is saved, nine more that measure all
 anew, and all variants timed in turn, many times each, or twice if they take ten times as long as the fastest. The
-exhaustive search says which variant is the best; the regret is how much longer the chosen one takes there. Its time is
-that of 100 launches of each variant. Then processes of their own, one for each device and two at least, choose by what
-was saved.
+exhaustive search says which variant is the best; the regret is how much longer the chosen one takes there. The time of
+a tuning is given as a share of that of 100 launches of each variant. Then processes of their own, one for each device
+and two at least, choose by what was saved.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The index ``ivf_flat`` and those of cuVS and FAISS: the same data, probes and batches, in one run.
+"""The index ``ivf_flat`` and those of cuVS and FAISS: the same data, recall and batches, in one run.
 
-``python -m tests.benchmarks.families.ivf_flat_peers [--rounds N] [--small] [--output FILE]`` needs a GPU. Peers that
-are not installed are said so. Every library builds an index of as many lists with default settings and searches it at
-the fewest probes, of those tried, that reach a recall of 0.95, and is timed by the host until the device has done.
-Libraries take turns, call by call. Before that, fresh processes build and search, with nothing in CuPy's cache.
+``python -m tests.benchmarks.families.ivf_flat_peers [--rounds N] [--small] [--output FILE]`` needs a GPU. It names
+peers that are not installed. Every library builds an index with the same number of lists and default settings, and
+searches it at the fewest probes, of those tried, that reach a recall of 0.95. The host times it until the device has
+done. Libraries take turns, call by call. Before that, fresh processes build and search, with nothing in CuPy's cache.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def measure(data_type: str, n: int, n_lists: int, rounds: int, database: Path) -
         data_type: As in the family.
         n: Vectors of 128 components.
         n_lists: Lists.
-        rounds: Searches of each kind and size.
+        rounds: Searches of each library with batches from 1,000 up; smaller ones are searched four times as often.
         database: The family ``ivf_flat_batch``.
     """
     import cupy as cp
