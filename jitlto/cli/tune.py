@@ -56,7 +56,7 @@ def tune(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Measure which variant of a kernel of FAMILY is the fastest for a problem.
+    """Measure which variant of a kernel of FAMILY is the fastest for a problem. Needs a GPU.
 
     NAME=A,B stands for a problem with each value. FUNCTION, in a Python FILE or a module, is called with the problem
     and returns a jitlto.runtime.tuning.tune.Workload. What is found is added to the user's wisdom, JITLTO_WISDOM.
