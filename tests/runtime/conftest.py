@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,8 +11,10 @@ import pytest
 
 from jitlto.cuda import device
 from jitlto.runtime import dispatcher
+from jitlto.runtime.launch import torch_interface
 from jitlto.storage import database
 from jitlto.storage.database import FragmentDatabase
+from tests.support.arrays import TORCH, TorchLibrary
 
 
 @pytest.fixture
@@ -36,3 +39,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     monkeypatch.setattr(database, "FragmentDatabase", Told)
     return paths
+
+
+@pytest.fixture
+def torch_stand_in(monkeypatch: pytest.MonkeyPatch) -> TorchLibrary:
+    """Have the dtypes and the library of the stand-in for PyTorch found."""
+    library = TorchLibrary()
+    monkeypatch.setitem(sys.modules, "torch", TORCH)
+    monkeypatch.setattr(torch_interface, "library", lambda: library)
+    return library

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
 from copy import copy
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+
+from jitlto.runtime.launch import torch_interface
 
 
 class CupyArray:
@@ -39,10 +43,16 @@ class TorchDtype:
 
 
 TORCH = SimpleNamespace(float32=TorchDtype("<f4"), float64=TorchDtype("<f8"), int32=TorchDtype("<i4"),
-                        bfloat16=TorchDtype("<V2"), float8=TorchDtype(""))  # fmt: skip
+                        complex64=TorchDtype("<c8"), bfloat16=TorchDtype("<V2"), float8=TorchDtype(""))  # fmt: skip
 
 
-class TorchTensor:
+class TorchObject:
+    """The head of an object of PyTorch: behind that of every object, a pointer to the C++ tensor."""
+
+    __slots__ = ("_tensor",)
+
+
+class TorchTensor(TorchObject):
     """A tensor as PyTorch shows it; its storage may be gone."""
 
     def __init__(
@@ -55,14 +65,31 @@ class TorchTensor:
         cuda: bool = True,
         gradient: bool = False,
         storage: bool = True,
+        conjugate: bool = False,
     ) -> None:
+        self._tensor = object()
         self.dtype, self.is_cuda, self.requires_grad = dtype, cuda, gradient
         self._contiguous, self._size, self._address, self._storage = contiguous, size, address, storage
+        self._conjugate = conjugate and dtype.typestr == "<c8"
+        self._extents = (ctypes.c_int64 * 2)()
         self.reads = 0
+
+    @property
+    def _cdata(self) -> int:
+        return id(self._tensor)
+
+    def is_conj(self) -> bool:
+        """Whether the memory holds its conjugate."""
+        return self._conjugate
 
     def is_contiguous(self) -> bool:
         """Whether it is C-contiguous."""
         return self._contiguous
+
+    def extents(self) -> int:
+        """The address of its one extent, before that of its stride."""
+        self._extents[:] = (self._size, 1 if self._contiguous else 2)
+        return ctypes.addressof(self._extents)
 
     def data_ptr(self) -> int:
         """The address; 0 of an empty tensor."""
@@ -98,6 +125,49 @@ class TorchTensor:
 
 
 TorchTensor.__module__, TorchTensor.__name__ = "torch", "Tensor"
+
+
+class TorchLibrary:
+    """PyTorch's library, with its functions for C."""
+
+    def __init__(self) -> None:
+        dtypes = list(vars(TORCH).values())
+        #: The names of the getters that were called.
+        self.calls: list[str] = []
+        numbers = {"device_type_cuda": 1, "layout_strided": 0}
+        numbers |= {f"dtype_{name}": number for number, name in enumerate([*vars(TORCH), *torch_interface._DTYPES])}
+        numbers |= {f"dtype_{name}": number for number, name in enumerate(vars(TORCH))}
+        self._functions: dict[str, Any] = {name: lambda number=number: number for name, number in numbers.items()}
+        for name, type_, read in (
+            ("device_type", ctypes.c_int32, lambda tensor: int(tensor.is_cuda)),
+            ("layout", ctypes.c_int32, lambda _: 0),
+            ("dtype", ctypes.c_int32, lambda tensor: dtypes.index(tensor.dtype)),
+            ("dim", ctypes.c_int64, lambda _: 1),
+            ("sizes", ctypes.c_void_p, TorchTensor.extents),
+            ("strides", ctypes.c_void_p, lambda tensor: tensor.extents() + 8),
+            ("data_ptr", ctypes.c_void_p, TorchTensor.data_ptr),
+        ):
+            self._functions[f"get_{name}"] = self._getter(name, type_, read)
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._functions[name.removeprefix("aoti_torch_")]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    __getattr__ = __getitem__
+
+    def _getter(self, name: str, type_: Any, read: Callable[[TorchTensor], int]) -> Any:
+        def get(handle: int, out: int) -> int:
+            self.calls.append(name)
+            tensor = ctypes.cast(handle - object.__basicsize__, ctypes.py_object).value
+            try:
+                type_.from_address(out).value = read(tensor)
+            except RuntimeError:
+                return 1
+            return 0
+
+        return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(get)
 
 
 class NumbaArray:
@@ -151,8 +221,8 @@ def torch_tensors(device: str) -> list[Any]:
         plain.double(), plain.half(), plain.bfloat16(), plain.int(), plain.bool(), plain.to(torch.uint8),
         plain.clone().requires_grad_(), plain.bfloat16().requires_grad_(), plain.clone().requires_grad_().detach(),
         torch.nn.Parameter(plain.clone()), torch.nn.Parameter(plain.clone(), requires_grad=False),
-        plain.to_sparse(), torch.complex(plain, plain).conj(), torch.empty(4, device="meta"),
-        plain.to(getattr(torch, "float8_e5m2", torch.float16)), plain.to(torch.complex64).imag,
+        torch.complex(plain, plain), torch.complex(plain, plain).conj(), plain.to(torch.complex64).imag,
+        plain.to_sparse(), torch.empty(4, device="meta"), plain.to(getattr(torch, "float8_e5m2", torch.float16)),
     ]  # fmt: skip
 
 
@@ -218,11 +288,3 @@ class ProtocolStream:
 
 
 STREAMS = (CupyStream, TorchStream, NumbaStream, ProtocolStream)
-
-
-@pytest.fixture
-def torch_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the dtypes of the stand-in found."""
-    import sys
-
-    monkeypatch.setitem(sys.modules, "torch", TORCH)

@@ -11,6 +11,7 @@ import pytest
 from cuda.bindings import driver
 
 from jitlto.cuda import packed_launch
+from jitlto.runtime.launch import compiled
 from jitlto.runtime.launch import launcher as launcher_module
 from jitlto.runtime.launch import sequence as sequence_module
 from tests.support.launchers import FakeDriver
@@ -191,7 +192,8 @@ class FakeSequences(FakeDriver):
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *types: str, core: ModuleType | None = None) -> None:
         super().__init__(monkeypatch, core)
         monkeypatch.setattr(sequence_module, "as_stream", lambda stream: stream)
-        monkeypatch.setattr(sequence_module, "extension", lambda: core)
+        for module in (sequence_module, compiled):
+            monkeypatch.setattr(module, "extension", lambda: core)
         # That of cuda.core asks the driver whether it knows clusters.
         monkeypatch.setattr(launcher_module, "LaunchConfig", SimpleNamespace)
         monkeypatch.setattr(launcher_module.Launcher, "max_blocks", lambda *_: 100)

@@ -111,6 +111,9 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
             return _address(parameter, argument, known, constant)
         if expected is not None and interface["typestr"] != expected:
             raise _dtype_error(parameter, np.dtype(interface["typestr"]), known)
+        if interface["typestr"][1] == "c" and getattr(argument, "is_conj", bool)():  # a tensor of PyTorch
+            what = "the memory holds the conjugate of the tensor"
+            raise _error(parameter, "conjugate", what, "pass tensor.resolve_conj()")
         pointer, readonly = interface["data"]
         if readonly and not constant:
             raise _read_only_error(parameter)

@@ -83,9 +83,9 @@ _NUMBA = ArrayType(
     _numpy_dtype,
 )
 TORCH = ArrayType(
-    "{0}.is_cuda and {0}.is_contiguous()",
+    "{0}.is_cuda and {0}.is_contiguous() and not {0}.is_conj()",
     "{0}.data_ptr()",
-    lambda array: array.data_ptr() if array.is_cuda and array.is_contiguous() else None,
+    lambda array: array.data_ptr() if array.is_cuda and array.is_contiguous() and not array.is_conj() else None,
     _torch_dtype,
     _torch_check,
     "{0}.is_contiguous()",

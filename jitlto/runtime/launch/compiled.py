@@ -23,11 +23,7 @@ _CUDA = 12000  # the version of cuLaunchKernelEx that is asked for: that of the 
 # DLDataTypeCode (dlpack.h) by NumPy's letter.
 _DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _BFLOAT16 = 4
-# What a tensor for a parameter such as void* may hold.
-_ELEMENTS = (
-    "bool", "char", "unsigned char", "short", "unsigned short", "int", "unsigned int", "long long",
-    "unsigned long long", "__half", "__nv_bfloat16", "float", "double", "float2", "double2",
-)  # fmt: skip
+_EXCHANGE = "__dlpack_c_exchange_api__"
 
 
 def install_call(
@@ -65,8 +61,8 @@ def install_call(
         for parameter, converter in zip(signature, convert.converters, strict=True)
     )
     default = default_stream().__cuda_stream__()[1]
-    prepare, learn_array = partial(_make_state, core), partial(_learn_array, signature)
-    call = core.make_call(rows, address, default, namespace["Stream"], prepare, learn_array, _learn_stream, fall_back)
+    prepare = partial(_make_state, core)
+    call = core.make_call(rows, address, default, namespace["Stream"], prepare, _learn_array, _learn_stream, fall_back)
     install(call)
 
 
@@ -117,8 +113,8 @@ def address_reader(parameter: Parameter, convert: Callable[[Any], int]) -> Calla
     core = extension()
     if core is None:
         return None
-    rows, learn_array = (_describe(core, parameter, convert),), partial(_learn_array, (parameter,))
-    call = core.make_call(rows, 0, 0, NoneType, _no_launch, learn_array, _no_launch, _no_launch)
+    rows = (_describe(core, parameter, convert),)
+    call = core.make_call(rows, 0, 0, NoneType, _no_launch, _learn_array, _no_launch, _no_launch)
     read: Callable[[Any], int | None] = call.read_address
     return read
 
@@ -167,39 +163,23 @@ def _describe(core: ModuleType, parameter: Parameter, converter: Callable[[Any],
     return (kind, size, parameter.alignment, signed, False, 0, 0, None, scalar, converter)
 
 
-def _learn_array(signature: Sequence[Parameter], array: Any) -> object:
+def _learn_array(array: Any) -> object:
     """Return how the core reads the addresses of arrays of a type.
 
     Returns:
-        True as CuPy's, a tuple of the parameters' dtypes as PyTorch's, a capsule by DLPack's functions, None not at
-        all, False if this array does not tell.
+        True as CuPy's, bytes by PyTorch's own functions, a capsule by DLPack's, None not at all, False if this array
+        does not tell.
     """
     kind = type(array)
     known = find_array_type(kind)
-    name = "__dlpack_c_exchange_api__"
-    if known is None:
-        return vars(kind).get(name)  # of the type itself: a subclass may be anything, such as a tensor without memory
-    if known is TORCH and (capsule := getattr(kind, name, None)) is not None:
-        return capsule
-    if known is not CUPY and known is not TORCH:
-        return None
-    agrees = known.agrees(array, array.__cuda_array_interface__["data"][0])
-    if not agrees:
-        return False if agrees is None else None
-    return True if known is CUPY else tuple(_torch_dtype(parameter) for parameter in signature)
+    if known is CUPY:
+        agrees = known.agrees(array, array.__cuda_array_interface__["data"][0])
+        return False if agrees is None else agrees or None
+    if known is TORCH:
+        from jitlto.runtime.launch import torch_interface  # imported lazily: needed for PyTorch only
 
-
-def _torch_dtype(parameter: Parameter) -> object:
-    """Return the dtype of tensors for a parameter, a set of them if it may be any, or None."""
-    target = pointed_type(parameter)
-    if target is None:
-        return None
-    known = find_scalar(target)
-    if known is not None:
-        dtype: object = TORCH.find_dtype(known)
-        return dtype
-    every = (scalar for scalar in map(find_scalar, _ELEMENTS) if scalar is not None)
-    return frozenset(map(TORCH.find_dtype, every)) - {None}
+        return torch_interface.describe(array) or getattr(kind, _EXCHANGE, None)
+    return vars(kind).get(_EXCHANGE)  # of the type itself: a subclass may be anything, such as a tensor without memory
 
 
 def _learn_stream(stream: Any) -> str | None:

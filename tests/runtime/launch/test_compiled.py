@@ -17,7 +17,7 @@ from jitlto.errors import ArgumentError, LaunchError
 from jitlto.runtime.launch import fast_path
 from jitlto.runtime.launch.launcher import Launcher
 from tests.support import arrays, launch_core
-from tests.support.arrays import CupyArray, torch_stand_in  # noqa: F401 - a fixture
+from tests.support.arrays import CupyArray, TorchLibrary
 from tests.support.errors import raises
 from tests.support.launchers import FakeDriver
 
@@ -88,6 +88,9 @@ class TorchTensor:
     """A tensor with PyTorch's attributes, DLPack's exchange functions and the CUDA array interface."""
 
     __dlpack_c_exchange_api__: object
+
+    def is_conj(self) -> bool:
+        return False
 
     def __init__(
         self,
@@ -248,17 +251,18 @@ def test_other_memory_than_a_device_is_left_to_the_python_way(fake: FakeDriver, 
     assert len(generated) == 1
 
 
-@pytest.mark.usefixtures("torch_stand_in")
-def test_tensors_without_exchange_functions_are_read_by_their_attributes(
-    fake: FakeDriver, generated: list[object]
+def test_tensors_of_pytorch_are_read_by_its_own_functions(
+    fake: FakeDriver, generated: list[object], torch_stand_in: TorchLibrary
 ) -> None:
     launcher = fake.launcher("float const*", "void*", "__nv_bfloat16*")
     floats, brains = arrays.TorchTensor(), arrays.TorchTensor(arrays.TORCH.bfloat16, address=8192)
     for _ in range(4):
         launcher(fake.stream, 1, 32, floats, brains, brains)
     reads = floats.reads + brains.reads
+    torch_stand_in.calls.clear()
     launcher(fake.stream, 1, 32, floats, floats, brains)
     assert fake.launches[-1][2:] == (4096, 4096, 8192)
+    assert torch_stand_in.calls.count("data_ptr") == 3
     assert floats.reads + brains.reads == reads
     assert generated == []
     for wrong in (brains, arrays.TorchTensor(cuda=False)):
@@ -268,6 +272,29 @@ def test_tensors_without_exchange_functions_are_read_by_their_attributes(
     assert fake.launches[-1][2:] == (4096, 0, 0)
     launcher(fake.stream, 1, 32, arrays.TorchTensor(size=0), None, None)
     assert fake.launches[-1][2:] == (0, 0, 0)
+
+
+@pytest.mark.parametrize("wrong", [arrays.TorchTensor(cuda=False), arrays.TorchTensor(arrays.TORCH.float8)])
+def test_a_tensor_is_not_asked_for_memory_that_it_may_not_have(
+    fake: FakeDriver, torch_stand_in: TorchLibrary, wrong: arrays.TorchTensor
+) -> None:
+    launcher = warm(fake, "float*")
+    launcher(fake.stream, 1, 32, arrays.TorchTensor())
+    torch_stand_in.calls.clear()
+    with pytest.raises(ArgumentError):
+        launcher(fake.stream, 1, 32, wrong)
+    assert "data_ptr" not in torch_stand_in.calls
+    assert "device_type" in torch_stand_in.calls
+
+
+@pytest.mark.usefixtures("torch_stand_in")
+def test_a_conjugate_that_is_not_computed_is_refused(fake: FakeDriver, generated: list[object]) -> None:
+    launcher = warm(fake, "float2*")
+    launcher(fake.stream, 1, 32, arrays.TorchTensor(arrays.TORCH.complex64))
+    assert fake.launches[0][2] == 4096
+    assert generated == []
+    with raises(ArgumentError, "launch-argument-conjugate"):
+        launcher(fake.stream, 1, 32, arrays.TorchTensor(arrays.TORCH.complex64, conjugate=True))
 
 
 # --- streams ---

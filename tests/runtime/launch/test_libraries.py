@@ -27,13 +27,20 @@ from tests.support.arrays import (
     NumbaArray,
     TorchStream,
     TorchTensor,
-    torch_stand_in,  # noqa: F401 - a fixture
 )
 from tests.support.errors import raises
 from tests.support.launchers import FakeDriver, Stream, parameter
 
 KINDS: list[Callable[[], Any]] = [CupyArray, TorchTensor, NumbaArray, JaxArray]
-POINTERS = ["float const*", "float*", "double const*", "void const*", "__nv_bfloat16 const*", "mine::point const*"]
+POINTERS = [
+    "float const*",
+    "float*",
+    "float2 const*",
+    "double const*",
+    "void const*",
+    "__nv_bfloat16 const*",
+    "mine::point const*",
+]
 
 SIZES, ADDRESSES = st.sampled_from([0, 4]), st.sampled_from([4096, 1 << 47])
 TYPESTRS = st.sampled_from(["<f4", "<f8", "<i4", ">f4"])
@@ -50,6 +57,7 @@ ARRAYS = st.one_of(
         cuda=st.booleans(),
         gradient=st.booleans(),
         storage=st.booleans(),
+        conjugate=st.booleans(),
     ),
 )
 VALUES = ARRAYS | st.sampled_from(KINDS).map(lambda kind: kind()) | st.none() | st.just(0) | st.text(max_size=1)

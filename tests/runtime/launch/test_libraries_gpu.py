@@ -17,11 +17,13 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch import core
 from jitlto.runtime.launch import launcher as launcher_module
 from jitlto.runtime.launch.arguments import make_converter
+from jitlto.runtime.launch.compiled import address_reader
 from jitlto.runtime.launch.launcher import Launcher
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
 from tests.support.arrays import torch_tensors
 from tests.support.families import write_family
+from tests.support.launchers import parameter
 
 pytestmark = pytest.mark.gpu
 
@@ -213,6 +215,21 @@ def test_every_tensor_is_taken_or_refused_as_by_the_converters(make: Any, monkey
                 assert outcome(launched) == expected, (tensor.dtype, tuple(tensor.shape), types[position])
                 bound = outcome(lambda launcher=launcher, a=args, r=rest: launcher.bind(None, 1, 32, *a, *r) and None)
                 assert bound is None if isinstance(expected, list) else bound == expected
+
+
+@pytest.mark.parametrize("type_", ["float*", "float const*", "void*", "float2*", "__nv_bfloat16 const*", "bool*"])
+def test_the_core_reads_tensors_as_the_converters_or_leaves_them_to_these(type_: str) -> None:
+    pytest.importorskip("torch")
+    convert = make_converter(parameter(type_))
+    read = address_reader(parameter(type_), convert)
+    if read is None:
+        pytest.skip("the compiled core was not built")
+    read_by_core = 0
+    for tensor in torch_tensors("cuda") * 2:
+        found, expected = read(tensor), outcome(lambda a=tensor: convert(a))  # type: ignore[misc]
+        assert found in (None, expected), (tensor.dtype, tuple(tensor.shape))
+        read_by_core += found is not None
+    assert read_by_core >= 2 * (1 if type_ in ("float2*", "__nv_bfloat16 const*", "bool*") else 10)
 
 
 def test_streams_come_and_go_and_each_launch_is_in_its_own(make: Any) -> None:
