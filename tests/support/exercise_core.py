@@ -26,6 +26,7 @@ import sysconfig
 import tempfile
 import threading
 import time
+from functools import cache
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,14 @@ class Array:
     def __init__(self, dtype: object, address: object, *, contiguous: bool = True) -> None:
         self.dtype, self._c_contiguous = dtype, contiguous
         self.data = type("Memory", (), {"ptr": address})()
+
+
+@cache
+def fields() -> Any:
+    """Arrays as CuPy's too, of C structures: the module of ``fields.c``, compiled."""
+    with tempfile.TemporaryDirectory() as directory:
+        source = ROOT / "tests/support/fields.c"
+        return load(load(HOOK, "extension").compile_extension(source, Path(directory)), "fields")
 
 
 class Stream:
@@ -162,9 +171,10 @@ class Exercise:
             address = self.random.getrandbits(47)
             packed = struct.pack("<Q", address)
             other = None if kind == "pointer" else packed
+            array = pick([Array, fields().Array])
             return pick([
-                (None, bytes(8)), (Array(dtype, address), packed), (Array(self.dtypes[1], address), other),
-                (Array(dtype, address, contiguous=False), None), (Array(dtype, 0), bytes(8)),
+                (None, bytes(8)), (array(dtype, address), packed), (array(self.dtypes[1], address), other),
+                (array(dtype, address, contiguous=False), None), (array(dtype, 0), bytes(8)),
                 (Array(dtype, -1), None), (Array(dtype, "x"), None), (address, packed), (object(), None),
             ])  # fmt: skip
         if kind[0] in "iu":
@@ -239,7 +249,7 @@ class Exercise:
 
         call = self.core.make_call(
             tuple(rows), self.address, DEFAULT, Stream, prepare,
-            lambda array: isinstance(array, Array) or None,
+            lambda array: isinstance(array, (Array, fields().Array)) or None,
             lambda stream: "cuda_stream" if isinstance(stream, ForeignStream) else None,
             otherwise,
         )  # fmt: skip

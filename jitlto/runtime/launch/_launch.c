@@ -103,6 +103,7 @@ typedef struct { /* an attribute of objects of one type */
     PyObject *name;
     getter get; /* NULL: look it up */
     void *closure;
+    Py_ssize_t offset; /* of the field that the getter returns; 0: not known */
 } Attribute;
 
 typedef struct { /* an attribute for which a class has a slot, read without being looked up */
@@ -118,6 +119,7 @@ typedef struct { /* how to get the address of an array, or the handle of a strea
     int is_torch; /* such tensors are writable, and may be conjugated when they are read */
     Attribute handle;                             /* of a stream */
     Attribute dtype, c_contiguous, data, ptr;     /* of CuPy's array; the last is of its data */
+    int has_fields;                               /* all but c_contiguous */
     PyObject *torch; /* bytes, a TorchInterface */
 } Known;
 
@@ -256,6 +258,24 @@ static inline PyObject *read_slot(Slot *slot, PyObject *object) {
     return PyObject_GetAttr(object, slot->name);
 }
 
+#ifndef Py_GIL_DISABLED /* where another thread may replace the value while it is read */
+/* Finds the field that a getter returned, of an object or of an address; not if two fields have the value. */
+static void find_field(Attribute *attribute, PyObject *object, uintptr_t value) {
+    if (attribute->get == NULL || value == 0) return;
+    Py_ssize_t last = Py_TYPE(object)->tp_basicsize - (Py_ssize_t)sizeof value, found = 0;
+    for (Py_ssize_t offset = sizeof(PyObject); offset <= last; offset += (Py_ssize_t)sizeof value) {
+        if (memcmp((char *)object + offset, &value, sizeof value) != 0) continue;
+        if (found != 0) return;
+        found = offset;
+    }
+    attribute->offset = found;
+}
+#endif
+
+static inline void *read_field(const Attribute *attribute, PyObject *object) {
+    return *(void **)((char *)object + attribute->offset);
+}
+
 /* --- types of arrays and streams, learnt when they are seen first --- */
 
 static inline Known *find_known(Call *call, PyTypeObject *type) {
@@ -263,6 +283,22 @@ static inline Known *find_known(Call *call, PyTypeObject *type) {
     for (int i = 0; i < count; i++)
         if (call->known[i].type == type) return &call->known[i];
     return NULL;
+}
+
+/* CuPy's attributes are fields of C structures. Where these are found, an array is read with one call instead of four. */
+static void find_fields(Known *made, PyObject *array, PyObject *data) {
+#ifdef Py_GIL_DISABLED
+    (void)made, (void)array, (void)data;
+#else
+    PyObject *dtype = read_attribute(&made->dtype, array);
+    uint64_t address = 0;
+    if (as_number(read_attribute(&made->ptr, data), &address) == DONE) find_field(&made->ptr, data, (uintptr_t)address);
+    find_field(&made->dtype, array, (uintptr_t)dtype);
+    find_field(&made->data, array, (uintptr_t)data);
+    made->has_fields = made->dtype.offset != 0 && made->data.offset != 0 && made->ptr.offset != 0;
+    Py_XDECREF(dtype);
+    PyErr_Clear();
+#endif
 }
 
 static void describe_cupy(Names *names, PyObject *array, Known *made) {
@@ -278,6 +314,7 @@ static void describe_cupy(Names *names, PyObject *array, Known *made) {
     }
     find_attribute(Py_TYPE(data), names->ptr, &made->ptr);
     made->data_type = (PyTypeObject *)Py_NewRef(Py_TYPE(data));
+    find_fields(made, array, data);
     Py_DECREF(data);
 }
 
@@ -341,7 +378,9 @@ static int learn(Call *call, PyObject *learner, PyObject *object, Known **found)
 
 static inline int pack_cupy(Known *known, Parameter *parameter, PyObject *argument, uint64_t *out) {
     PyObject *value;
-    if (parameter->dtype != NULL) {
+    if (parameter->dtype != NULL && known->has_fields) {
+        if (read_field(&known->dtype, argument) != parameter->dtype) return OTHERWISE;
+    } else if (parameter->dtype != NULL) {
         value = read_attribute(&known->dtype, argument);
         Py_XDECREF(value); /* compared, not used */
         if (value == NULL || value != parameter->dtype) return otherwise();
@@ -349,6 +388,12 @@ static inline int pack_cupy(Known *known, Parameter *parameter, PyObject *argume
     value = read_attribute(&known->c_contiguous, argument);
     Py_XDECREF(value);
     if (value != Py_True) return otherwise();
+    if (known->has_fields) {
+        value = read_field(&known->data, argument);
+        if (value == NULL || !Py_IS_TYPE(value, known->data_type)) return OTHERWISE;
+        *out = (uint64_t)(uintptr_t)read_field(&known->ptr, value);
+        return DONE;
+    }
     value = read_attribute(&known->data, argument);
     if (value == NULL) return otherwise();
     PyObject *address = Py_IS_TYPE(value, known->data_type) ? read_attribute(&known->ptr, value)

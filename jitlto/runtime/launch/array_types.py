@@ -21,13 +21,14 @@ class ArrayType:
     """How the arrays of a type are read.
 
     Args:
-        test: Python code that is true for an array ``{0}`` whose address may be read.
+        test: Python code that is true for an array ``{0}``, of the type number ``{1}``, whose address may be read.
         address: Python code for the address.
         read: The same as a function: the address, or None where the test is not true.
         find_dtype: Returns the library's dtype of a scalar; None if it has none.
         find_check: Returns a function that is true for arrays with the dtype of a scalar, in place of a part of the
             test; None if the library has none.
         checked_test: The rest of the test.
+        methods: Methods that the code calls as functions, which is faster: by their names and the number of the type.
     """
 
     test: str
@@ -36,6 +37,7 @@ class ArrayType:
     find_dtype: Callable[[Scalar], Any]
     find_check: Callable[[Scalar], Callable[[Any], bool] | None] = lambda _: None
     checked_test: str = ""
+    methods: tuple[str, ...] = ()
 
     def agrees(self, array: Any, address: int) -> bool | None:
         """Return whether it gives the address that the converter found; None if the test leaves the array to it."""
@@ -83,12 +85,13 @@ _NUMBA = ArrayType(
     _numpy_dtype,
 )
 TORCH = ArrayType(
-    "{0}.is_cuda and {0}.is_contiguous() and not {0}.is_conj()",
-    "{0}.data_ptr()",
+    "{0}.is_cuda and is_contiguous{1}({0}) and not {0}.is_conj()",
+    "data_ptr{1}({0})",
     lambda array: array.data_ptr() if array.is_cuda and array.is_contiguous() and not array.is_conj() else None,
     _torch_dtype,
     _torch_check,
-    "{0}.is_contiguous()",
+    "is_contiguous{1}({0})",
+    ("is_contiguous", "data_ptr"),
 )
 # By library and name. Subclasses are not listed, because they may behave otherwise.
 _TYPES = {

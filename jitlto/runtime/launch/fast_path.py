@@ -179,7 +179,9 @@ class FastPath:
             "streams": streams.streams_by_handle,
             "thread": streams.thread,
         }
-        constants |= {f"array{number}": kind for number, kind in enumerate(self._arrays)}
+        for number, (kind, how) in enumerate(self._arrays.items()):
+            constants[f"array{number}"] = kind
+            constants |= {f"{name}{number}": getattr(kind, name) for name in (how.methods if how is not None else ())}
         lines: list[str] = []
         for number, parameter in enumerate(self._signature):
             lines += [f"            {line}" for line in self._conversion(number, parameter, constants)]
@@ -202,8 +204,7 @@ class FastPath:
         )
         made: dict[str, Any] = {}
         exec(_compile(source), self._namespace, made)  # noqa: S102 - the text above, with numbers
-        call: Callable[..., None] = made["make"](**constants)
-        return call
+        return made["make"](**constants)  # type: ignore[no-any-return]
 
     def _conversion(self, number: int, parameter: Parameter, constants: dict[str, Any]) -> list[str]:
         """Return the lines that convert one argument, and add the objects that they use to ``constants``."""
@@ -237,8 +238,8 @@ class FastPath:
             else:
                 continue
             lines += [
-                f"elif type({name}) is array{position} and {fits} and {test.format(name)}:",
-                f"    {value} = {how.address.format(name)}",
+                f"elif type({name}) is array{position} and {fits} and {test.format(name, position)}:",
+                f"    {value} = {how.address.format(name, position)}",
             ]
         lines += [f"elif {name} is None:", f"    {value} = 0", "else:", f"    {value} = converters[{number}]({name})"]
         return [lines[0].removeprefix("el"), *lines[1:]]

@@ -16,7 +16,7 @@ import pytest
 from jitlto.errors import ArgumentError, LaunchError
 from jitlto.runtime.launch import fast_path
 from jitlto.runtime.launch.launcher import Launcher
-from tests.support import arrays, launch_core
+from tests.support import arrays, exercise_core, launch_core
 from tests.support.arrays import CupyArray, TorchLibrary
 from tests.support.errors import raises
 from tests.support.launchers import FakeDriver
@@ -285,6 +285,46 @@ def test_a_tensor_is_not_asked_for_memory_that_it_may_not_have(
         launcher(fake.stream, 1, 32, wrong)
     assert "data_ptr" not in torch_stand_in.calls
     assert "device_type" in torch_stand_in.calls
+
+
+def test_attributes_that_are_fields_are_read_without_their_getters(fake: FakeDriver, generated: list[object]) -> None:
+    fields = exercise_core.fields()
+
+    def interface(array: Any) -> dict[str, Any]:
+        strides = None if array._c_contiguous else (8,)
+        return {"shape": (4,), "typestr": array.dtype.str, "data": (array.data.ptr, False), "strides": strides}
+
+    members = {"__module__": "cupy", "__cuda_array_interface__": property(interface)}
+    array = type("ndarray", (fields.Array,), members)
+    floats, doubles = np.dtype("f4"), np.dtype("f8")
+    launcher = warm(fake, "float const*", "void*")
+    launcher(fake.stream, 1, 32, array(floats, 4096), None)
+    reads = fields.reads()
+    launcher(fake.stream, 1, 32, array(floats, 1 << 47), array(doubles, 64))
+    assert fake.launches[-1][2:] == (1 << 47, 64)
+    assert fields.reads() == reads or not getattr(sys, "_is_gil_enabled", lambda: True)()
+    assert generated == []
+    with raises(ArgumentError, "launch-argument-dtype"):
+        launcher(fake.stream, 1, 32, array(doubles, 4096), None)
+    with raises(ArgumentError, "launch-argument-not-contiguous"):
+        launcher(fake.stream, 1, 32, array(floats, 4096, contiguous=False), None)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_cupys_own_arrays_are_read_as_by_its_attributes() -> None:
+    cupy, core = pytest.importorskip("cupy"), launch_core.core()
+    memory = cupy.cuda.UnownedMemory(0x7F00_0000_0000, 4096, None, 0)
+    read = []
+    for dtype in (None, np.dtype("f4")):
+        row = (core.POINTER, 8, 8, False, False, 2, 32, dtype, None, None)
+        read.append(core.make_call((row,), 0, 0, type(None), None, lambda _: True, None, None).read_address)
+    for offset in (16, 0, 1024, 4096):
+        plain = cupy.ndarray((6, 4), np.float32, cupy.cuda.MemoryPointer(memory, offset))
+        for array in (plain, plain[2:], plain.reshape(24), plain[:0], plain.view(np.float64), plain.T, plain[:, 1:]):
+            expected = array.data.ptr if array.flags.c_contiguous else None
+            assert read[0](array) == expected
+            assert read[1](array) == (expected if array.dtype == np.float32 else None)
 
 
 @pytest.mark.usefixtures("torch_stand_in")
