@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from jitlto.cli.outcome import handle_signals, interrupted, print_error, replace_closed_streams
+from jitlto.cli.outcome import handle_signals, interrupted, is_interrupt, print_error, replace_closed_streams
 from jitlto.errors import JitltoError
 from jitlto.model.deprecation import DeprecatedValueWarning
 
@@ -120,6 +120,10 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except click.Abort:
         return interrupted()
+    except RuntimeError as error:
+        if is_interrupt(error):
+            return interrupted()
+        raise
     except SystemExit as ended:
         if isinstance(ended.code, str):
             click.echo(ended.code, err=True)

@@ -48,6 +48,11 @@ def replace_closed_streams() -> None:
             setattr(sys, name, open(number, mode, encoding="utf-8", errors="backslashreplace"))  # noqa: PTH123, SIM115
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether an interrupt raised this error: Python 3.11 wraps what comes in a ``__set_name__``."""
+    return isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt)
+
+
 def interrupted() -> int:
     """Print which signal ended the command; return the exit status: 128 plus the signal's number."""
     number = signal.Signals(_received[0]) if _received else signal.SIGINT
@@ -84,7 +89,9 @@ def conclude(run: Callable[[], bool]) -> None:
     """Run a command's work; exit with 1 if it returns False, and at once if it is interrupted."""
     try:
         holds = run()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if not is_interrupt(error):
+            raise
         # A running link cannot be stopped, and a normal exit would wait for it.
         status = interrupted()
         # Of the exit handlers, only this one is needed: it removes the workers' directories.

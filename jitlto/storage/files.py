@@ -8,12 +8,9 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from jitlto.errors import JitltoError
-
-if TYPE_CHECKING:
-    import tempfile
 
 # A database is written with pages of 4096 bytes and its table ``meta`` first, so that the row ``digest`` stands on the
 # second page: the name and, right behind it, the value (SQLite file format, 1.6 and 2; docs/database.md).
@@ -168,18 +165,31 @@ def _check_directory(target: Path) -> None:
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(target))
 
 
-def temporary_directory(prefix: str) -> tempfile.TemporaryDirectory[str]:
+@contextmanager
+def temporary_directory(prefix: str) -> Iterator[str]:
     """Create a directory for temporary files, which is removed at the end of a ``with`` statement.
+
+    It is removed whenever an interrupt comes; ``tempfile.TemporaryDirectory`` would leave it if one came between its
+    creation and the assignment of its name.
 
     Raises:
         JitltoError: If there is none in which it could be created.
     """
+    import shutil
     import tempfile  # imported lazily: takes 5 ms, and a launch does not need it
 
     try:
-        return tempfile.TemporaryDirectory(prefix=prefix)
+        path = Path(tempfile.gettempdir(), prefix + os.urandom(8).hex())
     except OSError as error:
         raise no_temporary_directory(error) from error
+    try:
+        try:
+            path.mkdir(0o700)
+        except OSError as error:
+            raise no_temporary_directory(error) from error
+        yield str(path)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def no_temporary_directory(error: OSError) -> JitltoError:

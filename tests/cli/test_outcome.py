@@ -104,6 +104,41 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("body", ["work()", "conclude(work)"])
+def test_an_interrupt_while_a_class_is_created_is_an_interrupt(
+    tmp_path: Path, number: signal.Signals, body: str
+) -> None:
+    """Python 3.11 makes a RuntimeError of it."""
+    (tmp_path / "interrupted.py").write_text(f"""
+import signal
+import click
+from jitlto import cli
+from jitlto.cli.outcome import conclude
+
+class Attribute:
+    def __set_name__(self, owner, name):
+        signal.raise_signal({int(number)})
+
+def work():
+    class Owner:
+        attribute = Attribute()
+
+@click.command()
+def interrupted():
+    {body}
+
+cli.cli = interrupted
+cli.main()
+""")
+    places = os.pathsep.join(map(str, (tmp_path, ROOT)))
+    with _started(tmp_path, sys.executable, "-m", "interrupted", PYTHONPATH=places) as process:
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + number
+    assert "Traceback" not in said
+
+
+@pytest.mark.slow
 def test_what_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
     code = (
         "import os; from jitlto.cli.outcome import handle_signals; handle_signals(); os.kill(os.getpid(), 1); print(2)"

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import ast
 import errno
+import gc
+import itertools
 import os
 import re
 import shutil
 import sqlite3
+import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -265,6 +271,36 @@ def test_without_a_temporary_directory_there_is_one_error_that_says_so(
     settings = Config.read({"HOME": "~"})
     assert settings.cache_dir.is_absolute()
     assert load("mini", mini_path).plan(arch="sm_90", data_type="float", op_name="twice").digest
+
+
+def test_a_temporary_directory_is_removed_whenever_an_interrupt_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the first line that is run within the ``with`` statement, at the second, and so on until none is left."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    created = False
+    for last in itertools.count(1):
+        lines = itertools.count(1)
+
+        def interrupt(frame: FrameType, event: str, _: object, lines: Iterator[int] = lines, last: int = last) -> Any:
+            if event == "line" and frame.f_code.co_filename != __file__ and next(lines) == last:
+                raise KeyboardInterrupt
+            return interrupt
+
+        before = sys.gettrace()
+        try:
+            sys.settrace(interrupt)
+            with files.temporary_directory("x-") as directory:
+                sys.settrace(before)
+                assert Path(directory).is_dir()
+            break
+        except KeyboardInterrupt as interrupted:
+            sys.settrace(before)
+            created |= "mkdir" in {frame.name for frame in traceback.extract_tb(interrupted.__traceback__)}
+        gc.collect()
+        assert list(tmp_path.iterdir()) == []
+    assert created
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -25,22 +25,22 @@ NAME = "jitlto.runtime.launch._launch"
 @cache
 def core() -> ModuleType:
     """Build it, quickly and with its warnings as errors, and load it; skips where there is no C compiler."""
-    directory = temporary_directory("jitlto-test-")
-    path = build(
-        Path(directory.name),
-        "-O1",
-        "-UNDEBUG",  # with the assertions of Python's headers
-        "-Wall",
-        "-Wextra",
-        "-Wno-missing-field-initializers",
-        "-Werror",
-        *os.environ.get(FLAGS, "").split(),
-    )
-    spec = spec_from_file_location(NAME, path, loader=ExtensionFileLoader(NAME, str(path)))
-    assert spec is not None
-    module = module_from_spec(spec)
-    assert spec.loader is not None
-    spec.loader.exec_module(module)
+    with temporary_directory("jitlto-test-") as directory:
+        path = build(
+            Path(directory),
+            "-O1",
+            "-UNDEBUG",  # with the assertions of Python's headers
+            "-Wall",
+            "-Wextra",
+            "-Wno-missing-field-initializers",
+            "-Werror",
+            *os.environ.get(FLAGS, "").split(),
+        )
+        spec = spec_from_file_location(NAME, path, loader=ExtensionFileLoader(NAME, str(path)))
+        assert spec is not None
+        module = module_from_spec(spec)
+        assert spec.loader is not None
+        spec.loader.exec_module(module)
     return module
 
 

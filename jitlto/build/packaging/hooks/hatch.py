@@ -45,7 +45,7 @@ class JitltoBuildHook(BuildHookInterface[BuilderConfig]):
         elif self.target_name == "wheel" and version != "editable":
             # Removed together with this object, after the wheel is written.
             self._directory = temporary_directory("jitlto-")
-            output = Path(self._directory.name) / package.config.database.name
+            output = Path(self._directory.__enter__()) / package.config.database.name
             report = project.build_package(package.config.path, output)
             for advice in report.advice:
                 self.app.display_warning(f"jitlto: {advice}")
