@@ -29,8 +29,20 @@ def handle_signals() -> None:
 
 def _end(number: int, _: FrameType | None) -> None:
     _received.append(number)
-    if len(_received) == 1:  # a second one, as timeout(1) sends, must not stop the clean-up
+    # A second one, as timeout(1) sends, must not stop the clean-up. The alarm is for an interrupt that was dropped by C
+    # code, as by msgspec's where it looks up a type.
+    if len(_received) == 1 or (number == signal.SIGALRM and not _is_ending()):
+        signal.signal(signal.SIGALRM, _end)
+        signal.alarm(1)
         raise KeyboardInterrupt
+
+
+def _is_ending() -> bool:
+    """Return whether an interrupt is on its way through the program, or has reached its end."""
+    error = sys.exception()
+    while error is not None and not is_interrupt(error):
+        error = error.__context__
+    return error is not None or bool(_status)
 
 
 def replace_closed_streams() -> None:

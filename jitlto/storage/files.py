@@ -175,7 +175,6 @@ def temporary_directory(prefix: str) -> Iterator[str]:
     Raises:
         JitltoError: If there is none in which it could be created.
     """
-    import shutil
     import tempfile  # imported lazily: takes 5 ms, and a launch does not need it
 
     try:
@@ -189,7 +188,18 @@ def temporary_directory(prefix: str) -> Iterator[str]:
             raise no_temporary_directory(error) from error
         yield str(path)
     finally:
+        remove_directory(path)
+
+
+def remove_directory(path: str | Path) -> None:
+    """Remove a directory with all that can be removed in it, even if an interrupt comes meanwhile."""
+    import shutil  # imported lazily: as above
+
+    try:
         shutil.rmtree(path, ignore_errors=True)
+    except KeyboardInterrupt:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
 
 
 def no_temporary_directory(error: OSError) -> JitltoError:

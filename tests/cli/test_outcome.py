@@ -70,7 +70,7 @@ def test_a_build_that_is_asked_to_end_leaves_no_directory_and_no_worker(tmp_path
         said = process.communicate(timeout=60)[1]
     assert process.returncode == 128 + number
     assert said.split("\n")[-2:-1] == ["interrupted" if number == signal.SIGINT else f"ended by {number.name}"]
-    assert list((tmp_path / "tmp").iterdir()) == []
+    _wait(lambda: not list((tmp_path / "tmp").iterdir()))
     _wait(lambda: not _working(tmp_path))
     assert not (tmp_path / "x.fragdb").exists()
 
@@ -82,7 +82,7 @@ def test_a_demo_that_is_asked_to_end_leaves_nothing(tmp_path: Path) -> None:
         process.terminate()
         process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
-    assert list((tmp_path / "tmp").iterdir()) == []
+    _wait(lambda: not list((tmp_path / "tmp").iterdir()))
 
 
 @pytest.mark.slow
@@ -136,6 +136,37 @@ cli.main()
         said = process.communicate(timeout=60)[1]
     assert process.returncode == 128 + number
     assert "Traceback" not in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_not_lost_if_c_code_drops_the_interrupt(tmp_path: Path, number: signal.Signals) -> None:
+    """And the interrupt does not come again while it is being handled."""
+    code = f"""
+import ctypes, signal, sys, time
+from jitlto.cli import outcome
+
+class Asked:
+    def __getattr__(self, name):
+        signal.raise_signal({int(number)})
+
+def work():
+    ctypes.pythonapi.PyObject_HasAttr(ctypes.py_object(Asked()), ctypes.py_object("x"))
+    print("went on", file=sys.stderr)
+    try:
+        time.sleep(60)
+    finally:
+        time.sleep(1.5)
+        print("tidied up", file=sys.stderr)
+
+outcome.handle_signals()
+outcome.conclude(work)
+"""
+    with _started(tmp_path, sys.executable, "-c", code) as process:
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + number
+    heard = ["went on", "tidied up", f"ended by {number.name}"]
+    assert [line for line in said.splitlines() if line in heard] == heard
 
 
 @pytest.mark.slow

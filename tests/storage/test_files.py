@@ -303,6 +303,24 @@ def test_a_temporary_directory_is_removed_whenever_an_interrupt_comes(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_directory_is_removed_even_if_an_interrupt_comes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "file").touch()
+    unlink, calls = os.unlink, itertools.count()
+
+    def interrupted(*args: Any, **how: Any) -> None:
+        if next(calls) == 0:
+            raise KeyboardInterrupt
+        unlink(*args, **how)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "unlink", interrupted)
+        files.remove_directory(tmp_path / "x")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.slow
 def test_one_function_writes_files_at_paths_that_users_give() -> None:
     """What else writes does so in directories of jitlto's own, or temporary ones."""

@@ -12,7 +12,6 @@ import contextlib
 import os
 import pickle
 import select
-import shutil
 import signal
 import tempfile
 import threading
@@ -26,7 +25,7 @@ from jitlto.build.execution.forkserver import ForkServer, serve_forks
 from jitlto.build.execution.header_files import HeaderFiles
 from jitlto.build.execution.worker_process import Gone, NotStarted, WorkerProcess
 from jitlto.errors import BuildError
-from jitlto.storage.files import no_temporary_directory
+from jitlto.storage.files import no_temporary_directory, remove_directory
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -130,10 +129,10 @@ class ProcessExecutor(Executor):
         self._threads.shutdown(wait=True)
         while self._started:
             self._started.pop().stop()
-        if self._server is not None:
-            self._server.close()
         if self._shared is not None:
-            shutil.rmtree(self._shared, ignore_errors=True)
+            remove_directory(self._shared)
+        if self._server is not None:  # which, if an interrupt came before this, removes the directory
+            self._server.close()
 
     def _call(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         request = pickle.dumps((fn, args, kwargs))
@@ -225,7 +224,7 @@ def serve(socket: str, parent: str, shared: str) -> None:
     shared_directory = Path(shared)
     serve_forks(_serve_calls, int(socket), int(parent))
     # The program was killed, or ends without a shutdown.
-    shutil.rmtree(shared, ignore_errors=True)
+    remove_directory(shared)
 
 
 def _serve_calls(descriptor: int, parent: int) -> None:
