@@ -53,7 +53,7 @@ class TorchObject:
 
 
 class TorchTensor(TorchObject):
-    """A tensor as PyTorch shows it; its storage may be gone."""
+    """A tensor as PyTorch shows it; it may have no storage, or no memory."""
 
     def __init__(
         self,
@@ -66,11 +66,13 @@ class TorchTensor(TorchObject):
         gradient: bool = False,
         storage: bool = True,
         conjugate: bool = False,
+        negative: bool = False,
     ) -> None:
         self._tensor = object()
         self.dtype, self.is_cuda, self.requires_grad = dtype, cuda, gradient
         self._contiguous, self._size, self._address, self._storage = contiguous, size, address, storage
         self._conjugate = conjugate and dtype.typestr == "<c8"
+        self._negative = negative and size == 1
         self._extents = (ctypes.c_int64 * 2)()
         self.reads = 0
 
@@ -81,6 +83,10 @@ class TorchTensor(TorchObject):
     def is_conj(self) -> bool:
         """Whether the memory holds its conjugate."""
         return self._conjugate
+
+    def is_neg(self) -> bool:
+        """Whether the memory holds its negative, as for the imaginary part of a conjugate."""
+        return self._negative
 
     def is_contiguous(self) -> bool:
         """Whether it is C-contiguous."""
@@ -215,6 +221,9 @@ def torch_tensors(device: str) -> list[Any]:
     """Tensors of every kind that may or may not be passed as ``float*``."""
     torch = pytest.importorskip("torch")
     plain = torch.arange(24, dtype=torch.float32, device=device)
+    negative, gone, wide = torch.complex(plain, plain).conj().imag, plain.clone(), plain.bfloat16()
+    for tensor in (gone, wide):
+        tensor.untyped_storage().resize_(0)
     return [
         plain, plain[4:], plain[::2], plain.reshape(4, 6), plain.reshape(4, 6).T, plain[3:3], plain[:0], plain[7],
         plain.reshape(24, 1)[:, :1], plain.reshape(1, 24).T, plain.expand(3, 24), plain.cpu(), plain.cpu().pin_memory(),
@@ -222,6 +231,7 @@ def torch_tensors(device: str) -> list[Any]:
         plain.clone().requires_grad_(), plain.bfloat16().requires_grad_(), plain.clone().requires_grad_().detach(),
         torch.nn.Parameter(plain.clone()), torch.nn.Parameter(plain.clone(), requires_grad=False),
         torch.complex(plain, plain), torch.complex(plain, plain).conj(), plain.to(torch.complex64).imag,
+        negative, negative[7], negative[:1], negative[:0], gone, gone[:0], wide,
         plain.to_sparse(), torch.empty(4, device="meta"), plain.to(getattr(torch, "float8_e5m2", torch.float16)),
     ]  # fmt: skip
 

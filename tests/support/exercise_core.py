@@ -174,7 +174,7 @@ class Exercise:
             array = pick([Array, fields().Array])
             return pick([
                 (None, bytes(8)), (array(dtype, address), packed), (array(self.dtypes[1], address), other),
-                (array(dtype, address, contiguous=False), None), (array(dtype, 0), bytes(8)),
+                (array(dtype, address, contiguous=False), None), (array(dtype, 0), None),
                 (Array(dtype, -1), None), (Array(dtype, "x"), None), (address, packed), (object(), None),
             ])  # fmt: skip
         if kind[0] in "iu":

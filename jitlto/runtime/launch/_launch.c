@@ -126,7 +126,7 @@ typedef struct { /* how to get the address of an array, or the handle of a strea
 enum { MOST_TYPES = 8, MOST_PARAMETERS = 128, MOST_BYTES = 4096 };
 
 typedef struct {
-    PyObject *c_contiguous, *data, *dtype, *is_conj, *ptr, *requires_grad, *stream_protocol, *state;
+    PyObject *c_contiguous, *data, *dtype, *is_conj, *is_neg, *ptr, *requires_grad, *stream_protocol, *state;
     PyObject *shared_memory, *cluster, *cooperative, *programmatic;
     PyTypeObject *call_type, *state_type, *table_type, *lookup_type, *bound_type;
 } Names;
@@ -417,18 +417,14 @@ static inline int has_type(const Parameter *parameter, const Tensor *tensor) {
     return tensor->code == parameter->code && tensor->bits == parameter->bits;
 }
 
-static int is_contiguous(const Tensor *tensor, int *is_empty) {
-    int64_t expected = 1;
+static int is_contiguous(const Tensor *tensor, uint64_t *size) { /* which is the number of elements */
     int result = 1;
-    *is_empty = 0;
+    *size = 1;
     for (int i = tensor->ndim - 1; i >= 0; i--) {
-        int64_t extent = tensor->shape[i];
-        if (extent == 0) {
-            *is_empty = 1;
-            return 1;
-        }
-        if (tensor->strides != NULL && extent != 1 && tensor->strides[i] != expected) result = 0;
-        expected *= extent;
+        uint64_t extent = (uint64_t)tensor->shape[i];
+        if (tensor->strides != NULL && extent != 1 && (uint64_t)tensor->strides[i] != *size) result = 0;
+        *size *= extent;
+        if (extent == 0) return 1;
     }
     return result;
 }
@@ -451,9 +447,9 @@ static inline int read_torch(const TorchInterface *torch, const Parameter *param
     return DONE;
 }
 
-/* A tensor may stand for the conjugate of what its memory holds. */
-static int is_conjugate(Call *call, PyObject *tensor) {
-    PyObject *answer = PyObject_CallMethodNoArgs(tensor, call->names->is_conj);
+/* A tensor may stand for the conjugate or the negative of what its memory holds. */
+static int is_lazy(PyObject *tensor, PyObject *method) {
+    PyObject *answer = PyObject_CallMethodNoArgs(tensor, method);
     Py_XDECREF(answer);
     return answer != Py_False;
 }
@@ -468,15 +464,18 @@ static inline int pack_tensor(Call *call, const Known *known, const Parameter *p
         if (known->tensor_from_object(argument, &tensor) != 0) return otherwise();
         if (tensor.device_type != DL_CUDA || !has_type(parameter, &tensor)) return OTHERWISE;
     }
-    int is_empty = 0;
+    uint64_t size = 2;
     if (tensor.ndim == 1 && tensor.shape[0] > 1) { /* the usual one, without a loop */
         if (tensor.strides != NULL && tensor.strides[0] != 1) return OTHERWISE;
-    } else if (!is_contiguous(&tensor, &is_empty)) {
+    } else if (!is_contiguous(&tensor, &size)) {
         return OTHERWISE;
     }
-    if (tensor.code == DL_COMPLEX && known->is_torch && is_conjugate(call, argument)) return otherwise();
-    *out = is_empty ? 0 : (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset; /* 0 as __cuda_array_interface__ */
-    return DONE;
+    if (known->is_torch) { /* the negative is the imaginary part of a conjugate, and contiguous only if it is one number */
+        if (tensor.code == DL_COMPLEX && is_lazy(argument, call->names->is_conj)) return otherwise();
+        if (size == 1 && is_lazy(argument, call->names->is_neg)) return otherwise();
+    }
+    *out = size == 0 ? 0 : (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset; /* 0 as __cuda_array_interface__ */
+    return size != 0 && *out == 0 ? OTHERWISE : DONE; /* its memory is gone */
 }
 
 /* An argument of any kind, by the Python converter: it returns what cuda.core.launch passes on. */
@@ -525,6 +524,7 @@ static inline int pack_known(Call *call, Known *known, Parameter *parameter, PyO
         result = pack_tensor(call, known, parameter, argument, &address);
     else if (known->way == CUPY)
         result = pack_cupy(known, parameter, argument, &address);
+    if (known->way == CUPY && address == 0) return OTHERWISE; /* only right if the array is empty */
     if (result == DONE) memcpy(out, &address, 8);
     return result;
 }
@@ -1130,7 +1130,8 @@ static int module_exec(PyObject *module) {
     Names *names = PyModule_GetState(module);
     struct { PyObject **place; const char *text; } texts[] = {
         {&names->c_contiguous, "_c_contiguous"}, {&names->data, "data"}, {&names->dtype, "dtype"},
-        {&names->is_conj, "is_conj"}, {&names->ptr, "ptr"}, {&names->requires_grad, "requires_grad"}, {&names->state, "_compiled_state"},
+        {&names->is_conj, "is_conj"}, {&names->is_neg, "is_neg"}, {&names->ptr, "ptr"},
+        {&names->requires_grad, "requires_grad"}, {&names->state, "_compiled_state"},
         {&names->stream_protocol, "__cuda_stream__"}, {&names->shared_memory, "shared_memory"},
         {&names->cluster, "cluster"}, {&names->cooperative, "cooperative"}, {&names->programmatic, "programmatic"},
     };

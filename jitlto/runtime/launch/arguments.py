@@ -111,9 +111,7 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
             return _address(parameter, argument, known, constant)
         if expected is not None and interface["typestr"] != expected:
             raise _dtype_error(parameter, np.dtype(interface["typestr"]), known)
-        if interface["typestr"][1] == "c" and getattr(argument, "is_conj", bool)():  # a tensor of PyTorch
-            what = "the memory holds the conjugate of the tensor"
-            raise _error(parameter, "conjugate", what, "pass tensor.resolve_conj()")
+        _check_computed(parameter, argument)
         pointer, readonly = interface["data"]
         if readonly and not constant:
             raise _read_only_error(parameter)
@@ -121,16 +119,26 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
         if strides is not None:
             itemsize = np.dtype(interface["typestr"]).itemsize
             _check_contiguous(parameter, interface["shape"], strides, itemsize)
-        return int(pointer) if pointer else _null_address(argument)
+        return int(pointer) if pointer else _null_address(parameter, argument, interface["shape"])
 
     return convert
 
 
-def _null_address(array: Any) -> int:
+def _null_address(parameter: Parameter, array: Any, shape: tuple[int, ...]) -> int:
     """Return the address of an array whose interface has none: it is empty, which CuPy's own attributes do not say."""
     from jitlto.runtime.launch.array_types import CUPY, find_array_type  # imported lazily: needed rarely
 
+    if 0 not in shape:
+        raise _error(parameter, "no-memory", "the array has no memory", "allocate it before the launch")
     return int(CUPY.read(array)) if find_array_type(type(array)) is CUPY else 0
+
+
+def _check_computed(parameter: Parameter, array: Any) -> None:
+    """Check that a tensor of PyTorch does not stand for the conjugate or the negative of what its memory holds."""
+    for case, what in (("conj", "conjugate"), ("neg", "negative")):
+        if getattr(array, f"is_{case}", bool)():
+            hint = f"pass tensor.resolve_{case}()"
+            raise _error(parameter, "conjugate", f"the memory holds the {what} of the tensor", hint)
 
 
 def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant: bool) -> int:
@@ -164,7 +172,7 @@ def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant
         raise _read_only_error(parameter)
     if view.strides is not None:
         _check_contiguous(parameter, view.shape, view.strides, 1)  # DLPack counts strides in elements
-    return int(view.ptr)
+    return int(view.ptr) or _null_address(parameter, argument, view.shape)
 
 
 def _detached(parameter: Parameter, tensor: Any) -> Any:
@@ -307,10 +315,6 @@ def _real(parameter: Parameter, argument: Any) -> float:
         raise _type_error(parameter, argument, "a real number") from None
 
 
-def _type_name(argument: object) -> str:
-    return type(argument).__name__
-
-
 def _dtype_name(known: Scalar | None) -> str:
     if known is None or known.typestr == "bfloat16":
         return "bfloat16"
@@ -323,19 +327,18 @@ def _error(parameter: Parameter, case: str, what: str, hint: str) -> ArgumentErr
 
 
 def _type_error(parameter: Parameter, argument: object, expected: str) -> ArgumentError:
-    return _error(parameter, "type", f"expected {expected}, got {_type_name(argument)}", f"pass {expected}")
+    return _error(parameter, "type", f"expected {expected}, got {type(argument).__name__}", f"pass {expected}")
 
 
 def _export_error(parameter: Parameter, argument: object, error: Exception) -> ArgumentError:
-    what = f"cannot export {_type_name(argument)} by DLPack: {error}"
+    what = f"cannot export {type(argument).__name__} by DLPack: {error}"
     return _error(parameter, "export", what, "pass a plain array that shares its memory, or its address")
 
 
 def _dtype_error(parameter: Parameter, dtype: object, expected: Scalar | None) -> ArgumentError:
     name = _dtype_name(expected)
-    return _error(
-        parameter, "dtype", f"expected an array of {name}, got an array of {dtype}", f"pass an array of {name}"
-    )
+    what = f"expected an array of {name}, got an array of {dtype}"
+    return _error(parameter, "dtype", what, f"pass an array of {name}")
 
 
 def _read_only_error(parameter: Parameter) -> ArgumentError:

@@ -22,7 +22,7 @@ class ArrayType:
 
     Args:
         test: Python code that is true for an array ``{0}``, of the type number ``{1}``, whose address may be read.
-        address: Python code for the address.
+        address: Python code for the address; 0 is left to the converter.
         read: The same as a function: the address, or None where the test is not true.
         find_dtype: Returns the library's dtype of a scalar; None if it has none.
         find_check: Returns a function that is true for arrays with the dtype of a scalar, in place of a part of the
@@ -72,6 +72,11 @@ def _torch_check(scalar: Scalar) -> Callable[[Any], bool] | None:
     return getattr(kind, "__instancecheck__", None)
 
 
+def _is_lazy(tensor: Any) -> bool:
+    """Return whether a tensor of PyTorch stands for the conjugate or the negative of what its memory holds."""
+    return bool(tensor.is_conj() or tensor.is_neg())
+
+
 CUPY = ArrayType(
     "{0}._c_contiguous",
     "{0}.data.ptr",
@@ -85,13 +90,13 @@ _NUMBA = ArrayType(
     _numpy_dtype,
 )
 TORCH = ArrayType(
-    "{0}.is_cuda and is_contiguous{1}({0}) and not {0}.is_conj()",
+    "{0}.is_cuda and is_contiguous{1}({0}) and not {0}.is_conj() and not is_neg{1}({0})",
     "data_ptr{1}({0})",
-    lambda array: array.data_ptr() if array.is_cuda and array.is_contiguous() and not array.is_conj() else None,
+    lambda tensor: tensor.data_ptr() if tensor.is_cuda and tensor.is_contiguous() and not _is_lazy(tensor) else None,
     _torch_dtype,
     _torch_check,
-    "is_contiguous{1}({0})",
-    ("is_contiguous", "data_ptr"),
+    "is_contiguous{1}({0}) and not is_neg{1}({0})",
+    ("is_contiguous", "data_ptr", "is_neg"),
 )
 # By library and name. Subclasses are not listed, because they may behave otherwise.
 _TYPES = {

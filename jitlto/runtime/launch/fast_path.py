@@ -116,7 +116,7 @@ _INTERFACE = """
 elif type(a{number}) is array{position}:
     shown = a{number}.__cuda_array_interface__
     b{number}, readonly = shown["data"]
-    if shown["typestr"] != {typestr!r} or shown.get("strides") is not None or type(b{number}) is not int{readonly}:
+    if type(b{number}) is not int or not b{number} or shown["typestr"] != {typestr!r} or shown.get("strides"){readonly}:
         b{number} = converters[{number}](a{number})
 """
 
@@ -239,7 +239,7 @@ class FastPath:
                 continue
             lines += [
                 f"elif type({name}) is array{position} and {fits} and {test.format(name, position)}:",
-                f"    {value} = {how.address.format(name, position)}",
+                f"    {value} = {how.address.format(name, position)} or converters[{number}]({name})",
             ]
         lines += [f"elif {name} is None:", f"    {value} = 0", "else:", f"    {value} = converters[{number}]({name})"]
         return [lines[0].removeprefix("el"), *lines[1:]]

@@ -92,7 +92,7 @@ def _python_address_reader(convert: Converter) -> Callable[[Any], int]:
         kind, dtype, read_known = known
         if type(argument) is kind:
             try:
-                if argument.dtype is dtype and (found := read_known(argument)) is not None:
+                if argument.dtype is dtype and (found := read_known(argument)):
                     return found  # type: ignore[no-any-return]
             except Exception:  # noqa: BLE001, S110 - the converter handles arrays that are read in another way
                 pass

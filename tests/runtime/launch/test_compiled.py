@@ -92,6 +92,9 @@ class TorchTensor:
     def is_conj(self) -> bool:
         return False
 
+    def is_neg(self) -> bool:
+        return False
+
     def __init__(
         self,
         dtype: str = "f4",
@@ -335,6 +338,29 @@ def test_a_conjugate_that_is_not_computed_is_refused(fake: FakeDriver, generated
     assert generated == []
     with raises(ArgumentError, "launch-argument-conjugate"):
         launcher(fake.stream, 1, 32, arrays.TorchTensor(arrays.TORCH.complex64, conjugate=True))
+
+
+@pytest.mark.usefixtures("torch_stand_in")
+def test_a_negative_that_is_not_computed_is_refused(fake: FakeDriver, generated: list[object]) -> None:
+    launcher = warm(fake, "float*")
+    launcher(fake.stream, 1, 32, arrays.TorchTensor(size=1))
+    assert fake.launches[0][2] == 4096
+    assert generated == []
+    with raises(ArgumentError, "launch-argument-conjugate"):
+        launcher(fake.stream, 1, 32, arrays.TorchTensor(size=1, negative=True))
+
+
+@pytest.mark.usefixtures("torch_stand_in")
+@pytest.mark.parametrize("kind", [arrays.TorchTensor, arrays.CupyArray, arrays.NumbaArray, arrays.JaxArray])
+def test_an_array_without_memory_is_refused_unless_it_is_empty(fake: FakeDriver, kind: type) -> None:
+    launcher = warm(fake, "const float*")
+    for _ in range(2):
+        launcher(fake.stream, 1, 32, kind())
+        launcher(fake.stream, 1, 32, kind(size=0, address=0))
+        assert [launch[2] for launch in fake.launches] == [4096, 0]
+        fake.launches.clear()
+        with raises(ArgumentError, "launch-argument-no-memory"):
+            launcher(fake.stream, 1, 32, kind(address=0))
 
 
 # --- streams ---

@@ -42,7 +42,7 @@ POINTERS = [
     "mine::point const*",
 ]
 
-SIZES, ADDRESSES = st.sampled_from([0, 4]), st.sampled_from([4096, 1 << 47])
+SIZES, ADDRESSES = st.sampled_from([0, 1, 4]), st.sampled_from([0, 4096, 1 << 47])
 TYPESTRS = st.sampled_from(["<f4", "<f8", "<i4", ">f4"])
 ARRAYS = st.one_of(
     st.builds(CupyArray, TYPESTRS, contiguous=st.booleans(), size=SIZES, address=ADDRESSES),
@@ -58,6 +58,7 @@ ARRAYS = st.one_of(
         gradient=st.booleans(),
         storage=st.booleans(),
         conjugate=st.booleans(),
+        negative=st.booleans(),
     ),
 )
 VALUES = ARRAYS | st.sampled_from(KINDS).map(lambda kind: kind()) | st.none() | st.just(0) | st.text(max_size=1)
