@@ -72,7 +72,7 @@ class TorchTensor(TorchObject):
         self.dtype, self.is_cuda, self.requires_grad = dtype, cuda, gradient
         self._contiguous, self._size, self._address, self._storage = contiguous, size, address, storage
         self._conjugate = conjugate and dtype.typestr == "<c8"
-        self._negative = negative and size == 1
+        self._negative = negative and size < 2
         self._extents = (ctypes.c_int64 * 2)()
         self.reads = 0
 

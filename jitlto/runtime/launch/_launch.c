@@ -470,9 +470,9 @@ static inline int pack_tensor(Call *call, const Known *known, const Parameter *p
     } else if (!is_contiguous(&tensor, &size)) {
         return OTHERWISE;
     }
-    if (known->is_torch) { /* the negative is the imaginary part of a conjugate, and contiguous only if it is one number */
+    if (known->is_torch) { /* the negative is the imaginary part of a conjugate, and contiguous only if it has one or none */
         if (tensor.code == DL_COMPLEX && is_lazy(argument, call->names->is_conj)) return otherwise();
-        if (size == 1 && is_lazy(argument, call->names->is_neg)) return otherwise();
+        if (size < 2 && is_lazy(argument, call->names->is_neg)) return otherwise();
     }
     *out = size == 0 ? 0 : (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset; /* 0 as __cuda_array_interface__ */
     return size != 0 && *out == 0 ? OTHERWISE : DONE; /* its memory is gone */

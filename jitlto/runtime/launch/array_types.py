@@ -65,7 +65,10 @@ _TORCH_CLASSES = {
 
 
 def _torch_check(scalar: Scalar) -> Callable[[Any], bool] | None:
-    """Return what ``isinstance(tensor, torch.cuda.FloatTensor)`` asks: one call tells dtype, device and layout."""
+    """Return what ``isinstance(tensor, torch.cuda.FloatTensor)`` asks.
+
+    One call tells dtype, device and layout, and that the tensor is not negated lazily.
+    """
     kind = getattr(getattr(sys.modules["torch"], "cuda", None), _TORCH_CLASSES.get(scalar.typestr, ""), None)
     if kind is None or getattr(kind, "dtype", None) is not _torch_dtype(scalar):
         return None
@@ -90,13 +93,13 @@ _NUMBA = ArrayType(
     _numpy_dtype,
 )
 TORCH = ArrayType(
-    "{0}.is_cuda and is_contiguous{1}({0}) and not {0}.is_conj() and not is_neg{1}({0})",
+    "{0}.is_cuda and is_contiguous{1}({0}) and not {0}.is_conj() and not {0}.is_neg()",
     "data_ptr{1}({0})",
     lambda tensor: tensor.data_ptr() if tensor.is_cuda and tensor.is_contiguous() and not _is_lazy(tensor) else None,
     _torch_dtype,
     _torch_check,
-    "is_contiguous{1}({0}) and not is_neg{1}({0})",
-    ("is_contiguous", "data_ptr", "is_neg"),
+    "is_contiguous{1}({0})",
+    ("is_contiguous", "data_ptr"),
 )
 # By library and name. Subclasses are not listed, because they may behave otherwise.
 _TYPES = {

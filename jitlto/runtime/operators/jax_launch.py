@@ -165,5 +165,5 @@ def _check_array(convert: Callable[[Any], Any], parameter: Parameter, dtype: str
     if pointed_type(parameter) is not None and dtype.startswith("float8"):
         return  # NumPy has no name for it
     typestr = _TYPESTR.get(dtype) or np.dtype(dtype).str
-    interface = {"typestr": typestr, "shape": (1,), "strides": None, "data": (0, False), "version": 3}
+    interface = {"typestr": typestr, "shape": (0,), "strides": None, "data": (0, False), "version": 3}
     convert(SimpleNamespace(__cuda_array_interface__=interface))
