@@ -82,7 +82,7 @@ def compile_extension(source: Path, directory: Path, flags: Iterable[str] = ()) 
     made = target.with_name(f"{target.name}.{os.getpid()}")
     command = [
         *compiler,
-        "-O2",
+        "-O3",
         "-DNDEBUG",
         "-fPIC",
         "-fno-plt",  # a call of the interpreter by way of the linkage table costs a miss of the cache more
