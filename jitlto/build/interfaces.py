@@ -1,20 +1,33 @@
-"""Interfaces: whether both sides of one include it, and whether what a fragment defines is what it declares."""
+"""Interfaces: one text for both sides of each, and definitions that are what they declare.
+
+Every source of a family is compiled behind all its interfaces (:func:`jitlto.model.headers.interfaces_first`), so the
+front end finds what contradicts them. Here is what it does not find.
+"""
 
 from __future__ import annotations
 
-import os.path
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from jitlto.build.cache.keys import CompileConfig
-from jitlto.build.interface_macros import architecture_line, lines_of
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError, CompileError
-from jitlto.model.family_record import FamilyRecord, Includes
-from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol
+from jitlto.model.declarations import (
+    Conflict,
+    find_conflicts,
+    line_of,
+    option_macros,
+    read_declarations,
+    undefined_types,
+    words,
+)
+from jitlto.model.family_record import FamilyRecord
+from jitlto.model.fragment import Fragment, Symbol
+from jitlto.model.headers import interfaces_first
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.resolve import agrees
+from jitlto.storage.declaration import FamilyDeclaration, GroupDeclaration
 
 # What NVRTC and nvcc say where a declaration contradicts a definition.
 _CONTRADICTION = re.compile(
@@ -22,34 +35,137 @@ _CONTRADICTION = re.compile(
     r"|more than one instance of overloaded function"
     r"|declaration is incompatible with"
     r"|linkage specification is incompatible with"
+    r"|invalid redeclaration of"
     r"|function .* cannot be instantiated -- no template definition was supplied"
-)
-# And where a name is not declared.
-_UNDECLARED = re.compile(
-    r'identifier "(\w+)" is undefined'
-    r'|namespace .* has no member "(\w+)"'
-    r"|name must be a namespace name\n.*namespace (\w+)"
-    r"|error: (\w+) is not a (?:class or function )?template"
 )
 _BRACKET = re.compile(r"[<>(]")
 _STATEMENT = re.compile(r"[^;{}]*[;{]")
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[^\n]*", re.S | re.M)
 _DECLARED = re.compile(r"(?!__\w+__\b)\b([A-Za-z_]\w*)\s*[(\[;=]")
+_REMEDY = {
+    "macro": "define it for the whole family, in {header} or with -D in [family] options; "
+    "or make what depends on it a template parameter of the interface",
+    "specialisation": "move the specialisation into {header}, so that both sides see it",
+    "definition": "move the definition into {header}; a type that is opaque is defined nowhere",
+}
+_DOES = {"macro": "defines the macro {name}, which", "specialisation": "specialises {name}, which",
+         "definition": "defines {name}, which"}  # fmt: skip
+
+
+class InterfaceText:
+    """The authors' headers that the interfaces of one family reach, and whether its sources leave their meaning alone.
+
+    Args:
+        family: The declaration.
+        config: How any of its sources is compiled.
+
+    Raises:
+        BuildError: A type is only declared, or an option or architecture that changes the text is not the same for all
+            groups.
+    """
+
+    def __init__(self, family: FamilyDeclaration, config: CompileConfig) -> None:
+        self._family, self._config = family, config
+        self._headers = config.own_closure(interfaces_first(config.interfaces)).headers
+        self._clean: set[bytes] = set()
+        self._check_types()
+        self._check_groups()
+
+    def check(self, rendered: RenderedSource) -> None:
+        """Check a source and its own headers.
+
+        Raises:
+            BuildError: It defines a macro that the interfaces mention, specialises a template of theirs or defines a
+                type that they only declare.
+        """
+        if not self._headers:
+            return
+        headers = self._config.own_closure(rendered.source).headers
+        own = {name: text for name, text in headers.items() if name not in self._headers}
+        for name, text in ((f"{rendered.key}.cu", rendered.text.encode()), *own.items()):
+            if text in self._clean:
+                continue
+            if conflict := next(find_conflicts(text, self._headers), None):
+                raise self._error(conflict, f"{name}:{line_of(text, conflict)}", rendered.origin)
+            self._clean.add(text)
+
+    def _error(self, conflict: Conflict, place: str, where: str) -> BuildError:
+        header = f"{conflict.header}:{self._line(conflict)}"
+        what = f"{place} {_DOES[conflict.kind].format(name=conflict.name)} the interfaces mention ({header})"
+        hint = _REMEDY[conflict.kind].format(header=conflict.header)
+        return BuildError(what, code=f"build-interface-{conflict.kind}", where=where, hint=hint)
+
+    def _line(self, conflict: Conflict) -> int:
+        return line_of(self._headers[conflict.header], conflict._replace(kind="mention"))
+
+    def _check_types(self) -> None:
+        texts = self._headers.values()
+        opaque = {name for each in (self._family, *self._family.all_used().values()) for name in each.opaque}
+        every = b"\0".join(self._config.closure(interfaces_first(self._config.interfaces)).headers.values())
+        for name in sorted(undefined_types(texts) - opaque):
+            # A type of the toolkit is defined in its headers.
+            word = re.escape(name.rpartition("::")[2]).encode()
+            if re.search(rb"\b(?:struct|class|union|enum)\b[^;(){}]*\b" + word + rb"\b[^;(){}]*\{", every):
+                continue
+            header = next(h for h, text in self._headers.items() if name.rpartition("::")[2] in words(text))
+            conflict = Conflict("mention", name, header)
+            raise BuildError(
+                f"{header}:{self._line(conflict)} declares {name}, and no interface defines it",
+                code="build-interface-incomplete",
+                where=str(self._family.path),
+                hint=f'define it there; or, if no fragment looks into it, write [family] opaque = ["{name}"]',
+            )
+
+    def _check_groups(self) -> None:
+        """Check that what may differ between groups is nothing on which the interfaces depend."""
+        families = (self._family, *self._family.all_used().values())
+        groups = [(family, group) for family in families for group in family.groups]
+        mentioned = {word: name for name, text in self._headers.items() for word in words(text)}
+        for family, group in groups:
+            for macro, option in option_macros(group.options).items():
+                if header := mentioned.get(macro):
+                    place = f"option {option} of {family.name}/{group.name}"
+                    raise self._error(Conflict("macro", macro, header), place, str(family.path))
+        ways = {self._architectures(family, group): f"{family.name}/{group.name}" for family, group in groups}
+        if any(group.template is None for _, group in groups):  # callers' code is compiled for the base alone
+            ways[f"archs {self._family.architectures[0]}"] = "callers' code"
+        asks = [name for name, text in self._headers.items() if read_declarations(text).asks_architecture]
+        if asks and len(ways) > 1:
+            raise self._differing(asks[0], "__CUDA_ARCH__", ways)
+        if asks and self._config.candidates:
+            raise self._differing(asks[0], "__CUDA_ARCH__", {'archs "auto"': "each fragment"})
+        standards = {family.std: family.name for family in families}
+        asks = [name for name, text in self._headers.items() if read_declarations(text).asks_standard]
+        if asks and len(standards) > 1:
+            raise self._differing(asks[0], "__cplusplus", standards)
+
+    @staticmethod
+    def _architectures(family: FamilyDeclaration, group: GroupDeclaration) -> str:
+        return f"archs {' '.join(map(str, sorted({*family.architectures, *group.architectures})))}"
+
+    def _differing(self, header: str, macro: str, ways: Mapping[str, str]) -> BuildError:
+        line = self._line(Conflict("mention", macro, header))
+        compiled = ", ".join(f"{who} for {how}" for how, who in sorted(ways.items()))
+        what = (
+            f"{header}:{line} depends on {macro} outside of functions, which is not the same on both sides: {compiled}"
+        )
+        hint = "give all groups the same, under [family]; or ask for it in the bodies of functions alone"
+        return BuildError(what, code="build-interface-architecture", where=str(self._family.path), hint=hint)
 
 
 def check_interfaces(
-    family: FamilyRecord, fragments: Sequence[Fragment], includes: Mapping[FragmentKey, Includes]
+    family: FamilyRecord,
+    fragments: Sequence[Fragment],
+    faults: Iterable[tuple[str, str, str]],
 ) -> None:
-    """Check that types are the same on both sides of every interface, which names and layouts alone do not show.
+    """Check that what fragments require of each other is declared in interfaces, and defined as declared.
 
     Args:
-        includes: What the source of each fragment includes. The requirements of others are not checked: they are of
-            complete databases, and were checked when these were built.
+        faults: What the compiler did not find declared, see :func:`jitlto.build.interface_proof.prove_interfaces`.
 
     Raises:
-        BuildError: A fragment requires a symbol of a group that has no interface or of an interface that it does not
-            include, or defines a function of other types than its interface declares; or the two sides of an interface
-            define another macro before it.
+        BuildError: A fragment requires a symbol of a group that has no interface, or that its interface does not
+            declare; or a fragment defines a function of other types than its interface declares.
     """
     providers: dict[str, list[Fragment]] = defaultdict(list)
     one_by_group: dict[str, dict[str, Fragment]] = defaultdict(dict)  # whose interface all the others have too
@@ -57,16 +173,17 @@ def check_interfaces(
         for symbol in fragment.provides:
             providers[symbol.name].append(fragment)
             one_by_group[symbol.name].setdefault(fragment.key.group, fragment)
+    reasons = {(owner, name): reason for owner, name, reason in faults}
     for fragment in fragments:
-        for symbol in fragment.requires if fragment.key in includes else ():
+        for symbol in fragment.requires:
+            reason = reasons.get((fragment.key.family, symbol.name))
             for provider in one_by_group[symbol.name].values():
-                _check_included(family, fragment, symbol, provider, includes[fragment.key])
-    _check_macros(family, fragments, providers, includes)
+                _check_declared(family, fragment, symbol, provider, reason)
     _check_types(family, fragments, providers)
 
 
-def _check_included(
-    family: FamilyRecord, fragment: Fragment, symbol: Symbol, provider: Fragment, included: Includes
+def _check_declared(
+    family: FamilyRecord, fragment: Fragment, symbol: Symbol, provider: Fragment, reason: str | None
 ) -> None:
     group = family.group(provider.key.group)
     if group is None or group.interface == "":  # declared as meant to have none
@@ -79,51 +196,13 @@ def _check_included(
             hint="declare it in a header that both include, and name that in the group's table: "
             f'interface = "{group.name}.cuh"; or write interface = false, and only its layout is compared',
         )
-    header = os.path.normpath(group.interface)
-    if header not in included.headers:
-        what += f" but does not include its interface {header}"
-        hint = f'#include "{header}", in no #if, instead of declaring it again, so that its types are checked'
-        raise BuildError(what, code="build-interface-not-included", hint=hint)
-
-
-def _check_macros(
-    family: FamilyRecord,
-    fragments: Sequence[Fragment],
-    providers: Mapping[str, Sequence[Fragment]],
-    includes: Mapping[FragmentKey, Includes],
-) -> None:
-    """Check that macros on which an interface depends are the same on both of its sides, callers' code included."""
-    if not any(found.macros for found in includes.values()):
-        return
-    groups = {group.name: group for group in family.groups if group.interface}
-    supplied = _supplied(family)
-    for fragment in fragments:
-        mine = includes.get(fragment.key, Includes()).macros
-        for symbol in fragment.requires if fragment.key in includes else ():
-            for provider in providers[symbol.name]:
-                group = groups.get(provider.key.group)
-                if group is None or provider.key not in includes or not _may_meet(fragment, provider):
-                    continue
-                header = group.interface or ""
-                if differing := lines_of(header, mine) ^ lines_of(header, includes[provider.key].macros):
-                    line = min(differing)
-                    what = f"only one of {fragment.key} and {provider.key} has `{line}`, on which {header} depends"
-                    raise _macro_error(what, header)
-        for header in supplied if fragment.role is Role.ENTRYPOINT else ():
-            # Callers' code is compiled as the family is, though always by NVRTC.
-            lines = {line for line in lines_of(header, mine) if line.startswith(("#", "archs"))}
-            if others := lines - {architecture_line(family.architectures)}:
-                what = f"{fragment.key} has `{min(others)}`, on which {header} depends, and callers' code has not"
-                raise _macro_error(what, header)
-
-
-def _may_meet(fragment: Fragment, provider: Fragment) -> bool:
-    return agrees(provider.key, dict(fragment.key.parameters))
-
-
-def _macro_error(what: str, header: str) -> BuildError:
-    hint = f"define it in {header} or behind its include, or declare it under [family] for both (as -D, archs or std)"
-    return BuildError(what, code="build-interface-macro", hint=hint)
+    if reason is not None:
+        incomplete = "incomplete" in reason
+        raise BuildError(
+            f"{what} of {provider.key}, which the interface {group.interface} does not declare so: {reason}",
+            code="build-interface-incomplete" if incomplete else "build-interface-undeclared",
+            hint="define there every type of its signature" if incomplete else "declare it there and nowhere else",
+        )
 
 
 def _check_types(
@@ -140,7 +219,8 @@ def _check_types(
     for fragment in fragments:
         for symbol in fragment.requires:
             required[symbol.name].append(fragment)
-    supplied = " ".join(text for name, text in family.headers if name in _supplied(family))
+    headers = {group.interface for group in family.groups if group.supplied}
+    supplied = " ".join(text for name, text in family.headers if name in headers)
     alike: dict[str, list[str]] = defaultdict(list)
     for name in required:
         if name in providers or not re.search(rf"\b{re.escape(base_name(name))}\b", supplied):
@@ -193,73 +273,47 @@ def _instance(name: str) -> str:
     return text[start:]
 
 
-def _supplied(family: FamilyRecord) -> set[str]:
-    return {group.interface for group in family.groups if group.supplied and group.interface}
-
-
 def explain(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> None:
     """Give a compile error a hint if an interface of the family has to do with it.
-
-    Either a definition contradicts the interface of its group, or the source does not include the interface that
-    declares a name.
 
     Args:
         error: With the compiler's log.
         rendered: The source that does not compile.
         config: That of its family.
     """
-    error.hint = (
-        error.hint or _explain_contradiction(error, rendered, config) or _explain_undeclared(error, rendered, config)
-    )
+    error.hint = error.hint or _explain_contradiction(error, rendered, config)
 
 
 def _explain_contradiction(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> str | None:
-    contradiction, interface = _CONTRADICTION.search(error.log), rendered.group.interface
-    if contradiction is None or not interface:
+    contradiction = _CONTRADICTION.search(error.log)
+    if contradiction is None:
         return None
     message, _, _ = error.log[contradiction.start() :].partition("\n\n")  # with the line of the source
-    words = set(re.findall(r"\w+", message))
-    source = config.own_closure(rendered.source)
-    for statement in re.findall(r"[^;{}]*;", _code(source.headers.get(os.path.normpath(interface), b""))):
+    named = set(re.findall(r"\w+", message))
+    interfaces = config.own_closure(interfaces_first(config.interfaces)).headers
+    own = {f"{rendered.key}.cu": rendered.text.encode()}
+    own |= {n: text for n, text in config.own_closure(rendered.source).headers.items() if n not in interfaces}
+    for header, line, statement in _statements(interfaces):
         declared = _DECLARED.search(statement)
-        if declared and declared[1] in words:
-            texts = [
-                source.text,
-                *(text for name, text in source.headers.items() if name != os.path.normpath(interface)),
-            ]
-            definition = next(filter(None, (_find_definition(text, declared[1]) for text in texts)), None)
-            instead = f", but the source defines `{definition}`" if definition else ""
-            declaration = " ".join(statement.split())
-            return f"its interface {interface} declares `{declaration}`{instead}: define it with the same types"
+        if declared and declared[1] in named and statement.endswith(";"):
+            forms = (each for each in _statements(own) if _is_device(each[2], declared[1]))
+            place = next((f", but {n}:{at} has `{_head(form)}`" for n, at, form in forms), "")
+            return f"the interface {header}:{line} declares `{statement}`{place}: give both the same types"
     return None
 
 
-def _find_definition(text: bytes, name: str) -> str | None:
-    """Return the definition of a device function or variable without its body or value."""
-    for statement in _STATEMENT.findall(_code(text)):
-        head = statement.partition("=")[0].rstrip("{; \t\r\n")
-        if re.search(rf"__(?:device|constant)__.*\b{name}\b", head, re.S) and (
-            head != statement[:-1] or statement[-1] == "{"
-        ):
-            return " ".join(head.split())
-    return None
+def _is_device(statement: str, name: str) -> bool:
+    return bool(re.search(rf"__(?:device|constant)__.*\b{name}\b", statement.partition("=")[0], re.S))
 
 
-def _explain_undeclared(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> str | None:
-    included = config.surely_included(rendered.text)
-    for match in _UNDECLARED.finditer(error.log):
-        name = next(filter(None, match.groups()))
-        # The group's own interface may also include what declares the name.
-        own = rendered.group.interface
-        searched = [(own, list(config.own_closure(f'#include "{own}"\n').headers.values()))] if own else []
-        searched += [(other, [config.own.find(other) or b""]) for other in config.interfaces]
-        for interface, texts in searched:
-            if os.path.normpath(interface) not in included and any(
-                re.search(rf"\b{name}\b", _code(text)) for text in texts
-            ):
-                return f'#include "{interface}", which declares {name}'
-    return None
+def _head(statement: str) -> str:
+    return statement.partition("=")[0].rstrip("{; ")
 
 
-def _code(text: bytes) -> str:
-    return _NO_CODE.sub(" ", text.decode("utf-8", "replace"))
+def _statements(texts: Mapping[str, bytes]) -> Iterator[tuple[str, int, str]]:
+    """Yield name, line and text of each statement, up to its semicolon or opening brace."""
+    for name, text in texts.items():
+        code = _NO_CODE.sub(lambda match: "\n" * match[0].count("\n"), text.decode("utf-8", "replace"))
+        for match in _STATEMENT.finditer(code):
+            begin = match.start() + len(match[0]) - len(match[0].lstrip())
+            yield name, code.count("\n", 0, begin) + 1, " ".join(match[0].split())

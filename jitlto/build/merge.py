@@ -16,7 +16,7 @@ from jitlto.build import validate
 from jitlto.build.interfaces import check_interfaces
 from jitlto.errors import BuildError
 from jitlto.model.compatibility import mixed_compilers
-from jitlto.model.family_record import FamilyRecord, Includes, PartRecord
+from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, ImageKind
 from jitlto.model.text import describe_differences, pluralize
 from jitlto.storage.database import FragmentDatabase, writer
@@ -84,12 +84,11 @@ def merge_databases(
         validate.check_uses(records)
         for family in families:
             fragments += [fragment for fragment, _ in family.fragments.values()]
-        parts_includes = {key: names for family in families for key, names in (family.includes or {}).items()}
         for family in families:
             record = family.record.with_used(records)
             planned = record.select(fragments)
-            if family.includes is not None:
-                check_interfaces(record, planned, parts_includes)
+            if family.faults is not None:
+                check_interfaces(record, planned, family.faults)
             merger.advice += validate.check_fragments(record, planned)
             merger.advice += _report_mixed(record.name, planned)
         blobs = _Images(families)
@@ -104,7 +103,7 @@ class _Family:
     path: Path
     fragments: Mapping[FragmentKey, tuple[Fragment, FragmentDatabase]]  # sorted by key
     gaps: tuple[FragmentKey, ...]  # declared fragments that no database holds
-    includes: Mapping[FragmentKey, Includes] | None  # of parts, whose checks are done by the merge
+    faults: Sequence[tuple[str, str, str]] | None  # of parts, whose checks are done by the merge
 
 
 class _Images(Mapping[str, bytes]):
@@ -220,9 +219,7 @@ class _Merger:
                 if known != fragment:
                     self._conflict(f"{fragment.key} differs between {holder.path} and {source.path}", holder.path)
         gaps = self._find_gaps(fragments)
-        includes = dict.fromkeys(fragments, Includes())
-        for source, part in self._parts:
-            includes |= {key: each for key, each in part.includes if fragments[key][1] is source}
+        faults = sorted({fault for _, part in self._parts for fault in part.faults})
         # Every part has the advice on all matrices.
         self.advice += dict.fromkeys(text for _, part in self._parts for text in part.advice)
         first, part = self._parts[0]
@@ -230,7 +227,7 @@ class _Merger:
         in_order = part.keys if len(fragments) + len(gaps) == len(part.keys) else sorted(fragments, key=astuple)
         for name, record in first.families.items():
             own = {key: fragments[key] for key in in_order if key.family == name and key in fragments}
-            yield _Family(record, first.path, own, tuple(key for key in gaps if key.family == name), includes)
+            yield _Family(record, first.path, own, tuple(key for key in gaps if key.family == name), faults)
 
     def _find_gaps(self, fragments: Mapping[FragmentKey, object]) -> list[FragmentKey]:
         """Find the fragments that no part holds; an error unless gaps are allowed."""

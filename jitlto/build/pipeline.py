@@ -23,14 +23,14 @@ from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.scheduler import Outcome, Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError, group_failures
-from jitlto.build.interface_macros import InterfaceMacros
+from jitlto.build.interface_proof import Faults, prove_interfaces
 from jitlto.build.interfaces import check_interfaces
 from jitlto.build.rendered_families import RenderedFamilies, check_reproducible
 from jitlto.build.shards import Shard
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
-from jitlto.model.family_record import Includes, PartRecord
-from jitlto.model.fragment import Fragment, FragmentKey
+from jitlto.model.family_record import PartRecord
+from jitlto.model.fragment import Fragment
 from jitlto.model.text import check_type
 from jitlto.storage.database import writer
 from jitlto.storage.declaration import FamilyDeclaration
@@ -112,17 +112,13 @@ def build(
         sources = RenderedFamilies(sources, keep_going=keep_going, cache=cache)
     writer.check_writable(output)
     batches = sources.by_family() if shard is None else [sources.select(shard, recorded or {})]
-    made, macros = _Assembled(), InterfaceMacros()
-    outcome, notes = _compile(
+    made = _Assembled()
+    outcome, notes, made.faults = _compile(
         _announce(sources, batches, cache, observer), begin, jobs, executor, cache, observer, made.add,
-        keep_going=keep_going, compare_archs=compare_archs,
+        keep_going=keep_going, compare_archs=compare_archs, own_interfaces=sources.own_interfaces(),
     )  # fmt: skip
     observer.phase("check")
     _check_failures(sources, outcome)
-    for position in sorted(outcome.sources):
-        request = outcome.requests[position]
-        included = request.config.surely_included(request.rendered.source)
-        made.includes[request.key] = Includes(included, macros.find(request.rendered, request.config, included))
     advice, part = _validate(sources, made, shard)
     observer.phase("write")
     fragments = tuple(sorted(made.fragments, key=lambda fragment: fragment.key))
@@ -147,7 +143,9 @@ def _announce(
     """
     costs, checked, failed = cache.costs() if cache else None, 0, 0
     for number, batch in enumerate(batches):
-        check_reproducible(sources.rendered[checked:])  # those of other shards too
+        # Those of other shards too.
+        check_reproducible(sources.rendered[checked:])
+        sources.check_interfaces(sources.rendered[checked:])
         checked = len(sources.rendered)
         failures, failed = sources.failures[failed:], len(sources.failures)
         keys = [request.key for request in batch]
@@ -170,8 +168,10 @@ def _compile(
     *,
     keep_going: bool,
     compare_archs: bool,
-) -> tuple[Outcome, ArchitectureReport]:
+    own_interfaces: Mapping[str, Sequence[str]],
+) -> tuple[Outcome, ArchitectureReport, Faults]:
     notes = ArchitectureReport()
+    faults: Faults = ()
     pool = executor or ProcessExecutor(jobs or default_jobs())
     if isinstance(pool, DaskExecutor):
         batches = _check_cluster(pool, batches)
@@ -181,16 +181,19 @@ def _compile(
         width = transport.capacity(pool, jobs, ahead=cache is None)
         scheduler = Scheduler(submit, width, cache, observer, begin, accept, announce, keep_going=keep_going)
         outcome = scheduler.run(batches)
+        run = partial(transport.submit, pool)
+        if not outcome.failures:
+            faults = prove_interfaces(outcome.requests, outcome.sources, own_interfaces, run, cache)
         if compare_archs and not outcome.failures:
             observer.phase("architectures")
-            run, changed = partial(transport.submit, pool), outcome.compiled > 0
+            changed = outcome.compiled > 0
             notes = compare_architectures(outcome.requests, outcome.sources, run, cache, changed=changed)
     finally:
         if executor is None:
             pool.shutdown(cancel_futures=True)
     if outcome.failures and not keep_going:
         raise outcome.failures[0][1].error
-    return outcome, notes
+    return outcome, notes, faults
 
 
 def _check_cluster(
@@ -208,11 +211,11 @@ def _check_cluster(
 
 @dataclass
 class _Assembled:
-    """The fragments of a build, their images by SHA-256, what each includes, and advice."""
+    """The fragments of a build, their images by SHA-256, what no interface declares of them, and advice."""
 
     fragments: list[Fragment] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
-    includes: dict[FragmentKey, Includes] = field(default_factory=dict)
+    faults: Faults = ()
     advice: dict[str, str] = field(default_factory=dict)  # by group
     structures: dict[tuple[str, str], bool] = field(default_factory=dict)  # family and name: whether a kernel takes it
 
@@ -251,7 +254,7 @@ def _validate(
     advice = [*sources.advice, *(text for _, text in sorted(made.advice.items()))]
     if shard is not None:
         digests, identities = sources.source_digests(), sources.toolchain_identities()
-        part = shards.make_part_record(shard, digests, records, made.includes, identities, advice)
+        part = shards.make_part_record(shard, digests, made.faults, identities, advice)
         return tuple(advice), part
     for (family, name), is_taken in sorted(made.structures.items()):
         if not is_taken:
@@ -259,6 +262,6 @@ def _validate(
             advice.append(f"{text}; write its name as C++ has it, with namespaces, or remove it")
     for record in records:
         fragments = record.select(made.fragments)
-        check_interfaces(record, fragments, made.includes)
+        check_interfaces(record, fragments, made.faults)
         advice += validate.check_fragments(record, fragments)
     return tuple(dict.fromkeys(advice)), None  # those on used families come once for each of their users

@@ -16,6 +16,7 @@ from jitlto.build.compilers.base import Toolchain, find_toolchain
 from jitlto.build.execution.costs import costs, estimate
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
+from jitlto.build.interfaces import InterfaceText
 from jitlto.build.rendering.rendered_texts import RenderedTexts
 from jitlto.build.shards import Shard
 from jitlto.build.templates import RenderedSource, render_family
@@ -71,6 +72,7 @@ class RenderedFamilies:
         self._texts: SystemTexts = {}
         self.families = families
         self._batches: list[list[CompileRequest]] = []  # by family
+        self._interfaces: dict[tuple[str, CompileConfig], InterfaceText] = {}
 
     def by_family(self) -> Iterator[Sequence[CompileRequest]]:
         """Yield the requests of one family after the other, and render a family when it is asked for.
@@ -111,6 +113,22 @@ class RenderedFamilies:
     def requests(self) -> list[CompileRequest]:
         """All requests, in the order of rendering; renders the families that have not been."""
         return [request for batch in self.by_family() for request in batch]
+
+    def check_interfaces(self, requests: Iterable[CompileRequest]) -> None:
+        """Check that sources leave the meaning of their family's interfaces alone, see :class:`InterfaceText`."""
+        families = {family.name: family for family in self.families}
+        for request in requests:
+            how = request.key.family, request.config
+            if how not in self._interfaces:
+                self._interfaces[how] = InterfaceText(families[request.key.family], request.config)
+            self._interfaces[how].check(request.rendered)
+
+    def own_interfaces(self) -> dict[str, list[str]]:
+        """The interfaces of each family, without those of the families that it uses."""
+        return {
+            family.name: sorted({os.path.normpath(group.interface) for group in family.groups if group.interface})
+            for family in self.families
+        }
 
     def _add_failure(self, rendered: RenderedSource, error: JitltoError) -> None:
         self.failures.append(Failure(rendered, error))
@@ -278,6 +296,7 @@ def family_record(family: FamilyDeclaration) -> FamilyRecord:
             for g in family.groups
         ),
         tuple(sorted((name, text.decode("utf-8", "surrogateescape")) for name, text in headers.items())),
+        family.interfaces,
         tuple(sorted(family.all_used())),
         family.version,
         family.deprecated,

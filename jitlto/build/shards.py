@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import os.path
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import TypeVar
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
-from jitlto.model.family_record import FamilyRecord, Includes, PartRecord
+from jitlto.model.family_record import PartRecord
 from jitlto.model.fragment import FragmentKey
 from jitlto.model.text import check_type
 
@@ -126,8 +125,7 @@ def digest_source(rendered: RenderedSource, config: CompileConfig) -> str:
 def make_part_record(
     shard: Shard,
     contents: Mapping[FragmentKey, str],
-    families: Iterable[FamilyRecord],
-    includes: Mapping[FragmentKey, Includes],
+    faults: Iterable[tuple[str, str, str]],
     toolchains: Mapping[str, str],
     advice: Sequence[str],
 ) -> PartRecord:
@@ -135,13 +133,10 @@ def make_part_record(
 
     Args:
         contents: The :func:`digest_source` of every fragment of the whole build.
-        families: All families of the whole build.
-        includes: What the source of each fragment of this shard includes.
+        faults: What no interface declares as a fragment of this shard requires it.
         toolchains: The identity of each family's compiler.
         advice: Warnings about the matrices.
     """
-    interfaces = {family.name: set(map(os.path.normpath, family.interfaces)) for family in families}
-    reached = {key: each.headers & interfaces[key.family] for key, each in includes.items()}
     lines = sorted(f"{key} {digest}" for key, digest in contents.items())
     return PartRecord(
         shard.number,
@@ -149,6 +144,6 @@ def make_part_record(
         hashlib.sha256("\n".join(lines).encode()).hexdigest(),
         tuple(sorted(contents)),
         tuple(sorted(toolchains.items())),
-        tuple((key, Includes(reached[key], includes[key].macros)) for key in sorted(reached) if reached[key]),
+        tuple(sorted(faults)),
         tuple(advice),
     )

@@ -13,6 +13,7 @@ from jitlto.build.rendering.same_sources import SameSources
 from jitlto.errors import FamilyError, RenderError
 from jitlto.model.exclusions import is_excluded
 from jitlto.model.fragment import FragmentKey
+from jitlto.model.headers import interfaces_first
 from jitlto.model.text import suggest
 from jitlto.storage.declaration import FamilyDeclaration, GroupDeclaration
 
@@ -31,16 +32,12 @@ class RenderedSource:
     text: str  # the rendered template
     params: tuple[str, ...]  # the kernel's declared parameters, rendered
 
+    interfaces: tuple[str, ...] = ()  # the family's, in order
+
     @property
     def source(self) -> str:
-        """Source to compile: the text before the group's interface, which a definition then cannot contradict.
-
-        The interface comes last, so that macros and line numbers are as the author wrote them. The empty line is for a
-        text that ends with a backslash.
-        """
-        if not self.group.interface:
-            return self.text
-        return f'{self.text}\n\n#include "{self.group.interface}"\n'
+        """Source to compile: the text behind all interfaces of the family, so that both sides of each see one text."""
+        return interfaces_first(self.interfaces) + self.text
 
     @property
     def origin(self) -> str:
@@ -167,13 +164,14 @@ def _render(
         "template": str(group.template), "syntax": group.syntax, "folders": folders, "entries": group.params,
         "combinations": [combination for _, combination in batch], "stop": stop,
     }  # fmt: skip
-    answers = known.find(request) if known else None
+    answers, interfaces = known.find(request) if known else None, family.interfaces
     if answers is None:
         answers = process.render(request)
         if known:
             known.put(request, answers)
     for (key, combination), answer in zip(batch, answers, strict=False):  # fewer if the process had to be ended
-        source = RenderedSource(key, group, combination, answer.get("text", ""), tuple(answer.get("params", ())))
+        text, params = answer.get("text", ""), tuple(answer.get("params", ()))
+        source = RenderedSource(key, group, combination, text, params, interfaces)
         yield source, _make_error(answer, group, combination, where) if "what" in answer else answer["digest"]
 
 

@@ -45,6 +45,7 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
         architectures: The architectures of its LTO-IR, sorted.
         groups: Sorted by name.
         headers: Name and text of the family's own headers that its interfaces include, sorted.
+        interfaces: The names of the interfaces in the order in which they precede every source, callers' included.
         uses: The families whose device groups its kernels may contain, also those that these use; sorted.
         version: The author's version of what callers see; empty if none is declared.
         deprecated: Values that callers should no longer give, sorted.
@@ -56,14 +57,10 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
     architectures: tuple[Architecture, ...]
     groups: tuple[GroupRecord, ...]
     headers: tuple[tuple[str, str], ...]
+    interfaces: tuple[str, ...] = ()
     uses: tuple[Name, ...] = ()
     version: str = ""
     deprecated: tuple[DeprecatedValue, ...] = ()
-
-    @property
-    def interfaces(self) -> tuple[str, ...]:
-        """The interface headers, sorted."""
-        return tuple(sorted({group.interface for group in self.groups if group.interface}))
 
     def group(self, name: str) -> GroupRecord | None:
         """Return the group called ``name``, or None."""
@@ -119,19 +116,6 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
         return sorted(own, key=lambda fragment: fragment.key)
 
 
-class Includes(Struct, frozen=True):
-    """What the source of a fragment includes, as far as interfaces depend on it.
-
-    Args:
-        headers: The headers that it includes in no ``#if``, by normalised name.
-        macros: An interface among them and a line, such as ``#define WIDE 1``, for each macro that is defined before it
-            and on which it depends.
-    """
-
-    headers: frozenset[str] = frozenset()
-    macros: frozenset[tuple[str, str]] = frozenset()
-
-
 class PartRecord(Struct, frozen=True):
     """Record of a part of a sharded build, for merging.
 
@@ -140,8 +124,7 @@ class PartRecord(Struct, frozen=True):
         whole: SHA-256 of the content of the whole build, the same in all parts that belong together.
         keys: Every fragment of the whole build, sorted.
         toolchains: Each family's name and the identity of its compiler; sorted.
-        includes: What each fragment's source includes of the family's interfaces; sorted, without the fragments that
-            include none.
+        faults: What no interface declares as its fragments require it: family, symbol and reason; sorted.
         advice: The build's advice on the families' matrices.
     """
 
@@ -150,7 +133,7 @@ class PartRecord(Struct, frozen=True):
     whole: str
     keys: tuple[FragmentKey, ...]
     toolchains: tuple[tuple[str, str], ...]
-    includes: tuple[tuple[FragmentKey, Includes], ...]
+    faults: tuple[tuple[Name, str, str], ...]
     advice: tuple[str, ...]
 
     def __str__(self) -> str:

@@ -21,8 +21,7 @@ from jitlto.model.directives import INCLUDES, Directive, all_directives, conditi
 from jitlto.model.header_places import GIVEN, HeaderPlaces, Place, tree_name
 from jitlto.model.header_texts import HINT_LITERAL, NOTHING, HeaderTexts, SystemTexts, Text
 from jitlto.model.headers import HeaderSet, Source
-from jitlto.model.macro_names import HeaderRequest, Macros
-from jitlto.model.sure_includes import SureInclude, follow, leading_to
+from jitlto.model.macro_names import Macros
 
 _WORD = re.compile(rb"\w+")
 _NO_MACROS = frozenset((b"pragma", b"line", b"error", b"warning", b"else", b"endif", *INCLUDES))
@@ -90,7 +89,6 @@ class HeaderSearch:
         self._states: dict[str, str | None] = {}
         self._made: dict[frozenset[Place], _Requests] = {}
         self._reached: dict[tuple[Place, ...], dict[Place, Text]] = {}  # the sources of a build share includes
-        self._led: dict[tuple[frozenset[Place], frozenset[str]], set[Place]] = {}
         self._visible: dict[str, bytes] | None = None
         self._completed: dict[frozenset[str], HeaderSet] = {}
         self._closures: dict[tuple[frozenset[Place], frozenset[_Request]], tuple[_Names | None, dict[str, bytes]]] = {}
@@ -195,30 +193,6 @@ class HeaderSearch:
     def reachable(self, text: bytes) -> frozenset[str]:
         """Return the names of the headers in :meth:`closure` of ``text``."""
         return frozenset(self.closure(text).headers)
-
-    def surely_included(self, text: bytes, wanted: Iterable[str] | None = None) -> frozenset[str]:
-        """Return the names of the headers that ``text`` includes, or one of those, under no condition.
-
-        Args:
-            wanted: Names of headers; others are then left out unless they lead to one of these.
-        """
-        texts = self._walk(self._texts.read(None, text), ()).texts
-        leading = set(texts) if wanted is None else self._leading(texts, frozenset(map(os.path.normpath, wanted)))
-
-        def resolve(place: Place | None, include: SureInclude) -> Place | None:
-            found = self._texts.resolve(place, include.word, HeaderRequest(include.quoted, include.name), set())
-            return found if found in leading else None
-
-        found = follow(text, {place: read.text for place, read in texts.items()}, resolve) if leading else ()
-        return frozenset(map(self._places.name_of, found))
-
-    def _leading(self, texts: Mapping[Place, Text], wanted: frozenset[str]) -> set[Place]:
-        """Return the headers of these names, and those that may include one of them."""
-        key = (frozenset(texts), wanted)
-        if key not in self._led:
-            targets = {place for place in texts if self._places.name_of(place) in wanted}
-            self._led[key] = leading_to(targets, {p: [f.place for f in read.found] for p, read in texts.items()})
-        return self._led[key]
 
     def looked_up(self, text: bytes, reads: Iterable[str]) -> frozenset[str]:
         """Return every name that decided how ``text`` and the headers ``reads`` are spelled in :meth:`closure`.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 # What may stand among a source's leading includes.
 _PLAIN_INCLUDE = re.compile(rb"[ \t]*#[ \t]*include[ \t]+[<\"][^>\"]+[>\"][ \t]*(?://.*)?")
-_BLANK = re.compile(rb"[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*|#[ \t]*pragma[ \t]+once[ \t]*)?")
+_BLANK = re.compile(rb"[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*|#[ \t]*pragma[ \t]+once[ \t]*)?|#line 1(?: \".*\")?")
 
 
 class HeaderSet(dict[str, bytes]):
@@ -59,6 +59,20 @@ def _hashes(headers: Mapping[str, bytes]) -> Iterator[bytes]:
 def digest_content(content: bytes) -> bytes:
     """SHA-256 of a header's content; the headers of a build are in several sets."""
     return hashlib.sha256(content).digest()
+
+
+def interfaces_first(interfaces: Sequence[str], name: str = "") -> str:
+    """Return what precedes a source: includes of the interfaces, behind which the source's own lines are counted.
+
+    Args:
+        interfaces: In order.
+        name: That of the source in messages; by default the compiler's own.
+    """
+    if not interfaces and not name:
+        return ""
+    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+    includes = "".join(f'#include "{interface}"\n' for interface in interfaces)
+    return f'{includes}#line 1 "{quoted}"\n' if name else f"{includes}#line 1\n"
 
 
 def split_leading_includes(text: bytes) -> tuple[bytes, bytes]:

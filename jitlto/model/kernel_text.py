@@ -10,8 +10,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 from jitlto.model.mangling import base_name, parameter_types
+
+S = TypeVar("S")  # what stands for an open brace
 
 # Comments, strings and characters, and what may look like their beginning: words and numbers.
 _LITERAL = re.compile(
@@ -19,19 +22,23 @@ _LITERAL = re.compile(
     r"|/\*.*?(?:\*/|\Z)|[A-Za-z_$][\w$]*|\.?[0-9](?:[eEpP][+-]|'?\w|\.)*",
     re.S,
 )
-_TOKEN = re.compile(r'^[ \t]*(?:#|%:)[^\n]*|[A-Za-z_$][\w$]*|"C"|::|\.\.\.|\S', re.M)
-_WORD = re.compile(r"[A-Za-z_$][\w$]*\Z")
+TOKEN = re.compile(r'^[ \t]*(?:#|%:)[^\n]*|[A-Za-z_$][\w$]*|"C"|::|\.\.\.|\S', re.M)
+WORD = re.compile(r"[A-Za-z_$][\w$]*\Z")
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 #: Words that qualify a parameter or its type; as last word of a declaration none is its name.
 _QUALIFIERS = frozenset(
     ("const", "volatile", "register", "typename", "__restrict__", "__restrict", "__grid_constant__", "alignas")
 )
-_ELABORATED = frozenset(("struct", "class", "union", "enum"))
+CLASS_KEYS = frozenset(("struct", "class", "union", "enum"))
 _TYPES = frozenset(
     ("void", "bool", "char", "wchar_t", "char8_t", "char16_t", "char32_t", "short", "int", "long", "signed", "unsigned",
      "float", "double", "auto", "decltype", "__int128")
 )  # fmt: skip
-_KEYWORDS = _QUALIFIERS | _ELABORATED | _TYPES
+_SPECIFIERS = frozenset(
+    ("extern", "static", "inline", "constexpr", "template", "using", "typedef", "namespace", "operator", "return",
+     "__device__", "__host__", "__global__", "__constant__", "__forceinline__", "__noinline__")
+)  # fmt: skip
+KEYWORDS = _QUALIFIERS | CLASS_KEYS | _TYPES | _SPECIFIERS
 
 # The front end's names for parameters without one, and for those of a pack.
 _MADE_UP = re.compile(r"__T\d+\Z|__\d+_\d+_\d+_")
@@ -70,7 +77,7 @@ def find_kernels(text: bytes) -> tuple[KernelDefinition, ...]:
     first = text.find(b"__global__")
     if first < 0 or b"{" not in text[first:]:  # as in a source that instantiates a template
         return ()
-    return tuple(_definitions(_TOKEN.findall(plain_text(text))))
+    return tuple(_definitions(TOKEN.findall(plain_text(text))))
 
 
 @lru_cache(maxsize=256)
@@ -98,7 +105,7 @@ def _definitions(tokens: Sequence[str]) -> Iterator[KernelDefinition]:
         if position < end:
             continue
         if token.lstrip().startswith(("#", "%:")):
-            _follow_condition(token, scopes, branches)
+            follow_condition(token, scopes, branches)
             start = position + 1
         elif token == "{":
             scopes.append(_scope(tokens[start:position]))
@@ -109,7 +116,7 @@ def _definitions(tokens: Sequence[str]) -> Iterator[KernelDefinition]:
         elif token == ";":
             start = position + 1
         elif token == "(":
-            end = _skip(tokens, position)
+            end = skip(tokens, position)
         elif token == "__global__" and None not in scopes:
             head = tokens[start:position]
             spaces = [scope for scope in scopes if scope and scope != 'extern "C"']
@@ -118,7 +125,7 @@ def _definitions(tokens: Sequence[str]) -> Iterator[KernelDefinition]:
                 yield found
 
 
-def _follow_condition(directive: str, scopes: list[str | None], branches: list[list[str | None]]) -> None:
+def follow_condition(directive: str, scopes: list[S], branches: list[list[S]]) -> None:
     """Have each branch of a condition begin in the scope of the first."""
     word = re.sub(r"[^a-z]*([a-z]*).*", r"\1", directive, count=1, flags=re.S)
     if word in ("if", "ifdef", "ifndef"):
@@ -133,7 +140,7 @@ def _scope(head: Sequence[str]) -> str | None:
     if list(head[-2:]) == ["extern", '"C"']:
         return 'extern "C"'
     if "namespace" in head:
-        name = "".join(word for word in head[list(head).index("namespace") + 1 :] if word == "::" or _WORD.match(word))
+        name = "".join(word for word in head[list(head).index("namespace") + 1 :] if word == "::" or WORD.match(word))
         return name or None  # None: without a name, and so no other fragment's business
     return None
 
@@ -145,19 +152,19 @@ def _definition(
     name: list[str] = []
     while position < len(tokens):
         token = tokens[position]
-        if _WORD.match(token) or token == "::":
+        if WORD.match(token) or token == "::":
             name = [*name, token] if token == "::" or name[-1:] == ["::"] else [token]
             position += 1
         elif token in "[<":
-            position = _skip(tokens, position)
+            position = skip(tokens, position)
         elif token == "(":
-            end = _skip(tokens, position)
+            end = skip(tokens, position)
             if tokens[end : end + 1] == ["{"] or list(tokens[end : end + 2]) == ["noexcept", "{"]:
-                if not name or name[-1] in _KEYWORDS:
+                if not name or name[-1] in KEYWORDS:
                     return None
                 qualified = "::".join([*spaces, "".join(name)])
                 inner = tokens[position + 1 : end - 1]
-                words = frozenset(word for word in inner if _WORD.match(word)) - _KEYWORDS
+                words = frozenset(word for word in inner if WORD.match(word)) - KEYWORDS
                 return KernelDefinition(qualified, is_c, _names(inner), words, is_conditional)
             position = end  # arguments of an attribute or of a macro
         else:
@@ -165,7 +172,7 @@ def _definition(
     return None
 
 
-def _skip(tokens: Sequence[str], position: int) -> int:
+def skip(tokens: Sequence[str], position: int) -> int:
     """Return the position behind a bracket that opens at ``position``, and all within it."""
     closing = [_CLOSING[tokens[position]]]
     while closing and position + 1 < len(tokens):
@@ -191,7 +198,7 @@ def _names(tokens: Sequence[str]) -> tuple[str | None, ...] | None:
             parts.append([])
             position, is_default = position + 1, False
             continue
-        end = _skip(tokens, position) if tokens[position] in _CLOSING else position + 1
+        end = skip(tokens, position) if tokens[position] in _CLOSING else position + 1
         is_default = is_default or tokens[position] == "="
         parts[-1] += () if is_default else tokens[position:end]
         position = end
@@ -208,11 +215,11 @@ def _name(tokens: Sequence[str]) -> str | None:
     pointer = re.search(r"\( (?:\* (?:const )?)+([A-Za-z_$][\w$]*) (?:\[ [^]]*\] )*\) [([]", " ".join([*tokens, "["]))
     if pointer:
         return pointer[1]  # to a function or an array
-    if not tokens or not _WORD.match(tokens[-1]) or tokens[-1] in _KEYWORDS or tokens[-2:-1] == ["::"]:
+    if not tokens or not WORD.match(tokens[-1]) or tokens[-1] in KEYWORDS or tokens[-2:-1] == ["::"]:
         return None
     # Before a name there is a type: a word that is no qualifier, or the end of one.
     before = tokens[:-1]
-    types = [token for token in before if token not in _QUALIFIERS and token not in _ELABORATED and token != "::"]
+    types = [token for token in before if token not in _QUALIFIERS and token not in CLASS_KEYS and token != "::"]
     return tokens[-1] if types else None
 
 
@@ -231,7 +238,7 @@ def read_front_end(code: str, stubs: str, kernels: Mapping[str, int]) -> dict[st
         # The text is megabytes: it is searched, and only the list of parameters is read.
         defined = re.search(rf"__global__[^;{{}}]*?\b{re.escape(name)}\(([^;{{}}]*)\)\{{", code)
         listed = re.sub(r"^#[^\n]*", "", defined[1], flags=re.M) if defined else ""
-        names = [None if n is None or _MADE_UP.match(n) else n for n in _names(_TOKEN.findall(listed)) or ()]
+        names = [None if n is None or _MADE_UP.match(n) else n for n in _names(TOKEN.findall(listed)) or ()]
         types = [t for t in parameter_types(mangled.get(name, name)) or () if t != "void"]
         known: Sequence[str | None] = names if len(names) == count else (None,) * count
         typed: Sequence[str | None] = types if len(types) == count else (None,) * count

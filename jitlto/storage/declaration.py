@@ -103,6 +103,7 @@ class FamilyDeclaration:
         is_auto: Whether LTO-IR is added for each later architecture for which the code of a fragment differs.
         version: The author's version of what callers see.
         deprecated: Values that callers should no longer give, sorted.
+        opaque: Types that the interfaces only declare, and into which no fragment looks.
     """
 
     name: str
@@ -119,6 +120,7 @@ class FamilyDeclaration:
     is_auto: bool = False
     version: str = ""
     deprecated: tuple[DeprecatedValue, ...] = ()
+    opaque: tuple[str, ...] = ()
 
     def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
         """Return the compiler's options for a group, without the architecture and the kind of output."""
@@ -134,9 +136,10 @@ class FamilyDeclaration:
 
     @property
     def interfaces(self) -> tuple[str, ...]:
-        """The interface headers of its device groups, and of the families that it uses; sorted."""
-        families = (self, *self.all_used().values())
-        return tuple(sorted({group.interface for each in families for group in each.groups if group.interface}))
+        """The interface headers in the order in which they precede every source: first those of used families."""
+        used = [name for family in sorted(self.uses, key=lambda each: each.name) for name in family.interfaces]
+        own = sorted(os.path.normpath(group.interface) for group in self.groups if group.interface)
+        return tuple(dict.fromkeys((*used, *own)))
 
     @property
     def has_kernels(self) -> bool:
@@ -235,6 +238,7 @@ class _FamilyTable(CompilerTable, kw_only=True):
     include: tuple[str, ...] = (".",)
     images: tuple[str, ...] = tuple(ImageKind)
     syntax: Literal["jinja", "cmake"] = "jinja"
+    opaque: tuple[str, ...] = ()
 
 
 class _GroupTable(msgspec.Struct):
@@ -321,6 +325,7 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         family.archs == "auto",
         read_version(table, family.version),
         read_deprecated(document.table("deprecated", required=False)),
+        family.opaque,
     )
 
 

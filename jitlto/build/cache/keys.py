@@ -23,7 +23,7 @@ from jitlto.model.headers import HeaderSet, Source
 from jitlto.model.versions import Architecture, Version
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
-REVISION = 9
+REVISION = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class CompileConfig:
     architectures: tuple[Architecture, ...]  # sorted
     options: tuple[str, ...]
     images: tuple[ImageKind, ...]  # sorted
-    interfaces: tuple[str, ...] = ()  # of the family and of those that it uses
+    interfaces: tuple[str, ...] = ()  # of the family and of those that it uses, in order
     #: Architectures to add LTO-IR for where the code differs, the lowest of ``architectures`` first; empty for none.
     candidates: tuple[Architecture, ...] = ()
     linker: Version | None = None  # nvJitLink, by which code is compared, if there are candidates
@@ -48,7 +48,6 @@ class CompileConfig:
     _reached: dict[tuple[bool, bytes], HeaderSet] = field(default_factory=dict, repr=False)
     _rewritten: dict[tuple[bool, bytes], Source] = field(default_factory=dict, repr=False)
     _header_sets: dict[tuple[bool, frozenset[str]], HeaderSet] = field(default_factory=dict, repr=False)
-    _sure: dict[bytes, frozenset[str]] = field(default_factory=dict, repr=False)
     _manifests: dict[tuple[bytes, tuple[str, ...]], bytes] = field(default_factory=dict, repr=False)
 
     def closure(self, source: str, extra: Sequence[str] = ()) -> Source:
@@ -78,14 +77,6 @@ class CompileConfig:
                 self._reached[is_own, like] = headers
             else:
                 self._rewritten[is_own, text] = found
-        return found
-
-    def surely_included(self, source: str) -> frozenset[str]:
-        """The family's interfaces, and what leads to them, among the headers that a source includes unconditionally."""
-        text = source.encode()
-        like = text if (lines := outline(text)) is None else lines
-        if (found := self._sure.get(like)) is None:
-            found = self._sure[like] = self.own.surely_included(text, self.interfaces)
         return found
 
     def fields(self, source: str) -> dict[str, str]:

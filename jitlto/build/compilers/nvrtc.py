@@ -21,9 +21,6 @@ from jitlto.model.versions import Architecture
 
 # Anything in a source that may include or look for a header, in any spelling of a directive.
 _MAY_READ = re.compile(rb"include|import|embed|%:|\?\?=")
-# The include at the end of a source, which is its group's interface, and what may change what that reads.
-_LAST_INCLUDE = re.compile(rb'\n#include "[^"\n]*"\n\Z')
-_MAY_DEFINE = re.compile(rb"define|undef|macro|\\[ \t]*\r?\n|\?\?/")
 _LEAST_SHARERS = 6  # a trace costs as much as one compile of the shared includes
 
 
@@ -120,10 +117,8 @@ class Compiler:
         head, rest = split_leading_includes(kernel_probe.strip_probe(job.source.text))
         if not job.lists_reads or job.sharers < _LEAST_SHARERS or not head or self.version < TRACES_HEADERS:
             return every
-        last = _LAST_INCLUDE.search(rest)
-        body = rest[: last.start()] if last else rest
-        if _MAY_READ.search(body) or (last and _MAY_DEFINE.search(body)):
+        if _MAY_READ.search(rest):
             return every
         # Each step defines different macros, which may select headers.
-        traced = self._traces.find(job, head + (last[0] if last else b""), steps)
+        traced = self._traces.find(job, head, steps)
         return every if traced is None else tuple(sorted(traced))

@@ -49,7 +49,7 @@ class CompileRequest:
         try:
             return self.config.closure(rendered.source)
         except JitltoError as error:
-            name_source(error, rendered.origin, 0)
+            name_source(error, rendered.origin, len(rendered.interfaces) + 1 if rendered.interfaces else 0)
             raise
 
     @property

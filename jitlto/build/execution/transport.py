@@ -78,7 +78,7 @@ def compile_job(job: CompileJob) -> CompileResult:
         CompileError: If the compiler rejects the source.
         ToolchainError: If the compiler is missing, or differs from the client's.
     """
-    compiler = _find_toolchain(job.toolchain)
+    compiler = find_compiler(job.toolchain)
     check_versions(socket.gethostname(), {compiler.name: compiler.identify(job.images)}, {job.toolchain: job.identity})
     begin = time.perf_counter()
     compiled = architectures.add_variants(compiler, job, compiler.compile(job))
@@ -95,12 +95,13 @@ def compare_job(
     known: architectures.Known | None,
 ) -> architectures.Comparison:
     """Compare the code of a compiled job for later architectures, see :mod:`jitlto.build.compilers.architectures`."""
-    compiler = _find_toolchain(job.toolchain)
+    compiler = find_compiler(job.toolchain)
     return architectures.compare(compiler, job, compiled, points, latest=latest, renamed=renamed, known=known)
 
 
 @cache
-def _find_toolchain(name: str) -> Toolchain:
+def find_compiler(name: str) -> Toolchain:
+    """Return a compiler, loaded once in this process."""
     return find_toolchain(name, workers.shared_directory)
 
 
@@ -172,7 +173,7 @@ def warm_up(executor: Executor, toolchain: str) -> None:
 
 
 def _load_compiler(name: str) -> None:
-    _find_toolchain(name).load()
+    find_compiler(name).load()
 
 
 def with_substitute(first: Future[T], substitute: Callable[[BaseException], Future[T] | None]) -> Future[T]:

@@ -12,6 +12,7 @@ from jitlto.cuda import nvrtc
 from jitlto.errors import CompileError, PlanError
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Symbol
+from jitlto.model.headers import interfaces_first
 from jitlto.model.mangling import demangle, parameter_types, split_top_level
 from jitlto.model.versions import Architecture
 from jitlto.runtime.user_code.compilation import compile_once
@@ -92,9 +93,7 @@ def compile_adapter(
         PlanError: If the group's interface does not declare the symbol, or conflicts with its definition.
     """
     name = "f_" + re.sub(r"\W", "_", symbol.name)
-    record = family.group(group)
-    prelude = f'#include "{record.interface if record else ""}"\n'
-    text = f"{prelude}{_CROSSING.replace('@NAME@', name)}{_definition(symbol)}"
+    text = f"{interfaces_first(family.interfaces)}{_CROSSING.replace('@NAME@', name)}{_definition(symbol)}"
     try:
         compiled = compile_once(text.encode(), family.headers, base, family.options, store)
     except CompileError as error:

@@ -14,9 +14,11 @@ from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.errors import CompileError, JitltoError, LinkError, PlanError
 from jitlto.model import ptx
 from jitlto.model.compatibility import can_link_for, linkable_architectures
+from jitlto.model.declarations import find_conflicts, line_of
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Symbol, SymbolKind
 from jitlto.model.header_texts import name_source
+from jitlto.model.headers import interfaces_first
 from jitlto.model.resolve import UserSymbols
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.user_code.compilation import compile_once
@@ -101,10 +103,15 @@ def base_architecture(family: FamilyRecord) -> Architecture:
 
 
 def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None) -> nvrtc.Compiled:
-    prelude = "".join(f'#include "{interface}"\n' for interface in family.interfaces)
-    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-    # #line keeps the caller's own line numbers.
-    whole = f'{prelude}#line 1 "{quoted}"\n{text}\n'.encode()
+    headers = {header: content.encode("utf-8", "surrogateescape") for header, content in family.headers}
+    if conflict := next(find_conflicts(text.encode(), headers), None):
+        raise PlanError(
+            f"{conflict.kind} of {conflict.name}, which the interface {conflict.header} of {family.name} mentions",
+            code="plan-interface-text",
+            where=f"{name}:{line_of(text.encode(), conflict)}",
+            hint="use another name: the family's kernels were compiled with the interface as it is",
+        )
+    whole = f"{interfaces_first(family.interfaces, name)}{text}\n".encode()
     try:
         return compile_once(whole, family.headers, base_architecture(family), family.options, store)
     except CompileError as error:

@@ -1,26 +1,22 @@
 """The record of a part of a sharded build, in ``meta.part``.
 
 It lists the keys of the whole build, so that a merge can say what is missing. They are most of a part: of a group's
-sorted keys, only the values in which a key differs from the one before are written. What belongs to a key is written
-under its position among them.
+sorted keys, only the values in which a key differs from the one before are written.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import astuple
 
-from jitlto.model.family_record import Includes, PartRecord
+from jitlto.model.family_record import PartRecord
 from jitlto.model.fragment import FragmentKey, Name
 from jitlto.storage.database._serialization import Count, InvalidRecordError, decode, encode
 
-_POSITION = re.compile(r"[0-9]{1,9}")
 _Parameters = tuple[tuple[str, str], ...]
 
 
@@ -44,14 +40,12 @@ class _Part(Struct):
     whole: str
     keys: msgspec.Raw
     toolchains: dict[str, str]
-    includes: dict[str, frozenset[str]]
     advice: tuple[str, ...]
-    macros: dict[str, frozenset[tuple[str, str]]] = {}
+    faults: tuple[tuple[Name, str, str], ...] = ()
 
 
 def encode_part(part: PartRecord) -> bytes:
     """Encode the record of a part of a build."""
-    names = {key: str(position) for position, key in enumerate(part.keys)}
     return encode(
         {
             "number": part.number,
@@ -59,9 +53,8 @@ def encode_part(part: PartRecord) -> bytes:
             "whole": part.whole,
             "keys": list(_group_keys(part.keys)),
             "toolchains": dict(part.toolchains),
-            "includes": {names.get(key, key.text): sorted(each.headers) for key, each in part.includes},
-            "macros": {names.get(key, key.text): sorted(each.macros) for key, each in part.includes if each.macros},
             "advice": part.advice,
+            "faults": part.faults,
         }
     )
 
@@ -91,28 +84,15 @@ def decode_part(record: bytes) -> PartRecord:
     """
     r = decode(_Part, record)
     keys = _decode_keys(bytes(r.keys))
-    included = [(_find_key(name, keys), name) for name in r.includes]
-    included.sort(key=lambda each: astuple(each[0]))
-    if len(dict(included)) < len(included):
-        raise InvalidRecordError("a key is named twice")
     return PartRecord(
         r.number,
         r.count,
         r.whole,
         keys,
         tuple(sorted(r.toolchains.items())),
-        tuple((key, Includes(r.includes[name], r.macros.get(name, frozenset()))) for key, name in included),
+        r.faults,
         r.advice,
     )
-
-
-def _find_key(name: str, keys: Sequence[FragmentKey]) -> FragmentKey:
-    """Return the key at a position, or that with a text, as jitlto 0.1 wrote it."""
-    if not _POSITION.fullmatch(name):
-        return FragmentKey.parse(name)
-    if int(name) >= len(keys):
-        raise InvalidRecordError(f"there is no key {name}")
-    return keys[int(name)]
 
 
 # Every part of a build has all keys of the build: a merge of many parts could not hold them for each.

@@ -94,6 +94,7 @@ class _Family(Struct):
     architectures: list[tuple[Count, str]]
     groups: tuple[GroupRecord, ...]
     headers: tuple[tuple[str, str], ...]
+    interfaces: tuple[str, ...] | None = None
     uses: tuple[Name, ...] = ()
     version: str = ""
     deprecated: tuple[DeprecatedValue, ...] = ()
@@ -230,7 +231,8 @@ def decode_family(record: bytes) -> FamilyRecord:
     for names in ([group.name for group in r.groups], (r.name, *r.uses), *(group.key for group in r.groups)):
         if len(set(names)) < len(names):
             raise InvalidRecordError("a name is repeated")
-    for name in filter(None, (group.interface for group in r.groups)):
+    named = [group.interface for group in r.groups if group.interface]
+    for name in (*named, *(r.interfaces or ())):
         if posixpath.normpath(name).startswith(("/", "..")) or '"' in name or not name.isprintable():
             raise InvalidRecordError(f"the interface {name!r:.40} cannot stand in an #include")
     if not all(text.isprintable() for each in ((r.version,), *r.deprecated) for text in each):
@@ -248,6 +250,8 @@ def decode_family(record: bytes) -> FamilyRecord:
         tuple(_architecture(f"{number}{suffix}") for number, suffix in r.architectures),
         r.groups,
         r.headers,
+        # jitlto 0.1 stored no order.
+        tuple(sorted(set(named))) if r.interfaces is None else r.interfaces,
         r.uses,
         r.version,
         r.deprecated,

@@ -1,0 +1,273 @@
+"""Proof by the compiler: each interface compiles alone, and together they declare what fragments require of each other.
+
+A source is compiled that has the interfaces, and a line of C++ for each required symbol: it must be declared, with
+exactly these parameters, and every type in its signature be complete. What the lines say is never linked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+
+import msgspec
+
+from jitlto.build.cache.cache import Cache
+from jitlto.build.cache.keys import CompileConfig, entry_key
+from jitlto.build.compilers.base import CompiledSource, CompileJob
+from jitlto.build.execution import transport
+from jitlto.build.execution.request import CompileRequest
+from jitlto.cuda.nvrtc import program_name
+from jitlto.errors import BuildError, CompileError
+from jitlto.model.declarations import read_declarations, words
+from jitlto.model.fragment import ImageKind
+from jitlto.model.headers import HeaderSet, Source, interfaces_first
+from jitlto.model.kernel_probe import NO_PROBE
+from jitlto.model.mangling import base_name, demangle, parameter_types, qualified_name
+
+#: What no interface declares as a fragment requires it: family, symbol and reason, sorted.
+Faults = tuple[tuple[str, str, str], ...]
+
+_KIND, _REVISION = "interfaces", 1  # of entries in the build cache
+_SYNTAX_ONLY = ("--fdevice-syntax-only",)
+# An empty header before an interface: from there the compiler goes on for each of them, as for sources that begin
+# with the same includes.
+_NOTHING = "jitlto_nothing"
+_PACK = "jitlto: an interface leaves #pragma pack open"
+_INCOMPLETE = "jitlto: a type of the signature is incomplete"
+_PACKED = f"""
+namespace jitlto_probe {{ struct packed {{ char a; double b; }}; }}
+static_assert(sizeof(jitlto_probe::packed) == 16, "{_PACK}");
+"""
+_TOOLS = """
+namespace jitlto_probe {
+template <class T> struct has_size {
+  template <class U> static __device__ char of(char (*)[sizeof(U)]);
+  template <class U> static __device__ long of(...);
+  static constexpr bool value = sizeof(of<T>(nullptr)) == 1;
+};
+template <class T> struct whole { static constexpr bool value = has_size<T>::value; };
+template <class T> struct whole<T&> : whole<T> {};
+template <class T> struct whole<T&&> : whole<T> {};
+template <class T> struct whole<T*> : whole<T> {};
+template <class T> struct whole<const T> : whole<T> {};
+template <class T> struct whole<volatile T> : whole<T> {};
+template <class T> struct whole<const volatile T> : whole<T> {};
+template <class T> struct whole<T[]> : whole<T> {};
+template <class T, decltype(sizeof(0)) N> struct whole<T[N]> : whole<T> {};
+template <class T, class C> struct whole<T C::*> : whole<T> {};
+template <> struct whole<void> { static constexpr bool value = true; };
+template <class... T> struct all { static constexpr bool value = true; };
+template <class T, class... R> struct all<T, R...> {
+  static constexpr bool value = whole<T>::value && all<R...>::value;
+};
+template <class R, class... P> struct whole<R(P...)> : all<R, P...> {};
+template <class R, class... P> struct whole<R(P..., ...)> : all<R, P...> {};
+template <class... P> struct exact {
+  template <class R> static __device__ R of(R (*)(P...));
+  template <class R, class C> static __device__ R of(R (C::*)(P...));
+  template <class R, class C> static __device__ R of(R (C::*)(P...) const);
+};
+}
+"""
+# Types of the toolkit mean the same on both sides wherever they are defined.
+_TOOLKIT_TYPES = {
+    "cuda_fp16.h": re.compile(r"\b__half"),
+    "cuda_bf16.h": re.compile(r"\b__nv_bfloat16"),
+    "cuda_fp8.h": re.compile(r"\b__nv_fp8"),
+}
+_TOOLKIT_INCLUDES = "".join(f"#include <{header}>\n" for header in _TOOLKIT_TYPES)
+_OTHER_TOOLKIT_TYPE = re.compile(r"\b(?:cuda|cub|thrust|nvcuda|cooperative_groups)::|\b(?:__nv_|curand)\w+")
+# Errors of the compiler that say so; any other means that C++ cannot ask for this symbol.
+_UNDECLARED = re.compile(r"is undefined|has no member|no instance of|is not a (?:class or function )?template")
+_ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
+
+
+class _Answer(msgspec.Struct):
+    """What a compile said, as kept in the build cache: its log if it failed."""
+
+    log: str = ""
+
+
+def check_compiles(job: CompileJob) -> str:
+    """Compile a job in this process; return the log if the compiler rejects it."""
+    compiler = transport.find_compiler(job.toolchain)
+    try:
+        for architecture in job.architectures:
+            compiler.compile_ltoir(job, architecture)
+    except CompileError as error:
+        return error.log or str(error)
+    return ""
+
+
+def prove_interfaces(
+    requests: Sequence[CompileRequest],
+    sources: Mapping[int, CompiledSource],
+    own: Mapping[str, Sequence[str]],
+    submit: Callable[..., Future[str]],
+    cache: Cache | None,
+) -> Faults:
+    """Prove the interfaces of all families of a build, in each way in which their sources are compiled.
+
+    Args:
+        requests, sources: The build's, by position.
+        own: The interfaces of each family itself, without those of the families that it uses.
+        submit: Runs a function with a job in a worker.
+        cache: Where answers are looked up and kept.
+
+    Returns:
+        What the interfaces do not declare, for symbols which the fragments require.
+
+    Raises:
+        BuildError: An interface does not compile alone, or leaves ``#pragma pack`` open.
+    """
+    required: dict[tuple[str, CompileConfig], set[str]] = defaultdict(set)
+    for position, compiled in sources.items():
+        request = requests[position]
+        if request.config.interfaces:
+            required[request.key.family, request.config].update(symbol.name for symbol in compiled.requires)
+    compiler = _Compiler(submit, cache)
+    # Families that are used are proved in their own build.
+    for (family, config), names in required.items():
+        for interface in filter(partial(_may_borrow, config), own[family]):
+            compiler.start(config, _alone(interface), sharers=len(own[family]))
+        compiler.start(config, _probe(config.interfaces, sorted(names))[0])
+    faults: set[tuple[str, str, str]] = set()
+    for (family, config), names in required.items():
+        for interface in filter(partial(_may_borrow, config), own[family]):
+            if log := compiler.answer(config, _alone(interface)):
+                raise _alone_error(family, interface, log)
+        faults.update((family, name, reason) for name, reason in _faults(compiler, config, sorted(names)))
+    return tuple(sorted(faults))
+
+
+def _may_borrow(config: CompileConfig, interface: str) -> bool:
+    """Return whether an interface has a word that only an interface before it declares, or may leave a pragma open.
+
+    Otherwise it compiles alone because it compiles behind them.
+    """
+    before = config.interfaces[: config.interfaces.index(interface)]
+    own = config.own_closure(interfaces_first([interface])).headers
+    earlier = config.own_closure(interfaces_first(before)).headers
+    borrowed = {name for header in earlier if header not in own for name in read_declarations(earlier[header]).names}
+    known = {name for header in own if header != interface for name in read_declarations(own[header]).names}
+    return any(b"pack" in text or not words(text).isdisjoint(borrowed - known) for text in own.values())
+
+
+class _Compiler:
+    """Compiles texts behind a family's headers, all at the same time and each once."""
+
+    def __init__(self, submit: Callable[..., Future[str]], cache: Cache | None) -> None:
+        self._submit, self._cache = submit, cache
+        self._headers: dict[CompileConfig, HeaderSet] = {}
+        self._running: dict[tuple[CompileConfig, str], tuple[str, str | Future[str]]] = {}
+
+    def start(self, config: CompileConfig, text: str, *, sharers: int = 1) -> None:
+        if (config, text) in self._running:
+            return
+        source = self._source(config, text)
+        key = entry_key(f"{_REVISION} {config.source_key(text)}", source.sha256)
+        data = self._cache.store.get(_KIND, key) if self._cache else None
+        answer: str | Future[str] | None = None
+        if data is not None:
+            try:
+                answer = msgspec.json.decode(data, type=_Answer).log
+            except (msgspec.MsgspecError, ValueError):
+                answer = None
+        if answer is None:
+            tool, images = config.toolchain, (ImageKind.LTOIR,)
+            options = (*config.options, *(_SYNTAX_ONLY if tool.name == "nvrtc" else ()))
+            how = source, config.architectures, options, images
+            answer = self._submit(
+                CompileJob(tool.name, tool.identify(images), *how, sharers, NO_PROBE), run=check_compiles
+            )
+        self._running[config, text] = key, answer
+
+    def _source(self, config: CompileConfig, text: str) -> Source:
+        if config not in self._headers:
+            headers = config.complete(config.closure(_TOOLKIT_INCLUDES + interfaces_first(config.interfaces))).headers
+            self._headers[config] = HeaderSet({**headers, _NOTHING: b""})
+        return Source(text.encode(), self._headers[config])
+
+    def answer(self, config: CompileConfig, text: str) -> str:
+        """Return the log of a text that does not compile; empty for one that does."""
+        self.start(config, text)
+        key, answer = self._running[config, text]
+        if isinstance(answer, str):
+            return answer
+        log = answer.result().replace(program_name(self._source(config, text)), "interfaces.cu")
+        if self._cache is not None:
+            self._cache.keep(_KIND, key, msgspec.json.encode(_Answer(log)))
+        return log
+
+
+def _faults(compiler: _Compiler, config: CompileConfig, names: Sequence[str]) -> Iterable[tuple[str, str]]:
+    """Yield the symbols that the interfaces do not declare, with the compiler's reasons.
+
+    A line that C++ cannot express may spoil others, which are asked again without it.
+    """
+    while names:
+        text, lines = _probe(config.interfaces, names)
+        log = compiler.answer(config, text)
+        if not log:
+            return
+        found = {lines[int(m["line"])]: m["text"] for m in reversed([*_ERROR.finditer(log)]) if int(m["line"]) in lines}
+        reasons = {name: text for name, text in found.items() if _is_fault(name, text)}
+        if _PACK in log or not found:
+            raise _alone_error("", ", ".join(config.interfaces), log)
+        if len(reasons) == len(found):
+            yield from reasons.items()
+            return
+        names = [name for name in names if name not in found or name in reasons]
+
+
+def _is_fault(name: str, text: str) -> bool:
+    if _INCOMPLETE in text:
+        return not _OTHER_TOOLKIT_TYPE.search(demangle(name))
+    return bool(_UNDECLARED.search(text))
+
+
+def _alone_error(family: str, interface: str, log: str) -> BuildError:
+    if _PACK in log:
+        what, hint = f"{interface} leaves #pragma pack open", "end it with #pragma pack(pop) in the same header"
+        return BuildError(what, code="build-interface-pack", where=family, hint=hint)
+    first = _ERROR.search(log)
+    where = f"{first['file']}:{first['line']}" if first else family
+    what = f"interface {interface} does not compile alone: {first['text'] if first else log}"
+    hint = "include in it what it uses: every source is compiled behind it"
+    return BuildError(what, code="build-interface-alone", where=where, hint=hint)
+
+
+def _alone(interface: str) -> str:
+    return f'#include "{_NOTHING}"\n;\n{interfaces_first([interface])}{_PACKED}'
+
+
+def _probe(interfaces: Sequence[str], names: Sequence[str]) -> tuple[str, dict[int, str]]:
+    """Return a source that asks for some symbols, and the symbol that is asked for in each of its lines."""
+    every = " ".join(map(demangle, names))
+    includes = "".join(f"#include <{header}>\n" for header, word in _TOOLKIT_TYPES.items() if word.search(every))
+    head = f"{includes}{_PACKED}{_TOOLS}"
+    asked = {name: line for name in names if (line := _line(name))}
+    lines = dict(enumerate(asked, head.count("\n") + 1))
+    return "".join([interfaces_first(interfaces), head, *(f"{line}\n" for line in asked.values())]), lines
+
+
+def _line(name: str) -> str | None:
+    """Return C++ that compiles if a symbol is declared with complete types; None if C++ cannot ask for it."""
+    declared, types = demangle(name), parameter_types(name)
+    if "{" in declared or "(anonymous" in declared or base_name(name).startswith(("~", "operator")):
+        return None
+    if types is None:  # of C, or a variable
+        return f'static_assert(jitlto_probe::whole<decltype({declared})>::value, "{_INCOMPLETE}");'
+    called = qualified_name(declared)
+    if called.rpartition("::")[2] == called.rpartition("::")[0].rpartition("::")[2]:  # a constructor
+        return None
+    given = [each for each in types if each != "void"]
+    if called.endswith(">"):  # the name of a function template's instance has the result, too
+        result = declared.partition(called)[0].strip()
+        checked = ", ".join([*([result] if result else []), *given])
+        return f'static_assert(jitlto_probe::all<{checked}>::value, "{_INCOMPLETE}");'
+    result = f"decltype(jitlto_probe::exact<{', '.join(given)}>::of(&{called}))"
+    return f'static_assert(jitlto_probe::all<{", ".join([result, *given])}>::value, "{_INCOMPLETE}");'

@@ -1,0 +1,304 @@
+"""What the front end does not prove of an interface, read from the tokens of headers and sources.
+
+Types that are declared and never defined, templates that are specialised, macros that are defined, and whether what is
+declared depends on the architecture. Like :mod:`jitlto.model.kernel_text` a reading of tokens and no parser: bodies of
+functions are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from jitlto.model.directives import all_directives
+from jitlto.model.kernel_text import CLASS_KEYS, KEYWORDS, TOKEN, WORD, follow_condition, plain_text, skip
+
+_INCLUDE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(?:include|import|include_next)\b[^\n]*", re.M)
+_WORDS = re.compile(r"[A-Za-z_$][\w$]*")
+_MACRO = re.compile(rb"[A-Za-z_$][\w$]*")
+_OPTION = re.compile(r"(?:-D|--define-macro[= ]|-U|--undefine-macro[= ])\s*(\w+)")
+_DEFINED = re.compile(r"\bdefined\b\s*(?:\(\s*)?(\w+)")
+_ARCHITECTURE = re.compile(r"\b__CUDA_ARCH(?:__|_\w+)")
+_SPECIFIC = re.compile(r"\b__CUDA_ARCH_(?!_\b)\w+")
+_STANDARD = re.compile(r"\b__cplusplus\b")
+_CONDITION = re.compile(r"[ \t]*(?:#|%:)[ \t]*(if|elif|ifdef|ifndef|elifdef|elifndef|define)\b(.*)", re.S)
+_ATTRIBUTES = frozenset(("alignas", "__align__", "__attribute__", "__declspec"))
+_BEFORE = frozenset(("typedef", "friend", "extern", "static", "inline", "constexpr", "const", "volatile"))
+_LOOKS_LIKE_MACRO = re.compile(r"__\w+|[A-Z][A-Z0-9_]+")
+
+
+class Declarations(NamedTuple):
+    """What one header or source declares; types by name with namespaces, templates by name alone."""
+
+    declared: frozenset[str] = frozenset()  # classes and enums without a definition here
+    mentioned: frozenset[tuple[str, ...]] = frozenset()  # as ``struct S`` where it is used: the names that it may mean
+    defined: frozenset[str] = frozenset()
+    specialised: frozenset[str] = frozenset()  # class templates
+    revalued: frozenset[str] = frozenset()  # variable and constexpr function templates that are specialised
+    names: frozenset[str] = frozenset()  # words of declarations in namespaces, outside of parentheses, and macros
+    asks_architecture: bool = False  # outside of all functions
+    asks_standard: bool = False
+
+
+@lru_cache(maxsize=4096)
+def words(text: bytes) -> frozenset[str]:
+    """Return the words of a text outside of comments, strings and the names of headers."""
+    return frozenset(_WORDS.findall(_INCLUDE.sub("", plain_text(text))))
+
+
+@lru_cache(maxsize=4096)
+def macros(text: bytes) -> frozenset[str]:
+    """Return the macros that a text defines or undefines."""
+    found = (_MACRO.match(rest) for word, rest in all_directives(text) if word in (b"define", b"undef"))
+    return frozenset(match[0].decode() for match in found if match)
+
+
+def option_macros(options: Iterable[str]) -> dict[str, str]:
+    """Return the macros that compiler options define or undefine, each with its option."""
+    return {match[1]: option for option in options if (match := _OPTION.match(option))}
+
+
+@lru_cache(maxsize=4096)
+def read_declarations(text: bytes) -> Declarations:
+    """Read what a text declares."""
+    reader = _Reader()
+    reader.read(TOKEN.findall(plain_text(text)))
+    declared, mentioned, defined, specialised, revalued = reader.names
+    return Declarations(
+        frozenset(declared), frozenset(mentioned), frozenset(defined), frozenset(specialised), frozenset(revalued),
+        frozenset(reader.words) | macros(text),
+        reader.asks_architecture, reader.asks_standard,
+    )  # fmt: skip
+
+
+def undefined_types(texts: Iterable[bytes]) -> frozenset[str]:
+    """Return the classes and enums that some headers declare and none of them defines."""
+    every = [read_declarations(text) for text in texts]
+    defined = frozenset(name for each in every for name in each.defined)
+    # A primary template need not be defined where specialisations are.
+    specialised = {name for each in every for name in each.specialised}
+    open_types = {n for each in every for n in each.declared if n not in defined and _last(n) not in specialised}
+    open_types |= {names[-1] for each in every for names in each.mentioned if defined.isdisjoint(names)}
+    return frozenset(open_types)
+
+
+class Conflict(NamedTuple):
+    """Something in a text that would change what an interface means, or look behind it."""
+
+    kind: str  # macro, specialisation or definition
+    name: str
+    header: str  # of the interfaces
+
+
+def find_conflicts(text: bytes, headers: Mapping[str, bytes]) -> Iterator[Conflict]:
+    """Yield what a source, or a header of its own, must not do behind the interfaces, whose headers are given."""
+    own = read_declarations(text)
+    # What is only declared there gives a type no meaning that a specialisation could change.
+    meant = {name for other in headers.values() for name in _templates(read_declarations(other))} & own.specialised
+    for kind, names in (("macro", macros(text)), ("specialisation", own.revalued | meant)):
+        for name in sorted(names):
+            if header := next((header for header, other in headers.items() if name in words(other)), None):
+                yield Conflict(kind, name, header)
+    open_types = {_last(name) for name in undefined_types(headers.values())} if own.defined else ()
+    for name in sorted(name for name in own.defined if _last(name) in open_types):
+        yield Conflict("definition", name, next(h for h, other in headers.items() if _last(name) in words(other)))
+
+
+def _templates(declarations: Declarations) -> Iterator[str]:
+    yield from declarations.specialised
+    yield from map(_last, declarations.defined)
+
+
+def line_of(text: bytes, conflict: Conflict) -> int:
+    """Return the line of a conflict in its text."""
+    name = re.escape(_last(conflict.name)).encode()
+    before = rb"(?:define|undef)[ \t]+" if conflict.kind == "macro" else rb"\b"
+    match = re.search(before + name + rb"\b", text)
+    return text.count(b"\n", 0, match.start()) + 1 if match else 1
+
+
+def _last(name: str) -> str:
+    return name.rpartition("::")[2]
+
+
+class _Reader:
+    """Reads tokens: statements in namespaces and classes, with the scopes around them."""
+
+    def __init__(self) -> None:
+        self.names: tuple[set[str], set[tuple[str, ...]], set[str], set[str], set[str]] = (
+            set(), set(), set(), set(), set(),
+        )  # fmt: skip
+        self.words: set[str] = set()
+        self.asks_architecture = self.asks_standard = False
+        self._scopes: list[_Scope | None] = []  # None for a function's body
+
+    def read(self, tokens: Sequence[str]) -> None:
+        branches: list[list[_Scope | None]] = []
+        head: list[str] = []
+        position = 0
+        while position < len(tokens):
+            token = tokens[position]
+            position += 1
+            if token.lstrip().startswith(("#", "%:")):
+                self._ask(token)
+                follow_condition(token, self._scopes, branches)
+            elif token == "{":
+                self._scopes.append(None if None in self._scopes else self._open(head))
+                head = []
+            elif token in ("}", ";"):
+                if token == ";" and None not in self._scopes:
+                    self._end(head)
+                if token == "}":
+                    del self._scopes[-1:]
+                head = []
+            elif token == ":" and head in (["public"], ["protected"], ["private"]):
+                head = []
+            elif token == "(":
+                end = skip(tokens, position - 1)
+                head += tokens[position - 1 : end]
+                position = end
+            elif None not in self._scopes:
+                head.append(token)
+                self.asks_architecture |= bool(_ARCHITECTURE.fullmatch(token))
+
+    def _ask(self, directive: str) -> None:
+        match = _CONDITION.match(directive)
+        if match is None or None in self._scopes:
+            return
+        word, rest = match[1], match[2]
+        compared = "" if word.endswith("def") else _DEFINED.sub("", rest)
+        self.asks_architecture |= bool(_ARCHITECTURE.search(compared) or _SPECIFIC.search(rest))
+        self.asks_standard |= word != "define" and bool(_STANDARD.search(compared))
+
+    def _open(self, head: Sequence[str]) -> _Scope | None:
+        """Return the scope that a brace behind ``head`` opens, and note what is defined there."""
+        if "namespace" in head:
+            written = head[list(head).index("namespace") + 1 :]
+            return _Scope("".join(token for token in written if token == "::" or WORD.match(token)))
+        if list(head[-2:]) == ["extern", '"C"']:
+            return _Scope()
+        prefixes, rest = _split_templates(head)
+        self._add_words(rest)
+        found = _class_head(rest)
+        if found is None or found.rest not in ((), (":",)) or len(found.names) > 2:
+            self._mention(rest)
+            self._specialise(prefixes, rest)
+            return None
+        name = found.names[-1] if found.names else ""
+        if name and found.is_specialised:
+            self.names[3].add(_last(name))
+        elif name:
+            self.names[2].add(self._qualified(name))
+        return _Scope(name, is_class=True)
+
+    def _end(self, head: Sequence[str]) -> None:
+        """Note what a statement that ends in a semicolon declares."""
+        prefixes, rest = _split_templates(head)
+        self._add_words(rest)
+        if rest[:1] == ["template"]:  # an explicit instantiation
+            return
+        found = _class_head(rest)
+        is_plain = found is not None and found.rest in ((), (":",)) and "typedef" not in rest
+        if found is not None and is_plain and found.names and not found.is_specialised:
+            names = found.names
+            if len(names) == 1 or _LOOKS_LIKE_MACRO.fullmatch(names[0]):
+                if rest[:1] != ["friend"]:
+                    self.names[0].add(self._qualified(names[-1]))
+                return
+        self._mention(rest)
+        self._specialise(prefixes, rest)
+
+    def _specialise(self, prefixes: Sequence[Sequence[str]], rest: Sequence[str]) -> None:
+        """Note the explicit specialisation of a variable or a constexpr function, or a partial one of a variable."""
+        if not prefixes:
+            return
+        position = 0
+        while position < len(rest) and rest[position] not in ("(", "=", "{"):
+            if rest[position] == "<":
+                end, name = skip(rest, position), rest[position - 1] if position else ""
+                follows = rest[end : end + 1]
+                is_function = follows == ["("]
+                if WORD.match(name) and (follows in ([], ["="], ["{"]) or (is_function and "constexpr" in rest)):
+                    self.names[4].add(name)
+                position = end
+            else:
+                position += 1
+
+    def _mention(self, tokens: Sequence[str]) -> None:
+        for position, token in enumerate(tokens[:-1]):
+            if token in CLASS_KEYS and WORD.match(tokens[position + 1]):
+                name = [tokens[position + 1]]
+                while tokens[position + 1 + len(name) :][:1] == ["::"]:
+                    name += tokens[position + 1 + len(name) :][:2]
+                self._add_mention("".join(name))
+
+    def _add_words(self, tokens: Sequence[str]) -> None:
+        position = 0
+        while position < len(tokens) and not any(scope and scope.is_class for scope in self._scopes):
+            if tokens[position] == "(":
+                position = skip(tokens, position)
+            elif (token := tokens[position]) and WORD.match(token) and token not in KEYWORDS:
+                self.words.add(token)
+            position += 1
+
+    def _add_mention(self, name: str) -> None:
+        scopes = [scope.name for scope in self._scopes if scope and scope.name]
+        self.names[1].add(tuple("::".join([*scopes[:depth], name]) for depth in range(len(scopes), -1, -1)))
+
+    def _qualified(self, name: str) -> str:
+        return "::".join([*(scope.name for scope in self._scopes if scope and scope.name), name.removeprefix("::")])
+
+
+class _Scope(NamedTuple):
+    name: str = ""  # empty for one without
+    is_class: bool = False
+
+
+class _ClassHead(NamedTuple):
+    names: tuple[str, ...]  # words behind the class key: perhaps a macro, and the name
+    is_specialised: bool
+    rest: tuple[str, ...]  # (":",) for a base or an underlying type
+
+
+def _split_templates(head: Sequence[str]) -> tuple[list[list[str]], list[str]]:
+    """Split ``template <...>`` from what follows it."""
+    rest, prefixes = list(head), []
+    while rest[:2] == ["template", "<"]:
+        end = skip(rest, 1)
+        prefixes.append(rest[2 : end - 1])
+        rest = rest[end:]
+    return prefixes, rest
+
+
+def _class_head(tokens: Sequence[str]) -> _ClassHead | None:
+    """Read a class or enum at the begin of a declaration; None if it begins otherwise."""
+    position = 0
+    while position < len(tokens) and tokens[position] in _BEFORE:
+        position += 1
+    if position == len(tokens) or tokens[position] not in CLASS_KEYS:
+        return None
+    position += 2 if list(tokens[position : position + 2]) in (["enum", "class"], ["enum", "struct"]) else 1
+    names: list[str] = []
+    is_specialised = False
+    while position < len(tokens):
+        token = tokens[position]
+        if token in _ATTRIBUTES and tokens[position + 1 : position + 2] == ["("]:
+            position = skip(tokens, position + 1)
+        elif token == "[":
+            position = skip(tokens, position)
+        elif token == "::" and names:
+            names[-1] += "".join(tokens[position : position + 2])
+            position += 2
+        elif token == "<" and names:
+            is_specialised = True
+            position = skip(tokens, position)
+        elif token != "final" and WORD.match(token):
+            names.append(token)
+            position += 1
+        elif token == "final":
+            position += 1
+        else:
+            return _ClassHead(tuple(names), is_specialised, (":",) if token == ":" else tuple(tokens[position:]))
+    return _ClassHead(tuple(names), is_specialised, ())
