@@ -38,37 +38,37 @@ _NOTHING = "jitlto_nothing"
 _PACK = "jitlto: an interface leaves #pragma pack open"
 _INCOMPLETE = "jitlto: a type of the signature is incomplete"
 _PACKED = f"""
-namespace jitlto_probe {{ struct packed {{ char a; double b; }}; }}
+namespace jitlto_probe {{ struct packed {{ char jitlto_a; double jitlto_b; }}; }}
 static_assert(sizeof(jitlto_probe::packed) == 16, "{_PACK}");
 """
 _TOOLS = """
 namespace jitlto_probe {
-template <class T> struct has_size {
-  template <class U> static __device__ char of(char (*)[sizeof(U)]);
-  template <class U> static __device__ long of(...);
-  static constexpr bool value = sizeof(of<T>(nullptr)) == 1;
+template <class jitlto_T> struct has_size {
+  template <class jitlto_U> static __device__ char of(char (*)[sizeof(jitlto_U)]);
+  template <class jitlto_U> static __device__ long of(...);
+  static constexpr bool value = sizeof(of<jitlto_T>(nullptr)) == 1;
 };
-template <class T> struct whole { static constexpr bool value = has_size<T>::value; };
-template <class T> struct whole<T&> : whole<T> {};
-template <class T> struct whole<T&&> : whole<T> {};
-template <class T> struct whole<T*> : whole<T> {};
-template <class T> struct whole<const T> : whole<T> {};
-template <class T> struct whole<volatile T> : whole<T> {};
-template <class T> struct whole<const volatile T> : whole<T> {};
-template <class T> struct whole<T[]> : whole<T> {};
-template <class T, decltype(sizeof(0)) N> struct whole<T[N]> : whole<T> {};
-template <class T, class C> struct whole<T C::*> : whole<T> {};
+template <class jitlto_T> struct whole { static constexpr bool value = has_size<jitlto_T>::value; };
+template <class jitlto_T> struct whole<jitlto_T&> : whole<jitlto_T> {};
+template <class jitlto_T> struct whole<jitlto_T&&> : whole<jitlto_T> {};
+template <class jitlto_T> struct whole<jitlto_T*> : whole<jitlto_T> {};
+template <class jitlto_T> struct whole<const jitlto_T> : whole<jitlto_T> {};
+template <class jitlto_T> struct whole<volatile jitlto_T> : whole<jitlto_T> {};
+template <class jitlto_T> struct whole<const volatile jitlto_T> : whole<jitlto_T> {};
+template <class jitlto_T> struct whole<jitlto_T[]> : whole<jitlto_T> {};
+template <class jitlto_T, decltype(sizeof(0)) jitlto_N> struct whole<jitlto_T[jitlto_N]> : whole<jitlto_T> {};
+template <class jitlto_T, class jitlto_C> struct whole<jitlto_T jitlto_C::*> : whole<jitlto_T> {};
 template <> struct whole<void> { static constexpr bool value = true; };
-template <class... T> struct all { static constexpr bool value = true; };
-template <class T, class... R> struct all<T, R...> {
-  static constexpr bool value = whole<T>::value && all<R...>::value;
+template <class... jitlto_T> struct all { static constexpr bool value = true; };
+template <class jitlto_T, class... jitlto_R> struct all<jitlto_T, jitlto_R...> {
+  static constexpr bool value = whole<jitlto_T>::value && all<jitlto_R...>::value;
 };
-template <class R, class... P> struct whole<R(P...)> : all<R, P...> {};
-template <class R, class... P> struct whole<R(P..., ...)> : all<R, P...> {};
-template <class... P> struct exact {
-  template <class R> static __device__ R of(R (*)(P...));
-  template <class R, class C> static __device__ R of(R (C::*)(P...));
-  template <class R, class C> static __device__ R of(R (C::*)(P...) const);
+template <class jitlto_R, class... jitlto_P> struct whole<jitlto_R(jitlto_P...)> : all<jitlto_R, jitlto_P...> {};
+template <class jitlto_R, class... jitlto_P> struct whole<jitlto_R(jitlto_P..., ...)> : all<jitlto_R, jitlto_P...> {};
+template <class... jitlto_P> struct exact {
+  template <class jitlto_R> static __device__ jitlto_R of(jitlto_R (*)(jitlto_P...));
+  template <class jitlto_R, class jitlto_C> static __device__ jitlto_R of(jitlto_R (jitlto_C::*)(jitlto_P...));
+  template <class jitlto_R, class jitlto_C> static __device__ jitlto_R of(jitlto_R (jitlto_C::*)(jitlto_P...) const);
 };
 }
 """
@@ -106,6 +106,7 @@ def prove_interfaces(
     requests: Sequence[CompileRequest],
     sources: Mapping[int, CompiledSource],
     own: Mapping[str, Sequence[str]],
+    opaque: frozenset[str],
     submit: Callable[..., Future[str]],
     cache: Cache | None,
 ) -> Faults:
@@ -114,6 +115,7 @@ def prove_interfaces(
     Args:
         requests, sources: The build's, by position.
         own: The interfaces of each family itself, without those of the families that it uses.
+        opaque: Types that are only declared on purpose, by their last names.
         submit: Runs a function with a job in a worker.
         cache: Where answers are looked up and kept.
 
@@ -139,7 +141,7 @@ def prove_interfaces(
         for interface in filter(partial(_may_borrow, config), own[family]):
             if log := compiler.answer(config, _alone(interface)):
                 raise _alone_error(family, interface, log)
-        faults.update((family, name, reason) for name, reason in _faults(compiler, config, sorted(names)))
+        faults.update((family, name, reason) for name, reason in _faults(compiler, config, sorted(names), opaque))
     return tuple(sorted(faults))
 
 
@@ -203,7 +205,9 @@ class _Compiler:
         return log
 
 
-def _faults(compiler: _Compiler, config: CompileConfig, names: Sequence[str]) -> Iterable[tuple[str, str]]:
+def _faults(
+    compiler: _Compiler, config: CompileConfig, names: Sequence[str], opaque: frozenset[str]
+) -> Iterable[tuple[str, str]]:
     """Yield the symbols that the interfaces do not declare, with the compiler's reasons.
 
     A line that C++ cannot express may spoil others, which are asked again without it.
@@ -214,18 +218,20 @@ def _faults(compiler: _Compiler, config: CompileConfig, names: Sequence[str]) ->
         if not log:
             return
         found = {lines[int(m["line"])]: m["text"] for m in reversed([*_ERROR.finditer(log)]) if int(m["line"]) in lines}
-        reasons = {name: text for name, text in found.items() if _is_fault(name, text)}
+        reasons = {name: text for name, text in found.items() if _is_fault(name, text, opaque)}
         if _PACK in log or not found:
             raise _alone_error("", ", ".join(config.interfaces), log)
         if len(reasons) == len(found):
             yield from reasons.items()
             return
+        # What is opaque, or cannot be asked for, is left out.
         names = [name for name in names if name not in found or name in reasons]
 
 
-def _is_fault(name: str, text: str) -> bool:
+def _is_fault(name: str, text: str, opaque: frozenset[str]) -> bool:
     if _INCOMPLETE in text:
-        return not _OTHER_TOOLKIT_TYPE.search(demangle(name))
+        declared = demangle(name)
+        return not _OTHER_TOOLKIT_TYPE.search(declared) and opaque.isdisjoint(re.findall(r"\w+", declared))
     return bool(_UNDECLARED.search(text))
 
 

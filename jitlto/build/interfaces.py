@@ -303,6 +303,8 @@ def _explain_contradiction(error: CompileError, rendered: RenderedSource, config
 
 
 def _is_device(statement: str, name: str) -> bool:
+    if re.match(r"template\s+[^<\s]", statement):  # an explicit instantiation
+        return False
     return bool(re.search(rf"__(?:device|constant)__.*\b{name}\b", statement.partition("=")[0], re.S))
 
 

@@ -116,6 +116,7 @@ def build(
     outcome, notes, made.faults = _compile(
         _announce(sources, batches, cache, observer), begin, jobs, executor, cache, observer, made.add,
         keep_going=keep_going, compare_archs=compare_archs, own_interfaces=sources.own_interfaces(),
+        opaque=sources.opaque(),
     )  # fmt: skip
     observer.phase("check")
     _check_failures(sources, outcome)
@@ -169,6 +170,7 @@ def _compile(
     keep_going: bool,
     compare_archs: bool,
     own_interfaces: Mapping[str, Sequence[str]],
+    opaque: frozenset[str],
 ) -> tuple[Outcome, ArchitectureReport, Faults]:
     notes = ArchitectureReport()
     faults: Faults = ()
@@ -183,7 +185,7 @@ def _compile(
         outcome = scheduler.run(batches)
         run = partial(transport.submit, pool)
         if not outcome.failures:
-            faults = prove_interfaces(outcome.requests, outcome.sources, own_interfaces, run, cache)
+            faults = prove_interfaces(outcome.requests, outcome.sources, own_interfaces, opaque, run, cache)
         if compare_archs and not outcome.failures:
             observer.phase("architectures")
             changed = outcome.compiled > 0

@@ -20,7 +20,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from jitlto.build.shards import Shard, make_part_record
-from jitlto.model.family_record import Includes
 from jitlto.storage.database import writer
 from tests.benchmarks.database_scale import make_family
 from tests.benchmarks.machine import command_line, describe
@@ -72,15 +71,11 @@ def write_parts(place: Path, count: int, size: int) -> list[Path]:
     fragments = list(made)
     writer.write(place / "whole.fragdb", [record], fragments, images)
     contents = {fragment.key: fragment.images[0].sha256 for fragment in fragments}
-    first = make_part_record(Shard(1, count), contents, [record], {}, {record.name: "nvrtc"}, ())
+    first = make_part_record(Shard(1, count), contents, (), {record.name: "nvrtc"}, ())
     paths: list[Path] = []
     for number in range(1, count + 1):
         own = fragments[number - 1 :: count]
-        includes = tuple(
-            (fragment.key, Includes(frozenset({"op.cuh"})))
-            for fragment in sorted(own, key=lambda fragment: fragment.key)
-        )
-        part = replace(first, number=number, includes=includes)
+        part = replace(first, number=number)
         paths.append(place / f"part-{number}.fragdb")
         held = {image.sha256: images[image.sha256] for fragment in own for image in fragment.images}
         writer.write(paths[-1], [record], own, held, part=part)

@@ -59,7 +59,6 @@ REASONS = {
     ("*", "model.header_places"): "rules: each include is looked for in the places that its form and its includer give",
     ("*", "model.header_texts"): "each header is read once, and asked for its directives and its text",
     ("*", "model.directives"): "the directives of a text are found for its includes, and for those that are sure",
-    ("*", "model.sure_includes"): "which includes are reached whatever the macros are",
     ("build.templates", "build.rendering.same_sources"): "each source is added, and all of a group are compared",
     ("*", "model.text"): "rules of wording: each function checks the types of its own arguments",
     ("*", "model.mangling"): "values: symbols are demangled",
@@ -106,7 +105,7 @@ REASONS = {
     ("build.templates", "build.rendering.rendered_texts"): "what is not found is rendered, and stored",
     ("build.rendering.rendered_texts", "build.rendering.template_files"): "read for the key, and to see what changed",
     ("build.execution.scheduler", "build.execution.transport"): "workers start at the first jobs that are found",
-    ("build.pipeline", "build.interface_macros"): "asked for the macros of each source",
+    ("build.pipeline", "build.interface_proof"): "asks the compiler what the interfaces declare",
     ("*", "build.cache.keys"): "the key without headers, for the look-up; with them, for the entry that is written",
     ("*", "build.cache.cache"): "looked up before a compile, once more after the claim, and written after it",
     (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,10 @@ from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
 from jitlto.build.shards import Shard
 from jitlto.errors import BuildError, CompileError, FamilyError
-from jitlto.model.family_record import FamilyRecord, GroupRecord, Includes
-from jitlto.model.fragment import Fragment, FragmentKey, ImageKind, Role, Symbol, SymbolKind
+from jitlto.model.family_record import FamilyRecord, GroupRecord
+from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture
-from jitlto.storage.database import FragmentDatabase
 from jitlto.storage.declaration import load_family
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
@@ -70,7 +68,6 @@ def test_a_definition_need_not_include_its_interface(build_family: BuildFamily) 
          {"instance": "template __device__ float activation<float>(float);"}),
         (TEMPLATE, f"{INCLUDE}template <class T> __device__ T activation(T x, int) {{ return x; }}",
          {"instance": "template __device__ float activation<float>(float);"}),
-        ('extern "C" ' + FLOAT, FINE, {}),
         ('extern "C" ' + FLOAT, 'extern "C" __device__ int activation(float x) { return x > 0; }', {}),
         ('extern "C" ' + FLOAT, 'extern "C" __device__ float activation(int x) { return x > 0; }', {}),
         ("extern __device__ float activation;", "__device__ int activation = 1;", {"call": "*x = activation;"}),
@@ -91,50 +88,16 @@ def test_a_definition_that_contradicts_its_interface_does_not_compile(
     ("interface", "definition"),
     [
         (TEMPLATE, "template <> __device__ float activation<float>(float x) { return x; }"),
+        ('extern "C" ' + FLOAT, FINE),
         ("struct Point { float x; };\n" + FLOAT, "__device__ float activation(float x) { return Point{x}.x; }"),
-        (f"namespace n {{ struct P; }}\n{FLOAT}", f"using namespace n;\n{FINE}"),
-        (f"namespace n {{ struct P; }}\n{FLOAT}", "namespace n {}\n__device__ float activation(float x, n::P) {}"),
+        (f"namespace n {{ struct P {{}}; }}\n{FLOAT}", f"using namespace n;\n{FINE}"),
     ],
 )
-def test_a_source_that_uses_its_interface_without_an_include_gets_a_hint(
+def test_a_source_that_does_not_include_its_interface_sees_it(
     build_family: BuildFamily, interface: str, definition: str
 ) -> None:
-    with raises(CompileError, "compile", "group activation", hint='#include "activation.cuh"'):
-        build_family(family(interface, definition))
-
-
-@pytest.mark.slow
-def test_so_does_a_kernel_that_does_not_include_the_interface_of_what_it_calls(build_family: BuildFamily) -> None:
     kernel = "__global__ void kern(float* x) { *x = activation(*x); }\n"
-    with raises(CompileError, "compile", "group kern", hint='#include "activation.cuh"'):
-        build_family(family(FLOAT, FINE) | {"kern.cu.jinja": kernel})
-
-
-MACROS = family('#include "config.cuh"\nextern "C" __device__ int activation();', "", call="*x = activation();") | {
-    "config.cuh": "#pragma once\n#ifdef FAST\nconstexpr int kV = 2000;\n#else\nconstexpr int kV = 1000;\n#endif\n",
-    "activation.json": '{"name": ["slow", "fast"]}',
-    "activation.cu.jinja": """{% if name == "fast" %}
-#define FAST
-{% endif %}
-#include "config.cuh"
-static_assert(__INCLUDE_LEVEL__ == 0);
-extern "C" __device__ int activation() { return kV; } // \\""",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("header", ["activation.cuh", "config.cuh"])
-def test_macros_that_a_template_defines_count_in_headers_of_its_interface(tmp_path: Path, header: str) -> None:
-    """The interface comes after the source, however that ends."""
-    files = MACROS | {"family.toml": TOML.replace("[entry", 'images = ["ltoir", "ptx"]\n[entry', 1) + DECLARED}
-    files["activation.cu.jinja"] = files["activation.cu.jinja"].replace("config.cuh", header)
-    report = build([load_family(write_family(tmp_path / "f", files))], tmp_path / "f.fragdb", jobs=1)
-    returned = {}
-    with FragmentDatabase(report.path) as database:
-        for fragment in report.fragments[:2]:
-            (ptx,) = (image for image in fragment.images if image.kind is ImageKind.PTX)
-            returned[fragment.key.parameters[0][1]] = set(re.findall(rb"\b[12]000\b", database.read(ptx)))
-    assert returned == {"slow": {b"1000"}, "fast": {b"2000"}}
+    build_family(family(interface, definition) | {"kern.cu.jinja": kernel})
 
 
 @pytest.mark.slow
@@ -144,9 +107,6 @@ def test_macros_that_a_template_defines_count_in_headers_of_its_interface(tmp_pa
         (FLOAT, "__device__ float activation(float& x) { return x; }", {}, ("activation(float&)", "activation(float)")),
         ("__device__ float activation(const float* x);", "__device__ float activation(float* x) { return *x; }",
          {"call": "*x = activation(x);"}, ("activation(float*)", "activation(float const*)")),
-        (TEMPLATE, "template <class T> __device__ float activation(T x) { return x; }",
-         {"instance": "template __device__ float activation<float>(float);"},
-         ("float activation<float>(float) (_Z10activationIfEfT_)", "(_Z10activationIfET_S0_)")),
         (TEMPLATE, "template <class T> __device__ T activation(T& x) { return x; }",
          {"instance": "template __device__ float activation<float>(float&);"},
          ("float activation<float>(float&)", "float activation<float>(float)")),
@@ -204,14 +164,13 @@ def test_another_instance_of_a_template_is_not(build_family: BuildFamily) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "condition", ["#if 0", "#ifdef NEVER", "#if __has_include(<none.h>)", "/*", 'constexpr const char* text = R"(']
-)
-def test_an_interface_under_a_condition_is_not_included(build_family: BuildFamily, condition: str) -> None:
+@pytest.mark.parametrize("condition", ["#if 0", "#ifdef NEVER", "/*", 'constexpr const char* text = R"('])
+def test_a_kernel_that_declares_it_otherwise_does_not_compile(build_family: BuildFamily, condition: str) -> None:
+    """Whether it includes the interface or not."""
     end = {"/": "*/", "c": ')";'}.get(condition[0], "#endif")
-    kernel = f'{condition}\n#include "activation.cuh"\n{end}\n{FLOAT}\n'
+    kernel = f'{condition}\n#include "activation.cuh"\n{end}\n__device__ int activation(float x);\n'
     kernel += "__global__ void kern(float* x) { *x = activation(*x); }\n"
-    with raises(BuildError, "build-interface-not-included", "activation.cuh"):
+    with raises(CompileError, "compile", hint="activation.cuh:3"):
         build_family(family(FLOAT, FINE) | {"kern.cu.jinja": kernel})
 
 
@@ -261,9 +220,9 @@ def test_a_variable_of_a_kernel_that_a_device_function_uses_needs_one_too(build_
         build_family(files)
     files["family.toml"] = files["family.toml"].replace("[device", 'interface = "scale.cuh"\n[device')
     files["scale.cuh"] = "#pragma once\nextern __device__ float scale;\n"
-    with raises(BuildError, "build-interface-not-included", "scale.cuh", "act/activation[name=relu]"):
+    with raises(CompileError, "compile", hint="scale.cuh:2"):
         build_family(files)
-    files["relu.cuh"] = '#include "scale.cuh"\n__device__ int activation(float x) { return x * scale; }'
+    files["relu.cuh"] = "__device__ int activation(float x) { return x * scale; }"
     assert len(build_family(files).fragments) == 2
 
 
@@ -294,7 +253,7 @@ def check(*fragments: Fragment, supplied: str = "") -> None:
     if supplied:
         groups.append(GroupRecord("user", Role.DEVICE, (), "user.h", True))
     record = FamilyRecord("f", (), LinkOptions(), (Architecture(75),), tuple(groups), headers)
-    check_interfaces(record, fragments, {one.key: Includes(frozenset({"op.h"})) for one in fragments})
+    check_interfaces(record, fragments, ())
 
 
 # op(float), op(double), op(float&), n::op(float)
@@ -333,12 +292,11 @@ WIDE_FAMILY = family(WIDE, "", call=CALL_WIDE) | {
 BEFORE = {
     "group": {"family.toml": TOML.replace("[device", 'options = ["-DWIDE"]\n[device') + DECLARED},
     "template": {"kern.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["kern.cu.jinja"]},
+    "both": {"kern.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["kern.cu.jinja"],
+             "activation.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["activation.cu.jinja"]},
     "provider": {"activation.cu.jinja": "#define WIDE 1\n" + WIDE_FAMILY["activation.cu.jinja"]},
     "header": {"kern.cu.jinja": '#include "wide.cuh"\n' + WIDE_FAMILY["kern.cu.jinja"], "wide.cuh": "#define WIDE\n"},
-    "behind": {"kern.cu.jinja": '#define WIDE\n#include "one.cuh"\n' + WIDE_FAMILY["kern.cu.jinja"],
-               "one.cuh": INCLUDE},
-    "architecture": {"family.toml": TOML.replace("[device", 'archs = ["90"]\n[device') + DECLARED,
-                     "activation.cuh": "#pragma once\n" + WIDE.replace("#ifdef WIDE", "#if __CUDA_ARCH__ >= 900")},
+    "behind": {"kern.cu.jinja": WIDE_FAMILY["kern.cu.jinja"] + "#undef WIDE\n"},
     "supplied": {"family.toml": TOML.partition("matrix = \"activ")[0] + DECLARED,
                  "kern.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["kern.cu.jinja"]},
 }  # fmt: skip
@@ -346,66 +304,133 @@ BEFORE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", BEFORE)
-def test_a_macro_before_an_interface_that_depends_on_it_is_the_same_for_both_sides(
-    build_family: BuildFamily, place: str
-) -> None:
-    """Otherwise both compile, link and read different structures."""
-    with raises(BuildError, "build-interface-macro", "archs" if place == "architecture" else "WIDE", "activation.cuh"):
+def test_no_source_changes_a_macro_that_an_interface_mentions(build_family: BuildFamily, place: str) -> None:
+    """It would have no effect on the interface, and its author expects one."""
+    with raises(BuildError, "build-interface-macro", "WIDE", "activation.cuh:4"):
         build_family(WIDE_FAMILY | BEFORE[place])
 
 
+ASKS = {"activation.cuh": "#pragma once\n" + WIDE.replace("#ifdef WIDE", "#if __CUDA_ARCH__ >= 900")}
+
+
 @pytest.mark.slow
-def test_so_it_is_where_parts_are_merged(tmp_path: Path) -> None:
-    declared = load_family(write_family(tmp_path / "act", WIDE_FAMILY | BEFORE["template"]))
-    parts = [build([declared], tmp_path / f"{n}.fragdb", jobs=1, shard=Shard(n, 2)).path for n in (1, 2)]
-    with raises(BuildError, "build-interface-macro", "WIDE", "activation.cuh"):
-        merge_databases(parts, tmp_path / "all.fragdb")
+def test_groups_of_other_architectures_do_not_meet_in_an_interface_that_asks_for_them(
+    build_family: BuildFamily,
+) -> None:
+    other = {"family.toml": TOML.replace("[device", 'archs = ["90"]\n[device') + DECLARED}
+    with raises(BuildError, "build-interface-architecture", "__CUDA_ARCH__", "activation.cuh:3", "90"):
+        build_family(WIDE_FAMILY | ASKS | other)
+    assert build_family(WIDE_FAMILY | other).advice == ()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "files",
     [
-        BEFORE["template"] | BEFORE["provider"] | {"kern.cu.jinja": "#define  WIDE 1\n" + WIDE_FAMILY["kern.cu.jinja"]},
         {"family.toml": TOML.replace("[entry", 'options = ["-DWIDE"]\n[entry', 1) + DECLARED},
-        {
-            "family.toml": TOML.replace("[entry", 'archs = ["75", "90"]\n[entry', 1) + DECLARED,
-            "activation.cuh": BEFORE["architecture"]["activation.cuh"],
-        },
-        {"family.toml": BEFORE["architecture"]["family.toml"]},
-        # It comes too late, names nothing there, or is the interface's own.
-        {"kern.cu.jinja": WIDE_FAMILY["kern.cu.jinja"] + "#define WIDE\n"},
+        {"family.toml": TOML.replace("[entry", 'archs = ["75", "90"]\n[entry', 1) + DECLARED, **ASKS},
         {"kern.cu.jinja": "#define OTHER\n" + WIDE_FAMILY["kern.cu.jinja"]},
-        {
-            "kern.cu.jinja": "#define N 3\n" + WIDE_FAMILY["kern.cu.jinja"],
-            "activation.cuh": f"#pragma once\n#define N 3\n{WIDE}",
-        },
+        {"activation.cuh": f"#pragma once\n#define N 3\n{WIDE}"},
     ],
 )
 def test_macros_on_which_nothing_depends_do_no_harm(build_family: BuildFamily, files: dict[str, str]) -> None:
     assert build_family(WIDE_FAMILY | files).advice == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kernel", "provider", "values", "is_refused"),
+    ("interface", "source", "code", "name"),
     [
-        ("#define WIDE 1", "#define WIDE 1", {}, False),
-        ("#define WIDE 1", "", {}, True),
-        ("", "#define WIDE 1", {}, True),
-        ("#define WIDE 1", "#define WIDE 2", {}, True),
-        ("#define WIDE 1", "", {"t": "other"}, False),  # they do not meet
+        ("template <class T> struct L { float a, b; };", "template <> struct L<int> { float b, a; };",
+         "build-interface-specialisation", "L"),
+        ("template <class T> struct L { float a; };\ntemplate <class T> struct L<T*> { float a, b; };",
+         "template <> struct L<int*> { float b, a; };", "build-interface-specialisation", "L"),
+        ("template <class T> constexpr int width = 2;\nstruct V { float v[width<int>]; };",
+         "template <> constexpr int width<float> = 4;", "build-interface-specialisation", "width"),
+    ],
+)  # fmt: skip
+def test_no_source_specialises_a_template_of_an_interface(
+    build_family: BuildFamily, interface: str, source: str, code: str, name: str
+) -> None:
+    files = family(f"{interface}\n{FLOAT}", FINE)
+    build_family(files)
+    files["kern.cu.jinja"] = f"{source}\n{files['kern.cu.jinja']}"
+    with raises(BuildError, code, name, "kern[].cu:1", "activation.cuh:3"):
+        build_family(files)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("interface", "name"),
+    [
+        ("struct S;\n__device__ float activation(float x, S* s = nullptr);", "S"),
+        ("namespace n { class S; }\n__device__ float activation(float x, n::S* s = nullptr);", "n::S"),
+        ("__device__ float activation(float x, struct S* s = nullptr);", "S"),
+        ("enum E : int;\n__device__ float activation(float x, E e = E(0));", "E"),
+        ("template <class T> struct L;\n__device__ float activation(float x, L<int>* s = nullptr);", "L"),
     ],
 )
-def test_macros_before_an_interface_are_compared_where_both_sides_meet(
-    kernel: str, provider: str, values: dict[str, str], is_refused: bool
+def test_types_are_defined_or_opaque(build_family: BuildFamily, interface: str, name: str) -> None:
+    types = interface.partition("float x, ")[2].partition(" = ")[0]
+    files = family(interface, f"__device__ float activation(float x, {types}) {{ return x; }}")
+    with raises(BuildError, "build-interface-incomplete", name, "activation.cuh:3", hint="opaque"):
+        build_family(files)
+    files["family.toml"] = files["family.toml"].replace('"act"', f'"act"\nopaque = ["{name}"]', 1)
+    if not name.startswith("L"):
+        build_family(files)
+    keyword = "enum" if name == "E" else "class"
+    space, _, last = name.rpartition("::")
+    definition = f"{keyword} {last} {': int ' if name == 'E' else ''}{{ }};"
+    files["kern.cu.jinja"] = (
+        f"{f'namespace {space} {{ {definition} }}' if space else definition}\n" + files["kern.cu.jinja"]
+    )
+    if not name.startswith("L"):
+        with raises(BuildError, "build-interface-definition", last, "kern[].cu:1"):
+            build_family(files)
+
+
+@pytest.mark.slow
+def test_an_instance_of_a_template_in_a_signature_is_complete(build_family: BuildFamily) -> None:
+    interface = "template <class T> struct L;\ntemplate <> struct L<float> { float a; };\n"
+    interface += "template <class T> __device__ float activation(L<T>* x);"
+    instance = "template <class T> __device__ float activation(L<T>* x) { return 1; }\n"
+    instance += "template __device__ float activation<ARG>(L<ARG>*);"
+    for argument, is_complete in (("float", True), ("int", False)):
+        call = f"*x = activation<{argument}>(nullptr);"
+        files = family(interface, "", call=call, instance=instance.replace("ARG", argument))
+        if is_complete:
+            build_family(files)
+        else:
+            with raises(BuildError, "build-interface-incomplete", "L<int>", "activation.cuh"):
+                build_family(files)
+
+
+@pytest.mark.slow
+def test_both_sides_declare_nothing_beside_the_interface(build_family: BuildFamily) -> None:
+    """An overload of their own, with another result: names and sizes are the same on both sides."""
+    files = family(FLOAT, f"{FINE}\n__device__ int activation(int x) {{ return x; }}")
+    files["kern.cu.jinja"] = (
+        "__device__ float activation(int x);\n__global__ void kern(float* x) { *x = activation(1); }\n"
+    )
+    with raises(BuildError, "build-interface-undeclared", "activation(int)", "activation.cuh"):
+        build_family(files)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [
+        ("struct Shared { float x; };", "__device__ float scale(Shared s);", "build-interface-alone"),
+        ("#define ALIAS float", "__device__ ALIAS scale(float s);", "build-interface-alone"),
+        ("#pragma pack(1)", "struct Own { char c; };\n#pragma pack()", "build-interface-pack"),
+        ("#pragma pack(push, 1)", "", "build-interface-pack"),
+    ],
+)
+def test_each_interface_stands_alone_and_leaves_nothing_open(
+    build_family: BuildFamily, first: str, second: str, code: str
 ) -> None:
-    fragments = fragment("kern", requires=OP_F, t="one"), fragment("op", provides=OP_F, **values)
-    macros = [frozenset({("op.h", line)} if line else ()) for line in (kernel, provider)]
-    groups = GroupRecord("kern", Role.ENTRYPOINT, (), None, False), GroupRecord("op", Role.DEVICE, (), "op.h", False)
-    record = FamilyRecord("f", (), LinkOptions(), (Architecture(75),), groups, ())
-    includes = {each.key: Includes(frozenset({"op.h"}), own) for each, own in zip(fragments, macros, strict=True)}
-    if not is_refused:
-        check_interfaces(record, fragments, includes)
-        return
-    with raises(BuildError, "build-interface-macro", "WIDE", "op.h", "f/kern[t=one]", "f/op["):
-        check_interfaces(record, fragments, includes)
+    files = family(f"{FLOAT}\n{first}", FINE)
+    files["family.toml"] += '[device.scale]\ninterface = "scale.cuh"\n'
+    files["scale.cuh"] = f"#pragma once\n{second}\n"
+    with raises(BuildError, code, "scale.cuh" if code.endswith("alone") else "activation.cuh"):
+        build_family(files)

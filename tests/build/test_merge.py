@@ -17,16 +17,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from jitlto.build.interface_proof import Faults
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard, make_part_record
-from jitlto.build.templates import render_family
 from jitlto.cli import cli
 from jitlto.errors import BuildError, DatabaseError
-from jitlto.model.family_record import FamilyRecord, GroupRecord, Includes, PartRecord
+from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
-from jitlto.model.header_search import HeaderSearch
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture, Version
 from jitlto.storage import declaration
@@ -44,7 +43,7 @@ class Whole:
     fragments: tuple[Fragment, ...]
     blobs: dict[str, bytes]
     contents: dict[FragmentKey, str]
-    includes: dict[FragmentKey, Includes]
+    faults: Faults
 
     def part(self, path: Path, shard: str, keys: Iterable[FragmentKey], **changes: Any) -> Path:
         """Write the part that holds ``keys``, with ``changes`` to its record."""
@@ -52,10 +51,7 @@ class Whole:
         own = [fragment for fragment in self.fragments if fragment.key in held]
         names = {image.sha256 for fragment in own for image in fragment.images}
         toolchains = {record.name: "nvrtc 12.9.86" for record in self.families}
-        includes = {key: names for key, names in self.includes.items() if key in held}
-        part = make_part_record(
-            Shard.parse(shard), self.contents, self.families, includes, toolchains, ["the matrix is odd"]
-        )
+        part = make_part_record(Shard.parse(shard), self.contents, self.faults, toolchains, ["the matrix is odd"])
         blobs = {name: self.blobs[name] for name in names}
         writer.write(path, self.families, own, blobs, part=structs.replace(part, **changes))
         return path
@@ -69,11 +65,11 @@ class Whole:
         ]
 
 
-def whole(path: Path, includes: dict[FragmentKey, Includes], contents: dict[FragmentKey, str]) -> Whole:
+def whole(path: Path, faults: Faults, contents: dict[FragmentKey, str]) -> Whole:
     with FragmentDatabase(path) as opened:
         fragments = tuple(opened.fragments())
         blobs = {image.sha256: opened.read(image) for fragment in fragments for image in fragment.images}
-        return Whole(path, tuple(opened.families.values()), fragments, blobs, contents, includes)
+        return Whole(path, tuple(opened.families.values()), fragments, blobs, contents, faults)
 
 
 @pytest.mark.slow
@@ -127,10 +123,7 @@ def mini(mini_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     directory = tmp_path_factory.mktemp("mini")
     loaded = declaration.load_family(write_family(directory, MINI))
     path = Path(shutil.copy(mini_path, directory))
-    own = HeaderSearch(loaded.include)
-    rendered = list(render_family(loaded))
-    includes = {source.key: Includes(frozenset(own.reachable(source.source.encode()))) for source in rendered}
-    return whole(path, includes, RenderedFamilies([loaded]).source_digests())
+    return whole(path, (), RenderedFamilies([loaded]).source_digests())
 
 
 # --- A family by hand, for what need not be compiled ---
@@ -139,14 +132,16 @@ _FUNCTION = Symbol("_Z2opf", SymbolKind.FUNCTION, "(4)(4)")
 
 
 def by_hand(
-    path: Path, name: str = "f", *, requires: Symbol = _FUNCTION, include: str = "op.cuh", data: bytes = b""
+    path: Path, name: str = "f", *, requires: Symbol = _FUNCTION, faults: Faults = (), data: bytes = b""
 ) -> Whole:
     """A kernel and four device functions that each provide ``op``."""
     groups = (
         GroupRecord("kern", Role.ENTRYPOINT, ("t",), None, False),
         GroupRecord("op", Role.DEVICE, ("n",), "op.cuh", False),
     )
-    record = FamilyRecord(name, (), LinkOptions(), (Architecture(75),), groups, (("op.cuh", "float op(float);\n"),))
+    record = FamilyRecord(
+        name, (), LinkOptions(), (Architecture(75),), groups, (("op.cuh", "float op(float);\n"),), ("op.cuh",)
+    )
     blobs: dict[str, bytes] = {}
 
     def image(text: bytes) -> Image:
@@ -168,11 +163,8 @@ def by_hand(
         for n in "abcd"
     ]
     writer.write(path, [record], [kernel, *ops], blobs)
-    includes = {
-        key: Includes(frozenset({include if key == kernel.key else "op.cuh"}))
-        for key in (kernel.key, *(op.key for op in ops))
-    }
-    return whole(path, includes, {key: f"source of {key}" for key in includes})
+    keys = (kernel.key, *(op.key for op in ops))
+    return whole(path, faults, {key: f"source of {key}" for key in keys})
 
 
 @pytest.fixture
@@ -337,8 +329,8 @@ def test_a_family_in_two_databases_is_refused_unless_they_agree(hand: Whole, tmp
 
 def test_checks_of_the_whole_family_run_at_the_merge(tmp_path: Path) -> None:
     """Kernel and device function meet in no part: only the merge can see that the kernel declares it by itself."""
-    unsound = by_hand(tmp_path / "whole.fragdb", include="else.cuh")
-    refused(unsound.parts(tmp_path, 5), "build-interface-not-included", "f/kern[t=float]", "op.cuh")
+    unsound = by_hand(tmp_path / "whole.fragdb", faults=(("f", "_Z2opf", "no such function"),))
+    refused(unsound.parts(tmp_path, 5), "build-interface-undeclared", "f/kern[t=float]", "op.cuh")
     unsound = by_hand(tmp_path / "whole.fragdb", requires=Symbol("_Z2opf", SymbolKind.FUNCTION, "(8)(8)"))
     refused(unsound.parts(tmp_path, 5), "build-layout-mismatch", "f/kern[t=float]", "(8)(8)", "(4)(4)")
 
@@ -413,7 +405,7 @@ def test_a_part_record_is_small(mini: Whole, tmp_path: Path) -> None:
     path = mini.part(tmp_path / "part", "1/1", [fragment.key for fragment in mini.fragments])
     with FragmentDatabase(path) as opened:
         assert isinstance(opened.part, PartRecord)
-        assert {each for _, each in opened.part.includes} == {Includes(frozenset({"op.cuh"}))}
+        assert opened.part.faults == ()
 
 
 def test_gaps_of_a_merge_are_recorded_until_they_are_filled(hand: Whole, tmp_path: Path) -> None:

@@ -22,10 +22,7 @@ from jitlto.build.shards import (
     select_fragments,
 )
 from jitlto.errors import BuildError
-from jitlto.model.family_record import FamilyRecord, GroupRecord, Includes
-from jitlto.model.fragment import FragmentKey, Role
-from jitlto.model.options import LinkOptions
-from jitlto.model.versions import Architecture
+from jitlto.model.fragment import FragmentKey
 from jitlto.storage import declaration
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
@@ -158,22 +155,13 @@ def test_the_digest_of_the_whole_depends_on_sources_and_not_on_directories(tmp_p
     assert {key.group for key in before if before[key] != renamed[key]} == {"kern"}
 
 
-def test_a_part_record_keeps_only_the_interfaces_that_are_reached() -> None:
-    groups = (
-        GroupRecord("op", Role.DEVICE, (), "sub/../op.cuh", False),
-        GroupRecord("u", Role.DEVICE, (), "u.cuh", True),
-    )
-    record = FamilyRecord("f", (), LinkOptions(), (Architecture(75),), groups, ())
+def test_a_part_record_has_what_its_merge_must_know() -> None:
     a, b, c = (FragmentKey.make("f", "op", {"n": n}) for n in "abc")
-    macros = frozenset({("op.cuh", "#define WIDE")})
-    includes = {
-        b: Includes(frozenset({"op.cuh", "cuda_fp16.h", "u.cuh"}), macros),
-        a: Includes(frozenset({"cuda_fp16.h"})),
-    }
-    part = make_part_record(Shard(2, 3), {c: "3", a: "1", b: "2"}, [record], includes, {"f": "nvrtc 12.9"}, ["advice"])
+    faults = (("f", "two", "no"), ("f", "one", "no"))
+    part = make_part_record(Shard(2, 3), {c: "3", a: "1", b: "2"}, faults, {"f": "nvrtc 12.9"}, ["advice"])
     assert part.keys == (a, b, c)
-    assert part.includes == ((b, Includes(frozenset({"op.cuh", "u.cuh"}), macros)),)
+    assert part.faults == faults[::-1]
     assert (str(part), part.toolchains, part.advice) == ("part 2 of 3", (("f", "nvrtc 12.9"),), ("advice",))
-    other = make_part_record(Shard(1, 3), {a: "1", b: "2", c: "3"}, [record], {}, {"f": "nvrtc 12.9"}, ())
+    other = make_part_record(Shard(1, 3), {a: "1", b: "2", c: "3"}, (), {"f": "nvrtc 12.9"}, ())
     assert other.whole == part.whole
-    assert make_part_record(Shard(1, 3), {a: "1", b: "2", c: "4"}, [record], {}, {}, ()).whole != part.whole
+    assert make_part_record(Shard(1, 3), {a: "1", b: "2", c: "4"}, (), {}, ()).whole != part.whole

@@ -344,7 +344,7 @@ def _record_seeds(ground: Ground) -> list[bytes]:
     keys = [row[1] for row in rows(ground.databases[0]) if row[0] == "fragment"]
     part = {
         "number": 1, "count": 2, "whole": "0" * 64, "keys": keys, "toolchains": {"mini": "nvrtc 1"},
-        "includes": {keys[0]: ["op.cuh"]}, "macros": {keys[0]: [["op.cuh", "#define WIDE"]]}, "advice": ["x"],
+        "faults": [["f", "_Z2opf", "no such function"]], "advice": ["x"],
     }  # fmt: skip
     groups = [{"family": "mini", "group": "op", "parameters": ["a", "b"], "values": [["1", "x"], ["y"], ["2", "x"]]}]
     content = rows(ground.databases[0])

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from jitlto.errors import DatabaseError, JitltoError
 from jitlto.model.deprecation import DeprecatedValue
-from jitlto.model.family_record import FamilyRecord, GroupRecord, Includes, PartRecord
+from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.model.fragment import (
     Fragment,
     FragmentKey,
@@ -79,6 +79,7 @@ FAMILIES = [
             GroupRecord("v", Role.DEVICE, (), None, False, (("max_registers", 64), ("ptxas", ("-v",)))),
         ),
         (("op.cuh", "#pragma once\n"),),
+        ("op.cuh", "u.h"),
     )
 ]
 BLOBS = {
@@ -134,7 +135,7 @@ def test_look_ups(small: Path) -> None:
         assert opened.get(FragmentKey.make("g", "op", {})) is None
         assert opened.fragments("f") == opened.fragments()
         assert opened.fragments("g") == []
-        assert FAMILIES[0].interfaces == ("op.cuh", "u.h")
+        assert opened.families["f"].interfaces == ("op.cuh", "u.h")
         assert opened.families["f"].group("op") == FAMILIES[0].groups[0]
         assert opened.families["f"].group("none") is None
         assert opened.verify() == 4
@@ -226,15 +227,14 @@ PART = PartRecord(
     "ab" * 32,
     tuple(sorted([*(f.key for f in FRAGMENTS), FragmentKey.make("f", "op", {"data_type": "ä,]"})])),
     (("f", "nvrtc 12.9"),),
-    ((FRAGMENTS[0].key, Includes(frozenset({"op.cuh", "u.h"}))),),
+    (("f", "_Z2opf", "no such function"),),
     ("the matrix is odd: «é»",),
 )
-included = st.builds(Includes, st.frozensets(names, max_size=3), st.frozensets(st.tuples(names, texts), max_size=2))
 parts = st.builds(
     PartRecord, st.integers(1, 9), st.integers(1, 9), texts,
     st.lists(keys, max_size=3, unique=True).map(sorted).map(tuple),
     st.dictionaries(names, texts, max_size=3).map(lambda d: tuple(sorted(d.items()))),
-    st.dictionaries(keys, included, max_size=3).map(lambda d: tuple(sorted(d.items(), key=lambda item: item[0]))),
+    tuples(st.tuples(names, texts, texts)),
     tuples(texts),
 )  # fmt: skip
 
