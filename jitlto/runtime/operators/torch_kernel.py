@@ -137,7 +137,7 @@ class Implementation:
         self._empty = torch.empty
         self._increment_version = torch.autograd.graph.increment_version
         self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        namespace = {
+        namespace: dict[str, Any] = {
             "known": self._known,
             "otherwise": self._otherwise,
             "empty": self._empty,

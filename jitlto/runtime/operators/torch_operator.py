@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from jitlto.errors import OperatorError
@@ -190,11 +191,11 @@ def _register_gradients(operator: Operator, backward: Backward, made: Any, secon
     from torch.autograd.function import once_differentiable
 
     setup_context = _saving(operator, backward)
-    compute = transformed = _gradients(operator, backward, second)
+    first, transformed = second, second
     if backward.operator.backward is None:  # second derivatives are an error, and not silently those of a constant
-        compute = once_differentiable(compute)
-        once = make_function(backward.operator, second, None, lambda *_: None)
-        transformed = _gradients(operator, backward, once.apply)
+        first = partial(once_differentiable(lambda _, *values: second(*values)), None)
+        transformed = make_function(backward.operator, second, None, lambda *_: None).apply
+    compute, transformed = (_gradients(operator, backward, each) for each in (first, transformed))
     torch.library.register_autograd(operator.qualname, compute, setup_context=setup_context, lib=library)
     register_function(operator, made, make_function(operator, made, transformed, setup_context), library)
 
