@@ -17,6 +17,7 @@ from jitlto.runtime.operators.shapes import DTYPES, DType, bind_shape, parse_sha
 if TYPE_CHECKING:
     from jitlto.runtime.dispatcher import Dispatcher
     from jitlto.runtime.launch.launcher import Launcher
+    from jitlto.runtime.planning.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Operator:
             second = self.backward.operator
             called = tuple(second.arguments) if isinstance(second, Operator) else ()
             check_backward(self.qualname, self.arguments, self.outputs, self.backward, called, second)
-        object.__setattr__(self, "_dispatchers", {})
+        self.__dict__.update(_dispatchers={}, _plans={})
 
     @property
     def namespace(self) -> str:
@@ -213,6 +214,24 @@ class Operator:
         if known is None:
             how: dict[str, Any] = {"entry": self.entry, "link_options": self.link_options}
             known = dispatchers.setdefault(names, self.loaded.dispatcher(*names, **how))  # the first thread's
+        return known
+
+    def plan(self, call: Call) -> Plan:
+        """Return the plan of a call's kernel, which needs no device.
+
+        Raises:
+            JitltoError: As :meth:`KernelFamily.plan <jitlto.KernelFamily.plan>`.
+        """
+        plans: dict[object, Plan] = self.__dict__["_plans"]
+        chosen = tuple(call.configuration.items())
+        key = (chosen, *(type(value) for _, value in chosen))  # 1 equals True
+        try:
+            known = plans.get(key)
+        except TypeError:  # a value that cannot be hashed, which planning reports
+            known, plans = None, {}
+        if known is None:
+            how: dict[str, Any] = {"entry": self.entry, "link_options": self.link_options}
+            known = plans[key] = self.loaded.plan(**how, **call.configuration)  # type: ignore[arg-type]  # no parameter has such a name
         return known
 
     def launcher(self, call: Call) -> Launcher:

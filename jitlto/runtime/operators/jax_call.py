@@ -13,6 +13,7 @@ from typing import Any
 
 from jitlto.errors import OperatorError
 from jitlto.runtime.operators.declaration import Backward, Operator
+from jitlto.runtime.operators.fit import check_call
 from jitlto.runtime.operators.jax_launch import TARGET, Cuda, Target, describe_call, register
 from jitlto.runtime.operators.parts import REQUIRED, Argument, Array, Case, Flag
 
@@ -50,14 +51,17 @@ class _Statics:
         arguments: Sequence[Argument] = self.operator.arguments
         return [number for number in self.given if getattr(arguments[number], "mutated", False)]
 
-    def bind(self, arrays: Sequence[Any]) -> Case:
-        """Bind the declaration to arrays, or what has their shapes and dtypes."""
+    def describe(self, arrays: Sequence[Any]) -> list[Any]:
+        """Return the arguments of a call of arrays, or what has their shapes and dtypes, for :meth:`Operator.bind`."""
         known = dict(zip(self.given, ((tuple(a.shape), a.dtype.name) for a in arrays), strict=True))
-        values = [
+        return [
             known.get(number) if isinstance(argument, Array) else self.value(number)
             for number, argument in enumerate(self.operator.arguments)
         ]
-        return self.operator.bind(values)
+
+    def bind(self, arrays: Sequence[Any]) -> Case:
+        """Bind the declaration to arrays, or what has their shapes and dtypes."""
+        return self.operator.bind(self.describe(arrays))
 
 
 def jax_call(operator: Operator, *, vmap_method: str = "sequential") -> Callable[..., Any]:
@@ -152,11 +156,15 @@ def _returned(results: Sequence[Any]) -> Any:
 
 
 def _bind(statics: _Statics, arrays: Sequence[Any]) -> list[Any]:
-    """Call the primitive; without anything to launch, return zeros."""
+    """Call the primitive, if the kernel takes the call; without anything to launch, return zeros."""
     import jax
 
     case = statics.bind(arrays)
     results = statics.operator.results(case)
+    if not all(isinstance(size, int) for array in arrays for size in array.shape):
+        what, hint = "a size is a symbol, and a kernel is chosen for numbers", "export with shapes that are numbers"
+        raise OperatorError(what, code="operator-call", where=statics.operator.qualname, hint=hint)
+    check_call(statics.operator, statics.describe(arrays))
     for output, (_, dtype) in zip(statics.operator.outputs, results, strict=True):
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
             raise OperatorError(

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 from cuda.bindings import driver
 
 from jitlto.errors import OperatorError
-from jitlto.model.types import Parameter
-from jitlto.runtime.launch.arguments import ArgumentConverter, pointed_type
+from jitlto.runtime.launch.arguments import ArgumentConverter
 from jitlto.runtime.launch.compiled import loaded_function
 from jitlto.runtime.launch.core import extension
 from jitlto.runtime.launch.packed import to_bytes
+from jitlto.runtime.operators.fit import check_arguments
 from jitlto.runtime.operators.parts import Call, Launch
 
 #: The name under which XLA knows the handler.
@@ -29,7 +29,6 @@ _VALUE, _INPUT, _OUTPUT = range(3)  # as in _xla.c
 _FUNCTIONS = (b"cuLaunchKernelEx", b"cuStreamGetCtx", b"cuCtxPushCurrent", b"cuCtxPopCurrent")
 _CUDA = 12000  # the version of these functions
 _MAJOR = 0  # the version of XLA's interface for which the handler is written
-_TYPESTR = {"bool": "|b1", "bfloat16": "<V2"}  # where NumPy does not say it
 _lock = threading.Lock()
 _registered: dict[str, ModuleType] = {}  # by platform: the module whose handler it is
 _kept: dict[bytes, Any] = {}  # by digest: the launchers of all calls, which compiled programs may make at any time
@@ -127,9 +126,9 @@ def describe_call(
         ArgumentError: If an argument does not fit the kernel.
     """
     assert call.launch is not None  # noqa: S101 - the caller checks it
-    converter = ArgumentConverter(launcher.chosen.kernel, launcher.signature)
-    if len(call.parameters) != len(converter.converters):
-        raise converter.count_error(len(call.parameters))
+    kernel, signature = launcher.chosen.kernel, launcher.signature
+    check_arguments(kernel, signature, call, {number: dtype for number, (_, dtype) in inputs.items()})
+    converters = ArgumentConverter(kernel, signature).converters
     handle, shape = target.prepare(launcher, call.launch)
     digest = bytes.fromhex(launcher.chosen.digest)
     words: list[int] = [*np.frombuffer(digest, np.int64).tolist(), *shape, len(call.parameters)]
@@ -141,13 +140,11 @@ def describe_call(
         values += data + bytes(-len(data) % 8)
         return place
 
-    for source, parameter, convert in zip(call.parameters, launcher.signature, converter.converters, strict=True):
+    for source, parameter, convert in zip(call.parameters, signature, converters, strict=True):
         if source.kind == "output":
-            _check_array(convert, parameter, call.results[source.value][1])
             words += [_OUTPUT, source.value]
         elif source.kind == "input" and source.value in inputs:
-            place, dtype = inputs[source.value]
-            _check_array(convert, parameter, dtype)
+            place, _ = inputs[source.value]
             result = written.get(source.value)
             words += [_INPUT, place] if result is None else [_OUTPUT, result]
         else:
@@ -158,12 +155,3 @@ def describe_call(
             _registered[target.platform].add_xla_kernel(digest, handle)
             _kept[digest] = launcher
     return np.concatenate([np.array(words, np.int64), np.frombuffer(values, np.int64)])
-
-
-def _check_array(convert: Callable[[Any], Any], parameter: Parameter, dtype: str) -> None:
-    """Check that a parameter takes arrays of a dtype; structures and numbers refuse every array."""
-    if pointed_type(parameter) is not None and dtype.startswith("float8"):
-        return  # NumPy has no name for it
-    typestr = _TYPESTR.get(dtype) or np.dtype(dtype).str
-    interface = {"typestr": typestr, "shape": (0,), "strides": None, "data": (0, False), "version": 3}
-    convert(SimpleNamespace(__cuda_array_interface__=interface))

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 from jitlto.errors import OperatorError
 from jitlto.runtime.operators.declaration import Operator
-from jitlto.runtime.operators.parts import REQUIRED, Array, Call, Flag, Source
+from jitlto.runtime.operators.parts import REQUIRED, Array, Call, Case, Flag, Source
 from jitlto.runtime.operators.shapes import DTYPES
+from jitlto.runtime.operators.torch_transforms import has_tangent, is_left_out, refuse_tangents
 
 _MOST_CALLS = 4096  # bounds the memory of programs with new shapes in every call
 _LEGACY_STREAM = 1  # CUDA's handle for the default stream, for which PyTorch says 0
@@ -67,10 +68,6 @@ class Cuda:
                     tensor.record_stream(stream)
 
 
-def defaults_of(operator: Operator) -> tuple[Any, ...]:
-    return tuple(argument.default for argument in operator.arguments)
-
-
 def describe(operator: Operator, args: Sequence[Any]) -> list[Any]:
     """Return the arguments of a call as :meth:`Operator.bind` takes them."""
     return [
@@ -79,6 +76,24 @@ def describe(operator: Operator, args: Sequence[Any]) -> list[Any]:
         else value
         for argument, value in zip(operator.arguments, args, strict=True)
     ]
+
+
+def bind(operator: Operator, args: Sequence[Any]) -> Case:
+    """Bind the declaration to the arguments of a call.
+
+    Raises:
+        OperatorError: As :meth:`Operator.bind`; the hint mentions autocast if that may have chosen the dtype.
+    """
+    import torch
+
+    try:
+        return operator.bind(describe(operator, args))
+    except OperatorError as error:
+        device = args[first_array(operator)].device.type
+        if device != "meta" and torch.is_autocast_enabled(device):
+            dtype = str(torch.get_autocast_dtype(device)).rpartition(".")[2]
+            error.hint = f"{error.hint}; torch.autocast computes in {dtype}: convert the tensor (tensor.to)"
+        raise
 
 
 def torch_dtypes() -> Mapping[str, Any]:
@@ -122,7 +137,7 @@ class Implementation:
         self._empty = torch.empty
         self._increment_version = torch.autograd.graph.increment_version
         self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        namespace = {
+        namespace: dict[str, Any] = {
             "known": self._known,
             "otherwise": self._otherwise,
             "empty": self._empty,
@@ -130,6 +145,8 @@ class Implementation:
             "current_device": backend.device,
             "keep": backend.keep,
             "bump": self._bump,
+            "forward_ad": torch.autograd.forward_ad,
+            "refuse_tangents": self._refuse_tangents,
             **{f"default{n}": argument.default for n, argument in arguments},
         }
         exec(compile(fast_source(operator), f"<jitlto {operator.qualname}>", "exec"), namespace)  # noqa: S102 - our own text
@@ -139,6 +156,9 @@ class Implementation:
     def _bump(self, *mutated: Any) -> None:
         """Tell autograd that tensors have new values."""
         self._increment_version([tensor for tensor in mutated if tensor is not None])
+
+    def _refuse_tangents(self, *args: Any) -> None:
+        refuse_tangents(self._operator, args)
 
     def _otherwise(self, *args: Any) -> Any:
         """Run the operator where the generated function does not know how."""
@@ -166,7 +186,7 @@ class Implementation:
     def _first_call(self, args: tuple[Any, ...], index: int) -> Any:
         """Run the operator with a new device, shape, dtype or flag, and remember what follows from it."""
         operator = self._operator
-        call = operator.resolve(operator.bind(describe(operator, args)))
+        call = operator.resolve(bind(operator, args))
         outputs = [self._empty(s, dtype=self._dtypes[d], device=args[self._first].device) for s, d in call.results]
         choose: Callable[..., Callable[..., None]] = _choose_nothing
         if call.launch is not None:
@@ -214,6 +234,12 @@ def fast_source(operator: Operator) -> str:
         f"def key({names}):",
         f"    return ({', '.join(parts)},)",
         f"def call({', '.join(_declared(n, argument.default) for n, argument in enumerate(operator.arguments))}):",
+        *(
+            ["    if forward_ad._current_level >= 0:", f"        refuse_tangents({names})"]
+            if has_tangent(operator)
+            else []
+        ),
+        *(f"    if a{n} is None: a{n} = default{n}" for n in numbers if is_left_out(operator.arguments[n])),
         f"    index = a{first}.get_device()",
         f"    if current_device() == index and {' and '.join(contiguous)}:",
         f"        entry = known.get((index, {', '.join(parts[1:])}))",
