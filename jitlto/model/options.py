@@ -66,7 +66,8 @@ _FORBIDDEN = {
 }  # fmt: skip
 # Options for all warnings at once. Of single ones a probe sets its own, see jitlto.model.kernel_probe.
 _ALL_WARNINGS = re.compile(
-    r"(?:-Xcudafe[= ])?--?(?:w|no_warnings|disable-warnings|(?:Werror|warning-as-error)[= ](?:.*,)?all-warnings(?:,.*)?)"
+    r"(?:-Xcudafe[= ])?--?(?:w|no_warnings|disable-warnings)"
+    r"|--?(?:Werror|warning-as-error)[= ](?:.*,)?all-warnings(?:,.*)?"
 )
 
 #: The link options that groups may set for their kernels: those that no compiler needs to know.
