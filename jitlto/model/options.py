@@ -283,7 +283,7 @@ def describe_invalid_option(option: str) -> tuple[str, str | None] | None:
         )
     if name in _BOTH:
         return f"option {option!r} would reach the compile alone, and the link has to agree", (
-            f"declare {_BOTH[name]} under the family's [link], which gives it to both"
+            f"declare {_BOTH[name]} under [link], which gives it to both"
         )
     if _ALL_WARNINGS.fullmatch(option):
         return f"option {option!r} is not allowed: jitlto reads the types of parameters in warnings", (

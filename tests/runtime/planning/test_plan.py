@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jitlto.cuda import device, nvjitlink
+from jitlto.cuda.toolkit import find_binary
 from jitlto.errors import ArchitectureError, DatabaseError, LinkError, NoDeviceError, PlanError, VersionError
 from jitlto.model.compatibility import newest_ptx_isa
 from jitlto.model.fragment import Image, ImageKind
@@ -314,6 +315,47 @@ def test_arithmetic_declared_by_the_family_reaches_the_code_in_both_link_modes(
     assert "div.rn" not in text
     assert ".loc" in text
     assert b".debug_line" in plan.link().cubin
+
+
+CALLS = """
+template <> __device__ float mini::op<float>(float a) { return sinf(a) + logf(a) + a / 3.0f; }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("toolchain", ["nvrtc", "nvcc"])
+@pytest.mark.parametrize("fast", [False, True])
+def test_fast_math_of_a_family_has_the_compilers_part_and_the_links(
+    build_family: BuildFamily, toolchain: str, fast: bool
+) -> None:
+    if toolchain == "nvcc" and find_binary("nvcc") is None:
+        pytest.skip("nvcc is not installed")
+    files = dict(MINI)
+    files["family.toml"] = files["family.toml"].replace('"mini"', f'"mini"\ntoolchain = "{toolchain}"', 1)
+    files["family.toml"] += f"\n[link]\nfast_math = {str(fast).lower()}\n"
+    files["op.json"] = '{"data_type": ["float"], "op_name": ["calls"], "expr": ["sinf(a) + logf(a) + a / 3.0f"]}'
+    family = KernelFamily("mini", FragmentDatabase(build_family(files).path))
+    own, callers = (family.planner(data_type="float", **given) for given in ({"op_name": "calls"}, {}))
+    for planner in (own, callers.add_source(CALLS)):
+        assert _approximated(planner.plan(arch="sm_90").link_ptx()) == ({"sin", "lg2", "ftz"} if fast else set())
+    if fast:
+        with raises(LinkError, "link-option-late"):
+            family.plan(data_type="float", arch="sm_90", link_options={"fast_math": False}).link()
+
+
+def _approximated(ptx: str) -> set[str]:
+    found = {name for name in ("sin", "lg2") if f"{name}.approx.ftz.f32" in ptx}
+    return found | ({"ftz"} if "add.ftz.f32" in ptx or "fma.rn.ftz.f32" in ptx else set())
+
+
+@pytest.mark.slow
+def test_a_callers_source_is_compiled_with_the_options_of_its_plan(mini: KernelFamily) -> None:
+    planner = mini.planner(data_type="float").add_source(CALLS)
+    precise, fast = planner.plan(arch="sm_90"), planner.plan(arch="sm_90", link_options={"fast_math": True})
+    assert _approximated(precise.link_ptx()) == set()
+    assert _approximated(fast.link_ptx()) == {"sin", "lg2", "ftz"}
+    assert fast.supplied[0].identity != precise.supplied[0].identity
+    assert planner.plan(arch="sm_90", link_options={"max_registers": 32}).supplied == precise.supplied
 
 
 @pytest.mark.slow
