@@ -140,12 +140,12 @@ def _link(
     failures: list[tuple[int, str, Finding]] = []
     known = Counter(job.family.name for job in jobs)
     # A kernel that is linked with a warning is linked again by the next check, which warns too.
-    for position, job, error in scope.run(link_all, jobs, lambda job: scope.proofs.link_key(job, "link")):
+    for position, job, found in scope.run(link_all, jobs, lambda job: scope.proofs.link_key(job, "link")):
         known[job.family.name] -= 1
-        if isinstance(error, JitltoError):
+        if isinstance(found, JitltoError):
             subject = str(job.kernel.resolution.entry.key)
-            found = link_failure(error, subject, job.kernel.configuration, job.arch.sm)
-            failures.append((position, job.family.name, found))
+            failure = link_failure(found, subject, job.kernel.configuration, job.arch.sm)
+            failures.append((position, job.family.name, failure))
     failures.sort(key=lambda failure: failure[0])
     links = []
     for family, proof, kernels, (_, tuples) in zip(families, proofs, complete, chosen, strict=True):

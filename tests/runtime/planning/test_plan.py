@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -16,12 +17,21 @@ from msgspec.structs import replace
 
 from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.toolkit import find_binary
-from jitlto.errors import ArchitectureError, DatabaseError, LinkError, NoDeviceError, PlanError, VersionError
+from jitlto.errors import (
+    ArchitectureError,
+    DatabaseError,
+    LinkError,
+    LinkWarning,
+    NoDeviceError,
+    PlanError,
+    VersionError,
+)
 from jitlto.model.compatibility import newest_ptx_isa
 from jitlto.model.fragment import Image, ImageKind
 from jitlto.model.options import LinkOptions
 from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Architecture, Version
+from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage.database import FragmentDatabase, writer
@@ -559,3 +569,41 @@ def test_groups_that_set_a_link_option_differently_are_an_error_that_names_both(
         family.plan(**TWICE, arch="sm_90")
     with raises(PlanError, "plan-conflicting-link-options"):
         family.plan(**TWICE, arch="sm_90", link_options={"optimization": 3})
+
+
+# --- what the linker warns of ---
+
+RECURSIVE = """
+__device__ __noinline__ float down(float a, int n) { return n ? down(a, n - 1) * a : a; }
+template <> __device__ float mini::op<float>(float a) { return down(a, int(a)); }
+"""
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_a_warning_of_the_linker_is_one_of_python_once_for_each_kernel(
+    mini_path: Path, empty_cache: Path, use_cache: bool
+) -> None:
+    for _ in range(2):  # linked, or found by the next process
+        with FragmentDatabase(mini_path) as database:
+            family = KernelFamily("mini", database, session.Session())
+            plans = [family.plan(arch=f"sm_{n}", link_options={"max_registers": 3}, **TWICE) for n in (80, 90)]
+            with pytest.warns(LinkWarning) as caught:
+                for plan in (*plans, *plans):
+                    plan.link(use_cache=use_cache)
+        assert [warning.filename for warning in caught] == [__file__] * 2
+        found = [warning.message for warning in caught]
+        assert all(isinstance(each, LinkWarning) and each.text.startswith("ptxas: ") for each in found)
+        assert [str(each).partition(": ")[0].rpartition(" ")[2] for each in found] == ["sm_80", "sm_90"]
+
+
+def test_a_kernel_that_links_without_a_warning_has_none(mini: KernelFamily) -> None:
+    plan = mini.plan(arch="sm_90", link_options={"max_registers": 24, "ptxas": ["-v"]}, **TWICE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert plan.link(use_cache=False).warnings == []
+
+
+def test_a_warning_names_functions_as_the_source_does(mini: KernelFamily) -> None:
+    plan = mini.planner(data_type="float").add_source(RECURSIVE).plan(arch="sm_90", link_mode="ptx")
+    with pytest.warns(LinkWarning, match=r"mini::kern<float>"):
+        plan.link(use_cache=False)
