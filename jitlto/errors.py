@@ -7,9 +7,6 @@ begins with the class's, such as ``matrix-empty`` for a :class:`MatrixError`. ``
 
 from __future__ import annotations
 
-import sys
-import warnings
-
 
 class JitltoError(Exception):
     """Base of all of jitlto's errors.
@@ -159,22 +156,6 @@ class LinkError(LoggedError, code="link"):
     """A plan does not link; ``log`` holds nvJitLink's error and info logs."""
 
 
-class LinkWarning(UserWarning):
-    """What nvJitLink or ptxas warns of about a kernel.
-
-    Args:
-        kernel: The kernel, and what it was linked for.
-        text: What the tool says, after its name.
-    """
-
-    def __init__(self, kernel: str, text: str) -> None:
-        super().__init__(kernel, text)
-        self.kernel, self.text = kernel, text
-
-    def __str__(self) -> str:
-        return f"{self.kernel}: {self.text}"
-
-
 class VersionError(LinkError, code="link-version"):
     """A fragment's compiler and the installed nvJitLink are incompatible."""
 
@@ -205,11 +186,3 @@ class ArgumentError(LaunchError, TypeError, code="launch-argument"):
 
 class OperatorError(JitltoError, code="operator"):
     """An operator of a framework is declared wrongly, or called with what its declaration excludes."""
-
-
-def warn(warning: Warning) -> None:
-    """Issue a warning at the line of the code that called jitlto."""
-    level, frame = 1, sys._getframe(0)
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith(__name__.partition(".")[0] + "."):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(warning, stacklevel=level)

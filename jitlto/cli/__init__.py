@@ -18,8 +18,8 @@ from typing import Any
 import click
 
 from jitlto.cli.outcome import handle_signals, interrupted, is_interrupt, print_error, replace_closed_streams
-from jitlto.errors import JitltoError, LinkWarning
-from jitlto.model.deprecation import DeprecatedValueWarning
+from jitlto.errors import JitltoError
+from jitlto.model.python_warnings import DeprecatedValueWarning, LinkWarning
 
 # command → the module with a click command in a variable of the same name, or of that in _VARIABLES; what it does
 _COMMANDS = {

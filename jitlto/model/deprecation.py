@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from jitlto.errors import warn
 from jitlto.model.configuration import find_same_values, is_exact_name
+from jitlto.model.python_warnings import DeprecatedValueWarning, warn
 from jitlto.model.types import cpp_name
-
-
-class DeprecatedValueWarning(DeprecationWarning):
-    """A caller gives a value that the author of a family has deprecated."""
 
 
 class DeprecatedValue(NamedTuple):

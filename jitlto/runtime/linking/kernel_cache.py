@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from jitlto.errors import JitltoError, LinkWarning, NotCachedError, warn
+from jitlto.errors import JitltoError, NotCachedError
 from jitlto.runtime import events as runtime_events
 from jitlto.runtime.events import Events, Kind
 from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
@@ -74,6 +74,8 @@ class KernelCache:
         """Issue what nvJitLink and ptxas warned of when a kernel was linked, once for each kernel."""
         texts = kernel.warnings
         if texts and chosen.digest not in self._warned:
+            from jitlto.model.python_warnings import LinkWarning, warn  # imported lazily: most kernels need none
+
             self._warned.add(chosen.digest)
             for text in texts:
                 warn(LinkWarning(f"{chosen.kernel} for {kernel.target}", text))

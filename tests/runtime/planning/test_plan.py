@@ -21,7 +21,6 @@ from jitlto.errors import (
     ArchitectureError,
     DatabaseError,
     LinkError,
-    LinkWarning,
     NoDeviceError,
     PlanError,
     VersionError,
@@ -30,6 +29,7 @@ from jitlto.model.compatibility import newest_ptx_isa
 from jitlto.model.fragment import Image, ImageKind
 from jitlto.model.options import LinkOptions
 from jitlto.model.ptx import parse_ptx
+from jitlto.model.python_warnings import LinkWarning
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
