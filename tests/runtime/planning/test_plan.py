@@ -346,6 +346,8 @@ def test_fast_math_of_a_family_has_the_compilers_part_and_the_links(
     files["op.json"] = '{"data_type": ["float"], "op_name": ["calls"], "expr": ["sinf(a) + logf(a) + a / 3.0f"]}'
     family = KernelFamily("mini", FragmentDatabase(build_family(files).path))
     own, callers = (family.planner(data_type="float", **given) for given in ({"op_name": "calls"}, {}))
+    if own.plan(arch="sm_90").link_mode == "ptx":
+        pytest.skip("nvJitLink is of another CUDA major than nvcc")
     for planner in (own, callers.add_source(CALLS)):
         assert _approximated(planner.plan(arch="sm_90").link_ptx()) == ({"sin", "lg2", "ftz"} if fast else set())
     if fast:
