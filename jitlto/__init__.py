@@ -14,6 +14,7 @@ from jitlto.version import __version__
 
 if TYPE_CHECKING:
     from jitlto.model.fragment import FragmentKey as FragmentKey
+    from jitlto.model.python_warnings import LinkWarning as LinkWarning
     from jitlto.runtime.family import KernelFamily as KernelFamily
     from jitlto.runtime.family import family as family
     from jitlto.runtime.family import load as load
@@ -42,6 +43,7 @@ _EXPORTS = {
     "KernelFamily": "jitlto.runtime.family",
     "Launch": "jitlto.runtime.operators.parts",
     "Launcher": "jitlto.runtime.launch.launcher",
+    "LinkWarning": "jitlto.model.python_warnings",
     "Operator": "jitlto.runtime.operators.declaration",
     "Output": "jitlto.runtime.operators.parts",
     "Plan": "jitlto.runtime.planning.plan",

@@ -19,7 +19,7 @@ import click
 
 from jitlto.cli.outcome import handle_signals, interrupted, is_interrupt, print_error, replace_closed_streams
 from jitlto.errors import JitltoError
-from jitlto.model.deprecation import DeprecatedValueWarning
+from jitlto.model.python_warnings import DeprecatedValueWarning, LinkWarning
 
 # command → the module with a click command in a variable of the same name, or of that in _VARIABLES; what it does
 _COMMANDS = {
@@ -113,7 +113,7 @@ def run(arguments: Sequence[str]) -> int:
         OSError: If standard output cannot be written.
     """
     try:
-        with _print_deprecated():
+        with _print_warnings():
             return cli.main(arguments, prog_name="jitlto", standalone_mode=False) or 0
     except click.ClickException as error:
         error.show()
@@ -135,17 +135,33 @@ def run(arguments: Sequence[str]) -> int:
 
 
 @contextlib.contextmanager
-def _print_deprecated() -> Iterator[None]:
-    """Print warnings of deprecated values, which Python would not show here."""
+def _print_warnings() -> Iterator[None]:
+    """Print warnings of deprecated values, which Python would not show here, and at the end those of links."""
+    said: dict[str, dict[str, None]] = {}  # the text of a link's warning → the kernels
     with warnings.catch_warnings():
-        warnings.simplefilter("always", DeprecatedValueWarning)
-        warnings.showwarning = partial(_show_warning, warnings.showwarning)
-        yield
+        for category in (DeprecatedValueWarning, LinkWarning):
+            warnings.simplefilter("always", category)
+        warnings.showwarning = partial(_show_warning, said, warnings.showwarning)
+        try:
+            yield
+        finally:
+            if said:
+                from jitlto.cli.output import print_link_warnings  # imported lazily: most commands warn of nothing
+
+                print_link_warnings(said)
 
 
-def _show_warning(otherwise: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any) -> None:
-    if issubclass(category, DeprecatedValueWarning):
-        from jitlto.cli.output import print_warning  # imported lazily: most commands warn of nothing
+def _show_warning(
+    said: dict[str, dict[str, None]],
+    otherwise: Callable[..., None],
+    message: Warning | str,
+    category: type[Warning],
+    *place: Any,
+) -> None:
+    if isinstance(message, LinkWarning):
+        said.setdefault(message.text, {})[message.kernel] = None
+    elif issubclass(category, DeprecatedValueWarning):
+        from jitlto.cli.output import print_warning  # imported lazily: as above
 
         print_warning(str(message))
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,15 @@ def print_warning(message: str) -> None:
     """Print a warning to standard error."""
     click.secho("warning: ", fg="yellow", nl=False, err=True)
     click.echo(message, err=True)
+
+
+def print_link_warnings(said: Mapping[str, Collection[str]]) -> None:
+    """Print what links warned of: each text with the kernels, at most a few."""
+    for text, kernels in islice(said.items(), SHOWN):
+        more = f" (and {len(kernels) - 1} more)" if len(kernels) > 1 else ""
+        print_warning(f"{next(iter(kernels))}{more}: {text}")
+    if len(said) > SHOWN:
+        click.echo(f"  and {len(said) - SHOWN} more such warnings", err=True)
 
 
 def print_built(report: BuildReport | MergeReport, summary: str, *, as_json: bool, **more: object) -> None:

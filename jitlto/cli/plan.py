@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from jitlto.cli.families import find_planner, plan_options
 from jitlto.cli.output import print_json
 from jitlto.cli.output_files import check_outputs, check_writable, write_output
 from jitlto.cli.parameters import FILE, PATH
 from jitlto.cuda.nvdisasm import disassemble
+from jitlto.model.mangling import demangle
 from jitlto.model.versions import Architecture
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage import files
@@ -26,6 +29,7 @@ from jitlto.storage import files
 @click.option("--source", "sources", type=PATH, multiple=True, help="A device function to add. Repeatable.")
 @click.option("--dump", type=click.Choice(["json", "ptx", "sass", "cubin"]), help="Print the plan, or link and print.")
 @click.option("-o", "--output", type=FILE, help="Write the dump to this file.")
+@click.option("--resources", is_flag=True, help="Also print registers, spills and stack, as ptxas reports them.")
 def plan(
     name: str,
     settings: tuple[str, ...],
@@ -36,11 +40,14 @@ def plan(
     link_mode: str,
     dump: str | None,
     output: Path | None,
+    resources: bool,
 ) -> None:
     """Plan the kernel of FAMILY that the settings select, and link it.
 
     Without --dump, print what the kernel is made of and whether it links, or where it has been found linked.
     """
+    if resources and dump is not None:
+        raise click.UsageError("--resources and --dump exclude each other")
     if output is not None and dump is None:
         raise click.UsageError("-o needs --dump")
     check_outputs({"-o": output}, (database, *sources))
@@ -57,6 +64,8 @@ def plan(
     resolved = planner.plan(arch=arch, link_mode=link_mode)
     if dump is None:
         _summarise(resolved)
+        if resources:
+            _print_resources(resolved)
     elif output is not None:
         write_output(output, _dump(resolved, dump))
     elif dump == "json":
@@ -85,6 +94,14 @@ def _summarise(plan: Plan) -> None:
         left = plan.calls_left()
         calls = f"calls between fragments that were not inlined: {', '.join(left)}"
         click.echo(calls if left else "no call between fragments is left")
+
+
+def _print_resources(plan: Plan) -> None:
+    options = plan.options.merge({"ptxas": tuple(dict.fromkeys((*plan.options.ptxas, "-v")))})
+    log = replace(plan, options=options).link(use_cache=False).log
+    found = re.findall(r"^ptxas (?:info\s*:|\s*\.) *(?!Compile time|Overriding)(.*)", log, re.M)
+    for text in found or ["no resources are known: the driver compiles this kernel"]:
+        click.echo("  " + re.sub(r"\b_Z\w+", lambda name: demangle(name[0]), text))
 
 
 def _dump(plan: Plan, what: str) -> bytes:

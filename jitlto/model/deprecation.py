@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from jitlto.model.configuration import find_same_values, is_exact_name
+from jitlto.model.python_warnings import DeprecatedValueWarning, warn
 from jitlto.model.types import cpp_name
-
-
-class DeprecatedValueWarning(DeprecationWarning):
-    """A caller gives a value that the author of a family has deprecated."""
 
 
 class DeprecatedValue(NamedTuple):
@@ -63,7 +58,7 @@ def replace_deprecated(
             result[name] = each.use
         if each not in warned:
             warned.add(each)
-            warnings.warn(each.describe(family), DeprecatedValueWarning, stacklevel=_callers_level())
+            warn(DeprecatedValueWarning(each.describe(family)))
     return result
 
 
@@ -80,11 +75,3 @@ def _find_value(value: object, known: Sequence[str], deprecated: Iterable[str]) 
         return text
     same = find_same_values(text, known) or find_same_values(text, deprecated)
     return same[0] if len(same) == 1 else None
-
-
-def _callers_level() -> int:
-    """Return the level in the stack, seen from the function that calls this one, of the code that called jitlto."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith(__name__.partition(".")[0] + "."):
-        level, frame = level + 1, frame.f_back
-    return level

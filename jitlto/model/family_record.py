@@ -92,6 +92,18 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
                 owners.setdefault(option, name)
         return self.link.merge(chosen) if chosen else self.link
 
+    def for_callers_code(self, link_options: Mapping[str, object]) -> FamilyRecord:
+        """Return the record by which callers' code is compiled for a plan with these link options.
+
+        Raises:
+            JitltoError: On an unknown option or a value of the wrong kind.
+        """
+        link, built = self.link.merge(link_options), self.link.compile_flags()
+        if link.compile_flags() == built:
+            return self
+        own = [option for option in self.options if option not in built]
+        return structs.replace(self, link=link, options=(*own, *link.compile_flags()))
+
     def groups_disagree(self) -> bool:
         """Return whether any two groups set one link option differently."""
         settings = {setting for group in self.groups for setting in group.link}

@@ -25,7 +25,9 @@ _SCALARS = (
     "bool", "char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int", "long",
     "unsigned long", "long long", "unsigned long long", "float", "double", "void",
 )  # fmt: skip
+# Whatever a source or an option has made of this one warning.
 _ANSWERS = """
+#pragma nv_diag_warning deprecated_entity
 template <int, unsigned long long, class...> struct jitlto_probe_answer { enum { value [[deprecated]] = 1 }; };
 """
 # A type is a number: that of its scalar, or the first for any other, in five bits of which the first is set; then two

@@ -39,31 +39,36 @@ _PTXAS_FILES = frozenset(
 _LONGEST_OPTION, _MOST_OPTIONS = 1000, 100
 _LONGEST_COMPILE_OPTION = 30_000  # less than a process takes as one argument
 _LARGEST_COUNT = (1 << 31) - 1
+_MOST_REGISTERS = 255  # of a thread, on every architecture (CUDA C++ Programming Guide, «Compute Capabilities»)
 _NO_DEBUG = "device debugging and link-time optimisation exclude each other"
-# Compile options that have no effect on LTO-IR → the link option to use instead.
+# Compile options, without dashes, that have no effect on LTO-IR → the link option to use instead.
 _LINK_ONLY = {
-    "-maxrregcount": "max_registers", "--maxrregcount": "max_registers",
-    "-use_fast_math": "fast_math", "--use_fast_math": "fast_math",
-    "-ftz": "ftz", "--ftz": "ftz", "-prec-div": "prec_div", "--prec-div": "prec_div",
-    "-prec-sqrt": "prec_sqrt", "--prec-sqrt": "prec_sqrt", "-fmad": "fma", "--fmad": "fma",
-    "-Xptxas": "ptxas", "--ptxas-options": "ptxas", "-O0": "optimization", "-O3": "optimization",
-    "-lineinfo": "lineinfo", "--generate-line-info": "lineinfo",
+    "maxrregcount": "max_registers", "Xptxas": "ptxas", "ptxas-options": "ptxas", "O0": "optimization",
+    "O3": "optimization",
+}  # fmt: skip
+# Those that the compile and the link have to agree about → the link option that gives both.
+_BOTH = {
+    "use_fast_math": "fast_math", "ftz": "ftz", "prec-div": "prec_div", "prec-sqrt": "prec_sqrt", "fmad": "fma",
+    "lineinfo": "lineinfo", "generate-line-info": "lineinfo",
 }  # fmt: skip
 _FORBIDDEN = {
     **dict.fromkeys(
-        ("-include", "--pre-include", "-pch", "--pch", "-create-pch", "--create-pch", "-use-pch", "--use-pch",
-         "-pch-dir", "--pch-dir", "-time", "--time", "--fdevice-time-trace", "-fdevice-time-trace", "--frandom-seed",
-         "-frandom-seed"),
+        ("include", "pre-include", "pch", "create-pch", "use-pch", "pch-dir", "time", "fdevice-time-trace",
+         "frandom-seed"),
         "it reads or writes files, or changes names, which a build must not depend on",
     ),
-    "-G": _NO_DEBUG,
-    "--device-debug": _NO_DEBUG,
-    "-arch": "architectures are declared as archs", "--gpu-architecture": "architectures are declared as archs",
-    "-I": "header directories are declared as include", "--include-path": "header directories are declared as include",
-    "-std": "the language standard is declared as std", "--std": "the language standard is declared as std",
-    "-dlto": "LTO-IR is always made", "--dlto": "LTO-IR is always made",
-    "-rdc": "code is always relocatable", "--relocatable-device-code": "code is always relocatable",
+    "G": _NO_DEBUG, "device-debug": _NO_DEBUG,
+    "arch": "architectures are declared as archs", "gpu-architecture": "architectures are declared as archs",
+    "I": "header directories are declared as include", "include-path": "header directories are declared as include",
+    "std": "the language standard is declared as std",
+    "dlto": "LTO-IR is always made",
+    "rdc": "code is always relocatable", "relocatable-device-code": "code is always relocatable",
 }  # fmt: skip
+# Options for all warnings at once. Of single ones a probe sets its own, see jitlto.model.kernel_probe.
+_ALL_WARNINGS = re.compile(
+    r"(?:-Xcudafe[= ])?--?(?:w|no_warnings|disable-warnings)"
+    r"|--?(?:Werror|warning-as-error)[= ](?:.*,)?all-warnings(?:,.*)?"
+)
 
 #: The link options that groups may set for their kernels: those that no compiler needs to know.
 GROUP_LINK_OPTIONS = ("max_registers", "optimization", "split_compile", "ptxas")
@@ -76,11 +81,12 @@ class LinkOptions(Struct, frozen=True):
 
     Args:
         fast_math: Flush denormals, approximate division and square root, contract: sets the four options below that are
-            unset.
+            unset. Under ``[link]`` it is given to the compiler too, which alone takes approximate sines, logarithms and
+            the like.
         ftz, prec_div, prec_sqrt, fma: Flush denormals to zero; precise division; precise square root; contraction.
             None: nvJitLink's default. Under ``[link]`` they are given to the compiler too: it alone decides square
             roots, and all of them for linked PTX.
-        max_registers: Most registers a thread may use.
+        max_registers: Most registers a thread may use, at most 255.
         optimization: 0 or 3.
         lineinfo: Keep line numbers for profilers; declared under ``[link]``, so that the compiler makes them.
         split_compile: Threads for optimising one kernel in parts; 0 for all cores.
@@ -105,8 +111,8 @@ class LinkOptions(Struct, frozen=True):
                 raise self._bad(name, "true or false")
         if not _is_count(self.optimization, least=0) or self.optimization not in (None, 0, 3):
             raise self._bad("optimization", "0 or 3")
-        if not _is_count(self.max_registers, least=1):
-            raise self._bad("max_registers", f"a whole number from 1 to {_LARGEST_COUNT}")
+        if not _is_count(self.max_registers, least=1, most=_MOST_REGISTERS):
+            raise self._bad("max_registers", f"a whole number from 1 to {_MOST_REGISTERS}")
         if not _is_count(self.split_compile, least=0):
             raise self._bad("split_compile", "a whole number, 0 for all cores")
         if not isinstance(self.ptxas, list | tuple) or not all(isinstance(option, str) for option in self.ptxas):
@@ -194,12 +200,13 @@ class LinkOptions(Struct, frozen=True):
     def compile_flags(self) -> tuple[str, ...]:
         """Return the compiler's flags for the options that a link alone cannot set.
 
-        NVRTC decides the precision of square roots, line numbers have to be there before they can be kept, and PTX,
-        which is linked without optimisation, is what the compiler made it.
+        The compiler decides which functions ``sinf`` and the like call, and the precision of square roots; line numbers
+        have to be there before they can be kept; PTX, which is linked without optimisation, is what it made it.
         """
         names = {"ftz": "--ftz", "prec_div": "--prec-div", "prec_sqrt": "--prec-sqrt", "fma": "--fmad"}
         chosen = {names[name]: value for name, value in self._arithmetic().items() if value is not None}
-        flags = [f"{name}={'true' if value else 'false'}" for name, value in chosen.items()]
+        flags = ["--use_fast_math"] if self.fast_math else []
+        flags += [f"{name}={'true' if value else 'false'}" for name, value in chosen.items()]
         return (*flags, "--generate-line-info") if self.lineinfo else tuple(flags)
 
     def find_ineffective(self, built: LinkOptions, link_mode: str) -> list[str]:
@@ -207,6 +214,8 @@ class LinkOptions(Struct, frozen=True):
         mine, theirs = self._arithmetic(), built._arithmetic()
         late = {name for name in mine if link_mode == "ptx" or (name == "prec_sqrt" and self.prec_sqrt is not None)}
         differing = sorted(name for name in late if _effective(name, mine) != _effective(name, theirs))
+        if self.fast_math != built.fast_math and (built.fast_math or link_mode == "ptx"):
+            differing.append("fast_math")
         return [*differing, "lineinfo"] if self.lineinfo and not built.lineinfo else differing
 
     def _arithmetic(self) -> dict[str, bool | None]:
@@ -227,8 +236,8 @@ def _effective(name: str, arithmetic: Mapping[str, bool | None]) -> bool:
     return name != "ftz" if value is None else value
 
 
-def _is_count(value: object, *, least: int) -> bool:
-    return value is None or (type(value) is int and least <= value <= _LARGEST_COUNT)
+def _is_count(value: object, *, least: int, most: int = _LARGEST_COUNT) -> bool:
+    return value is None or (type(value) is int and least <= value <= most)
 
 
 def _is_plain(option: str) -> bool:
@@ -266,14 +275,22 @@ def describe_invalid_option(option: str) -> tuple[str, str | None] | None:
         return f"option {abbreviate(option)} has a character that cannot be printed, or is too long", (
             f"write one option of at most {_LONGEST_COMPILE_OPTION} characters"
         )
-    flag = re.split(r"[=\s]", option.strip(), maxsplit=1)[0]
-    flag = "-I" if flag.startswith("-I") else flag
-    if flag in _LINK_ONLY:
+    name = _option_name(option) if option.startswith("-") else ""
+    name = "I" if name.startswith("I") else name
+    if name in _LINK_ONLY:
         return f"option {option!r} has no effect on LTO-IR: it belongs to the link", (
-            f"declare {_LINK_ONLY[flag]} under [link]"
+            f"declare {_LINK_ONLY[name]} under [link]"
         )
-    if flag in _FORBIDDEN:
-        return f"option {option!r} is not allowed: {_FORBIDDEN[flag]}", None
+    if name in _BOTH:
+        return f"option {option!r} would reach the compile alone, and the link has to agree", (
+            f"declare {_BOTH[name]} under [link], which gives it to both"
+        )
+    if _ALL_WARNINGS.fullmatch(option):
+        return f"option {option!r} is not allowed: jitlto reads the types of parameters in warnings", (
+            "name the warnings by number: --diag-suppress=NUMBER or --diag-error=NUMBER"
+        )
+    if name in _FORBIDDEN:
+        return f"option {option!r} is not allowed: {_FORBIDDEN[name]}", None
     if _has_absolute_path(option):
         return f"option {option!r} contains an absolute path, which names a file outside the family", (
             "give the header's directory under include, and its name relative to it"

@@ -518,6 +518,7 @@ class KernelFamily:
             linked = session.kernel_cache.find(chosen.digest, file.location)
             if linked is not None:
                 session.events.emit(EVENT_OF_LAYER[linked.layer], chosen.kernel, chosen.digest, linked.seconds)
+                session.kernel_cache.warn(chosen, linked)
             return linked
 
         def plan(linked: LinkedKernel) -> Plan:

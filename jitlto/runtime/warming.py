@@ -269,6 +269,7 @@ class WarmTarget:
             if claimed.setdefault(plan.digest, claim) is not claim:  # setdefault is atomic
                 return None
             kernel = self._to_cache(plan) if self._output is None else self._to_pack(plan)
+            plan.services.kernel_cache.warn(plan.chosen, kernel)
             return WarmOutcome(job, plan.target.sm, plan.link_key, plan.database.path, kernel.layer)
 
         ordered: dict[int, WarmOutcome] = {}

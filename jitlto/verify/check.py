@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jitlto.build.shards import Shard
 from jitlto.cuda import nvjitlink
-from jitlto.errors import DatabaseError
+from jitlto.errors import DatabaseError, JitltoError
 from jitlto.model.enumeration import Kernel
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
@@ -139,12 +139,13 @@ def _link(
     jobs = [LinkJob(f, kernel, target, mode) for f in families for target in targets for kernel in mine[f.name]]
     failures: list[tuple[int, str, Finding]] = []
     known = Counter(job.family.name for job in jobs)
-    for position, job, error in scope.run(link_all, jobs, lambda job: scope.proofs.link_key(job, "link")):
+    # A kernel that is linked with a warning is linked again by the next check, which warns too.
+    for position, job, found in scope.run(link_all, jobs, lambda job: scope.proofs.link_key(job, "link")):
         known[job.family.name] -= 1
-        if error is not None:
+        if isinstance(found, JitltoError):
             subject = str(job.kernel.resolution.entry.key)
-            found = link_failure(error, subject, job.kernel.configuration, job.arch.sm)
-            failures.append((position, job.family.name, found))
+            failure = link_failure(found, subject, job.kernel.configuration, job.arch.sm)
+            failures.append((position, job.family.name, failure))
     failures.sort(key=lambda failure: failure[0])
     links = []
     for family, proof, kernels, (_, tuples) in zip(families, proofs, complete, chosen, strict=True):

@@ -77,10 +77,12 @@ def require_readable(fragments: Sequence[Fragment], mode: str, where: str) -> No
     raise VersionError(what, code="link-version-unreadable", where=where, hint=remedy)
 
 
-def link_all(jobs: Iterable[LinkJob], workers: int | None = None) -> Iterator[tuple[int, LinkJob, JitltoError | None]]:
-    """Link in parallel; yield position, job and error as links finish. See :func:`run_parallel`."""
+def link_all(
+    jobs: Iterable[LinkJob], workers: int | None = None
+) -> Iterator[tuple[int, LinkJob, JitltoError | list[str] | None]]:
+    """Link in parallel; yield position, job, and error or warnings as links finish. See :func:`run_parallel`."""
 
-    def link(job: LinkJob) -> None:
-        job.plan().link(use_cache=False)
+    def link(job: LinkJob) -> list[str] | None:
+        return job.plan().link(use_cache=False).warnings or None
 
     return run_parallel(link, jobs, workers)

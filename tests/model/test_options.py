@@ -72,6 +72,24 @@ def test_flags(options: dict[str, Any], flags: tuple[str, ...]) -> None:
     assert LinkOptions.from_mapping(options).flags() == flags
 
 
+def test_fast_math_is_given_to_the_compiler_with_what_was_taken_back() -> None:
+    plain, mixed = LinkOptions(fast_math=True), LinkOptions(fast_math=True, prec_div=True)
+    assert "--use_fast_math" in plain.compile_flags()
+    assert "--prec-div=false" in plain.compile_flags()
+    assert "--use_fast_math" in mixed.compile_flags()
+    assert "--prec-div=true" in mixed.compile_flags()
+    assert LinkOptions(ftz=True, prec_div=False, prec_sqrt=False, fma=True).compile_flags() == plain.compile_flags()[1:]
+
+
+@pytest.mark.parametrize("link_mode", ["lto", "ptx"])
+def test_no_link_takes_fast_math_back_or_adds_it_to_ptx(link_mode: str) -> None:
+    four = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": True}
+    fast, like_fast = LinkOptions(fast_math=True), LinkOptions.from_mapping(four)
+    assert fast.find_ineffective(fast, link_mode) == []
+    assert like_fast.find_ineffective(fast, link_mode) == ["fast_math"]
+    assert fast.find_ineffective(like_fast, link_mode) == (["fast_math"] if link_mode == "ptx" else [])
+
+
 @pytest.mark.parametrize(
     ("name", "nearest"),
     [("max_register", "max_registers"), ("fastmath", "fast_math"), ("line_info", "lineinfo"), ("fmad", "fma")],
@@ -91,7 +109,7 @@ def test_a_name_like_none_is_refused_with_all_names() -> None:
     [
         *((name, value) for name in ("fast_math", "lineinfo") for value in (1, "true", None)),
         *((name, value) for name in ("ftz", "prec_div", "prec_sqrt", "fma") for value in (0, "false", 1.0)),
-        *(("max_registers", value) for value in (0, -1, True, 1.5, "64")),
+        *(("max_registers", value) for value in (0, -1, 256, 300, True, 1.5, "64")),
         *(("optimization", value) for value in (1, 2, "3", False, 3.0, [])),
         *(("split_compile", value) for value in (-1, False, 1.5, "0")),
         *(("ptxas", value) for value in ("-v", ["-v", 1], 5, None, {"-v": 1}, b"-v")),
@@ -154,7 +172,34 @@ def test_a_compile_option_is_one_line_of_some_length(option: str) -> None:
     assert describe_invalid_option("-DX=" + "x" * 29_000) is None
 
 
-@pytest.mark.parametrize("option", ["-Xcudafe=--diag_suppress=177,2361", "-Xcudafe=--display_error_number"])
+@pytest.mark.parametrize("name", ["use_fast_math", "ftz=true", "prec-div=false", "fmad=false", "lineinfo"])
+@pytest.mark.parametrize("dashes", ["-", "--"])
+def test_what_compile_and_link_share_is_not_said_to_have_no_effect(name: str, dashes: str) -> None:
+    what, hint = describe_invalid_option(dashes + name) or ("", "")
+    limit, _ = describe_invalid_option(f"{dashes}maxrregcount=32") or ("", "")
+    assert hint is not None
+    assert "[link]" in hint
+    assert what.replace(f"{dashes}{name}", "") != limit.replace(f"{dashes}maxrregcount=32", "") != ""
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["-w", "--disable-warnings", "-disable-warnings", "-Xcudafe=--no_warnings", "-Xcudafe --no_warnings", "-Xcudafe=-w",
+     "-Werror=all-warnings", "-Werror all-warnings", "--Werror=reorder,all-warnings", "-Werror=all-warnings,reorder",
+     "--warning-as-error=all-warnings"],
+)  # fmt: skip
+def test_an_option_for_all_warnings_is_refused_by_name(option: str) -> None:
+    what, hint = describe_invalid_option(option) or ("", None)
+    assert repr(option) in what
+    assert hint is not None
+    assert "--diag-suppress=" in hint
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["-Xcudafe=--diag_suppress=177,2361", "-Xcudafe=--display_error_number", "--diag-error=1215", "-diag-suppress=1215",
+     "-Werror=reorder", "-Wreorder", "-DW=w"],
+)  # fmt: skip
 def test_options_for_diagnostics_reach_the_front_end(option: str) -> None:
     assert describe_invalid_option(option) is None
 

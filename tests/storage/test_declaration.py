@@ -38,7 +38,7 @@ def test_a_family_as_declared(tmp_path: Path) -> None:
     assert declared.name == "mini"
     assert declared.path == tmp_path / "family.toml"
     assert declared.architectures == (Architecture(75), Architecture(80), Architecture(90, "a"))
-    arithmetic = ("--ftz=true", "--prec-div=false", "--prec-sqrt=false", "--fmad=true")
+    arithmetic = ("--use_fast_math", "--ftz=true", "--prec-div=false", "--prec-sqrt=false", "--fmad=true")
     assert declared.compiler_options() == ("--std=c++20", *arithmetic, "-DN=1")
     assert declared.link == LinkOptions(fast_math=True, ptxas=("-v",))
     assert declared.include == (tmp_path / ".",)
@@ -222,7 +222,7 @@ def test_options_of_the_link_are_refused_at_the_compile(tmp_path: Path, option: 
     assert str(error.where).endswith("[family]")
     assert error.code == "family-option"
     assert option in error.what
-    assert f"declare {instead} under [link]" == error.hint
+    assert f"declare {instead} under [link]" in (error.hint or "")
 
 
 @pytest.mark.parametrize(

@@ -71,5 +71,6 @@ def describe(
         f"{len(linked.cubin)} bytes of code",
         f"{resources.registers} registers and {resources.local} bytes of local memory per thread",
         f"{resources.shared} bytes of shared memory per block, at most {resources.threads} threads per block",
+        *(f"warning of {text}" for text in linked.warnings),
     ]
     return "\n".join(lines)

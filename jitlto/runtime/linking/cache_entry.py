@@ -93,6 +93,18 @@ class LinkedKernel(Frozen):
         return Architecture.parse(self.target)
 
     @property
+    def warnings(self) -> list[str]:
+        """What nvJitLink and ptxas warn of: the name of the tool and the text of each, mangled names demangled."""
+        if "warning" not in self.log:
+            return []
+        import re  # imported lazily: most kernels link without a warning
+
+        from jitlto.model.mangling import demangle
+
+        found = re.findall(r"^(?:(\w+) )?warning\s*: *(.*\S)", self.log, re.M)
+        return [f"{tool or 'nvJitLink'}: " + re.sub(r"\b_Z\w+", lambda n: demangle(n[0]), text) for tool, text in found]
+
+    @property
     def is_ptx(self) -> bool:
         """True for PTX, false for a cubin."""
         return self.target.startswith("compute_")

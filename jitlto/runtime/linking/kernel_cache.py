@@ -20,6 +20,7 @@ from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.storage.cache_dir import CacheDir
 
 if TYPE_CHECKING:  # imported by the store when it takes a lock, and only if there are shared stores
+    from jitlto.runtime.discovery.lookup_cache import Chosen
     from jitlto.runtime.linking.shared_kernels import SharedKernels
     from jitlto.storage.cache_dir import FileLock
 
@@ -67,6 +68,17 @@ class KernelCache:
         self._patience = patience
         self._events = events
         self._flights = flights or SingleFlight()
+        self._warned: set[str] = set()  # digests
+
+    def warn(self, chosen: Chosen, kernel: LinkedKernel) -> None:
+        """Issue what nvJitLink and ptxas warned of when a kernel was linked, once for each kernel."""
+        texts = kernel.warnings
+        if texts and chosen.digest not in self._warned:
+            from jitlto.model.python_warnings import LinkWarning, warn  # imported lazily: most kernels need none
+
+            self._warned.add(chosen.digest)
+            for text in texts:
+                warn(LinkWarning(f"{chosen.kernel} for {kernel.target}", text))
 
     def find(self, digest: str, database: Path) -> LinkedKernel | None:
         """Look a kernel up on this machine: in packs beside its database, then in the user's directory.

@@ -177,8 +177,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def flags(self) -> tuple[str, ...]:
         """nvJitLink's flags beside the architecture, in canonical order."""
-        mode = self.link_target.link_mode
-        late = self.options.find_ineffective(self.built, mode)
+        late = self.options.find_ineffective(self.built, self.link_mode)
         if late:
             raise LinkError(
                 f"{', '.join(late)} would have no effect on the link: fixed when the fragments were compiled",
@@ -187,7 +186,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
                 hint="declare it under [link] in family.toml and build the family again; for lineinfo, build its twin: "
                 "jitlto build --lineinfo",
             )
-        lto = ("-lto",) if mode == "lto" else ()
+        lto = ("-lto",) if self.link_mode == "lto" else ()
         return (*lto, *self.options.flags())
 
     @cached_property
@@ -231,11 +230,12 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         """
         if arch is not None:
             return self.for_arch(arch).link(use_cache=use_cache)
-        if not use_cache:
-            return self._link()
         key, cache = self.link_key, self.services.kernel_cache
-        self.services.events.emit(Kind.REQUESTED, key.kernel, self.digest, plan=self)
-        return cache.get_or_link(key, self._link, self.database.location)
+        if use_cache:
+            self.services.events.emit(Kind.REQUESTED, key.kernel, self.digest, plan=self)
+        kernel = cache.get_or_link(key, self._link, self.database.location) if use_cache else self._link()
+        cache.warn(self.chosen, kernel)
+        return kernel
 
     def _link(self, *, ptx: bool = False) -> LinkedKernel:
         """Link, without using caches; into PTX, even if the target needs a cubin, if ``ptx`` is true."""

@@ -209,7 +209,12 @@ class Planner(Generic[Loaded]):
     def _plan(self, arch: str | Architecture | None, link_mode: str, link_options: Mapping[str, object]) -> Plan:
         family = self._family
         database, record, index = family.open()
-        supplied = self._inputs(database, record)
+        try:
+            target = arch if arch is None or isinstance(arch, Architecture) else Architecture.parse(arch)
+            callers = record.for_callers_code(link_options)
+        except JitltoError as error:
+            raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
+        supplied = self._inputs(database, callers)
         resolution = resolve(
             index,
             self._configuration,
@@ -218,12 +223,7 @@ class Planner(Generic[Loaded]):
             supplied=[item.symbols for item in supplied],
         )
         built = record.link_options(resolution.fragments, link_options)
-        try:
-            options = built.merge(link_options)
-            target = arch if arch is None or isinstance(arch, Architecture) else Architecture.parse(arch)
-        except JitltoError as error:
-            raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
-        request = self._request(link_mode, link_options)
+        options, request = built.merge(link_options), self._request(link_mode, link_options)
         inputs = tuple(supplied)
         return Plan(
             family.name, resolution, inputs, options, built, link_mode, target, database, self._services, request

@@ -87,7 +87,7 @@ class _FunctionEntry(Entry):
 
 
 def compile_function(
-    function: PythonFunction, symbol: Symbol, base: Architecture, store: CacheDir | None
+    function: PythonFunction, symbol: Symbol, base: Architecture, store: CacheDir | None, *, fast_math: bool = False
 ) -> CompiledFunction:
     """Compile a Python function with the name and types of the symbol that its adapter calls.
 
@@ -99,7 +99,7 @@ def compile_function(
     signature = _signature(function, symbol.name)
     content = fingerprint(function.function)
     text = None if content is None else json.dumps(content, sort_keys=True)
-    return _compile_once(function, text, symbol.name, signature, base, store)
+    return _compile_once(function, text, symbol.name, signature, base, fast_math, store)
 
 
 def _signature(function: PythonFunction, inner: str) -> Signature:
@@ -149,16 +149,18 @@ def _compile_once(
     name: str,
     signature: Signature,
     base: Architecture,
+    fast_math: bool,
     store: CacheDir | None,
 ) -> CompiledFunction:
     if content is None:  # cannot be compared with other functions: compiled for this object, in this process
-        return _compile(function, name, signature, base)
+        return _compile(function, name, signature, base, fast_math)
     key = entry_key(
         {
             "function": hashlib.sha256(content.encode()).hexdigest(),
             "name": name,
             "signature": str(signature),
             "architecture": str(base),
+            "fast_math": fast_math,
             "compiler": _compiler_versions(),
             "environment": {n: value for n, value in os.environ.items() if n.startswith("NUMBA_")},
         }
@@ -170,7 +172,7 @@ def _compile_once(
             return CompiledFunction(entry.ltoir, entry.ptx)
         except JitltoError:
             pass
-    compiled = _compile(function, name, signature, base)
+    compiled = _compile(function, name, signature, base, fast_math)
     save_entry(store, _FunctionEntry(key, compiled.ltoir, compiled.ptx))
     return compiled
 
@@ -196,7 +198,9 @@ def _compiler_versions() -> dict[str, str]:
         ) from error
 
 
-def _compile(function: PythonFunction, name: str, signature: Signature, base: Architecture) -> CompiledFunction:
+def _compile(
+    function: PythonFunction, name: str, signature: Signature, base: Architecture, fast_math: bool
+) -> CompiledFunction:
     _compiler_versions()
     try:
         cuda = import_module("numba.cuda")
@@ -217,6 +221,7 @@ def _compile(function: PythonFunction, name: str, signature: Signature, base: Ar
             device=True,
             debug=False,
             lineinfo=False,
+            fastmath=fast_math,
             opt=True,
             abi="c",
             abi_info={"abi_name": name},

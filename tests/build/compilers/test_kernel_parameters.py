@@ -206,5 +206,24 @@ def test_a_source_that_does_not_compile_has_its_own_errors_alone() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [("--diag-suppress=1215", ""), ("-diag-error=1215,177", ""), ("-Xcudafe=--diag_error=1215", ""),
+     ("-Xcudafe=--diag_remark=1215", ""), ("-Xcudafe=--diag_suppress=1215,1444", ""), ("--no-display-error-number", ""),
+     ("-DX", "#pragma nv_diag_suppress deprecated_entity"), ("-DX", "#pragma nv_diag_error 1215")],
+)  # fmt: skip
+def test_what_is_made_of_single_warnings_does_not_matter(option: str, line: str) -> None:
+    text = f'{line}\nextern "C" __global__ void k(const float* p, int n) {{ *(float*)p = n; }}\n'
+    assert parameters("nvrtc", text, option) == {"k": (("p", "float const*"), ("n", "int"))}
+
+
+@pytest.mark.slow
+def test_a_warning_made_an_error_still_is_one_in_the_source() -> None:
+    text = '[[deprecated]] __device__ int f(); extern "C" __global__ void k(int* p) { *p = f(); }'
+    with raises(CompileError):
+        compile_text("nvrtc", text, "--diag-error=1215,1444")
+
+
+@pytest.mark.slow
 def test_without_warnings_nothing_is_known() -> None:
     assert parameters("nvrtc", TYPES, "-w") == {}

@@ -13,7 +13,9 @@ import pytest
 from jitlto.build.pipeline import build
 from jitlto.cuda.nvjitlink import link
 from jitlto.errors import ArgumentError, LaunchError, LinkError
+from jitlto.model.python_warnings import LinkWarning
 from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.session import Session
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
 from tests.support.errors import raises
@@ -303,3 +305,18 @@ def test_a_failed_link_is_remembered(mini: KernelFamily, monkeypatch: pytest.Mon
     assert len(links) == 1
     assert len(set(messages)) == 1
     assert "no-such-option" in messages[0]
+
+
+def test_a_launcher_warns_of_what_the_linker_said_once_and_again_from_a_cache(
+    mini_path: Path, empty_cache: Path
+) -> None:
+    layers = []
+    for _ in range(2):  # linked, or found by the next process
+        with FragmentDatabase(mini_path) as database:
+            family = KernelFamily("mini", database, Session())
+            with pytest.warns(LinkWarning) as caught:
+                for _ in range(3):
+                    launcher = family.launcher(data_type="float", op_name="twice", link_options={"max_registers": 3})
+            layers.append(launcher.linked.layer)
+        assert [warning.filename for warning in caught] == [__file__]
+    assert layers == ["link", "disk"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -15,12 +16,22 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jitlto.cuda import device, nvjitlink
-from jitlto.errors import ArchitectureError, DatabaseError, LinkError, NoDeviceError, PlanError, VersionError
+from jitlto.cuda.toolkit import find_binary
+from jitlto.errors import (
+    ArchitectureError,
+    DatabaseError,
+    LinkError,
+    NoDeviceError,
+    PlanError,
+    VersionError,
+)
 from jitlto.model.compatibility import newest_ptx_isa
 from jitlto.model.fragment import Image, ImageKind
 from jitlto.model.options import LinkOptions
 from jitlto.model.ptx import parse_ptx
+from jitlto.model.python_warnings import LinkWarning
 from jitlto.model.versions import Architecture, Version
+from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage.database import FragmentDatabase, writer
@@ -316,6 +327,49 @@ def test_arithmetic_declared_by_the_family_reaches_the_code_in_both_link_modes(
     assert b".debug_line" in plan.link().cubin
 
 
+CALLS = """
+template <> __device__ float mini::op<float>(float a) { return sinf(a) + logf(a) + a / 3.0f; }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("toolchain", ["nvrtc", "nvcc"])
+@pytest.mark.parametrize("fast", [False, True])
+def test_fast_math_of_a_family_has_the_compilers_part_and_the_links(
+    build_family: BuildFamily, toolchain: str, fast: bool
+) -> None:
+    if toolchain == "nvcc" and find_binary("nvcc") is None:
+        pytest.skip("nvcc is not installed")
+    files = dict(MINI)
+    files["family.toml"] = files["family.toml"].replace('"mini"', f'"mini"\ntoolchain = "{toolchain}"', 1)
+    files["family.toml"] += f"\n[link]\nfast_math = {str(fast).lower()}\n"
+    files["op.json"] = '{"data_type": ["float"], "op_name": ["calls"], "expr": ["sinf(a) + logf(a) + a / 3.0f"]}'
+    family = KernelFamily("mini", FragmentDatabase(build_family(files).path))
+    own, callers = (family.planner(data_type="float", **given) for given in ({"op_name": "calls"}, {}))
+    if own.plan(arch="sm_90").link_mode == "ptx":
+        pytest.skip("nvJitLink is of another CUDA major than nvcc")
+    for planner in (own, callers.add_source(CALLS)):
+        assert _approximated(planner.plan(arch="sm_90").link_ptx()) == ({"sin", "lg2", "ftz"} if fast else set())
+    if fast:
+        with raises(LinkError, "link-option-late"):
+            family.plan(data_type="float", arch="sm_90", link_options={"fast_math": False}).link()
+
+
+def _approximated(ptx: str) -> set[str]:
+    found = {name for name in ("sin", "lg2") if f"{name}.approx.ftz.f32" in ptx}
+    return found | ({"ftz"} if "add.ftz.f32" in ptx or "fma.rn.ftz.f32" in ptx else set())
+
+
+@pytest.mark.slow
+def test_a_callers_source_is_compiled_with_the_options_of_its_plan(mini: KernelFamily) -> None:
+    planner = mini.planner(data_type="float").add_source(CALLS)
+    precise, fast = planner.plan(arch="sm_90"), planner.plan(arch="sm_90", link_options={"fast_math": True})
+    assert _approximated(precise.link_ptx()) == set()
+    assert _approximated(fast.link_ptx()) == {"sin", "lg2", "ftz"}
+    assert fast.supplied[0].identity != precise.supplied[0].identity
+    assert planner.plan(arch="sm_90", link_options={"max_registers": 32}).supplied == precise.supplied
+
+
 @pytest.mark.slow
 def test_a_part_of_fast_math_can_be_taken_back(mini: KernelFamily) -> None:
     mixed = linked_ptx(mini, fast_math=True, prec_div=True)
@@ -517,3 +571,41 @@ def test_groups_that_set_a_link_option_differently_are_an_error_that_names_both(
         family.plan(**TWICE, arch="sm_90")
     with raises(PlanError, "plan-conflicting-link-options"):
         family.plan(**TWICE, arch="sm_90", link_options={"optimization": 3})
+
+
+# --- what the linker warns of ---
+
+RECURSIVE = """
+__device__ __noinline__ float down(float a, int n) { return n ? down(a, n - 1) * a : a; }
+template <> __device__ float mini::op<float>(float a) { return down(a, int(a)); }
+"""
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_a_warning_of_the_linker_is_one_of_python_once_for_each_kernel(
+    mini_path: Path, empty_cache: Path, use_cache: bool
+) -> None:
+    for _ in range(2):  # linked, or found by the next process
+        with FragmentDatabase(mini_path) as database:
+            family = KernelFamily("mini", database, session.Session())
+            plans = [family.plan(arch=f"sm_{n}", link_options={"max_registers": 3}, **TWICE) for n in (80, 90)]
+            with pytest.warns(LinkWarning) as caught:
+                for plan in (*plans, *plans):
+                    plan.link(use_cache=use_cache)
+        assert [warning.filename for warning in caught] == [__file__] * 2
+        found = [warning.message for warning in caught]
+        assert all(isinstance(each, LinkWarning) and each.text.startswith("ptxas: ") for each in found)
+        assert [str(each).partition(": ")[0].rpartition(" ")[2] for each in found] == ["sm_80", "sm_90"]
+
+
+def test_a_kernel_that_links_without_a_warning_has_none(mini: KernelFamily) -> None:
+    plan = mini.plan(arch="sm_90", link_options={"max_registers": 24, "ptxas": ["-v"]}, **TWICE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert plan.link(use_cache=False).warnings == []
+
+
+def test_a_warning_names_functions_as_the_source_does(mini: KernelFamily) -> None:
+    plan = mini.planner(data_type="float").add_source(RECURSIVE).plan(arch="sm_90", link_mode="ptx")
+    with pytest.warns(LinkWarning, match=r"mini::kern<float>"):
+        plan.link(use_cache=False)

@@ -136,6 +136,18 @@ def test_the_python_code_is_what_the_kernel_computes(search: KernelFamily) -> No
 
 @needs_numba
 @pytest.mark.slow
+def test_python_code_is_compiled_with_the_fast_math_of_its_plan(search: KernelFamily) -> None:
+    def sine(query, row):  # type: ignore[no-untyped-def]
+        return np.float32(math.sin(np.float32(query - row)))
+
+    planner = with_functions(search, [(sine, "compute_distance")], data_type="float", **STANDARD)
+    for fast in (False, True, False):
+        plan = planner.plan(arch="sm_90", link_options={"fast_math": fast})
+        assert ("sin.approx" in plan.link_ptx()) == fast
+
+
+@needs_numba
+@pytest.mark.slow
 def test_a_function_named_after_its_group_needs_no_group_argument(search: KernelFamily) -> None:
     def apply_filter(query, row, data):  # type: ignore[no-untyped-def]
         return row % 2 == 0
