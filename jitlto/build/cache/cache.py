@@ -63,6 +63,11 @@ class Cache:
 
     def find(self, source_key: str, compile_config: CompileConfig) -> CompiledSource | None:
         """Return the compiled form of a source, if its headers are unchanged."""
+        found = self._find(source_key, compile_config)
+        return found[0] if found else None
+
+    def _find(self, source_key: str, compile_config: CompileConfig) -> tuple[CompiledSource, bytes, bytes] | None:
+        """Return the compiled form of a source, its manifest, and the compiled form as it is stored."""
         entry = self._entry(source_key)
         for sha in entry.manifests:
             manifest = self._manifest(sha)
@@ -71,8 +76,19 @@ class Cache:
             is_latest = sha == entry.manifests[0]
             data = entry.latest if is_latest else self.store.get(COMPILED, keys.entry_key(source_key, sha))
             if data is not None and (compiled := decode_compiled(data)) is not None:
-                return compiled
+                return compiled, manifest, data
         return None
+
+    @property
+    def fills_stores(self) -> bool:
+        """Whether shared stores are written to."""
+        return self.shared is not None and self.shared.stores.takes_writes
+
+    def share_found(self, key: str, source_key: str, compile_config: CompileConfig, seconds: float) -> None:
+        """Store in shared stores, as :meth:`share` does, what :meth:`find` finds and they may lack."""
+        if self.shared is not None and (found := self._find(source_key, compile_config)) is not None:
+            _, manifest, data = found
+            self.shared.put(key, manifest, SharedUnit(keys.sha256(manifest), seconds, data), may_be_there=True)
 
     def find_shared(self, wanted: Mapping[str, tuple[str, CompileConfig]]) -> dict[str, TakenUnit]:
         """Return those compiled sources that shared stores have, and store them in the directory.
@@ -108,11 +124,15 @@ class Cache:
             self.shared.put(key, manifest, SharedUnit(keys.sha256(manifest), seconds, data))
 
     def fetch(self, kind: str, wanted: Iterable[str]) -> None:
-        """Store in the directory those entries that it lacks and shared stores have."""
-        if self.shared is not None:
-            missing = [key for key in wanted if self.store.get(kind, key) is None]
-            for key, data in self.shared.stores.get_many(kind, missing).items():
-                self.store.put(kind, key, data)
+        """Store in the directory those entries that it lacks and shared stores have, and in these what they lack."""
+        if self.shared is None:
+            return
+        held = {key: self.store.get(kind, key) for key in wanted}
+        for key, data in held.items():
+            if data is not None:
+                self.shared.stores.put(kind, key, data, may_be_there=True)
+        for key, data in self.shared.stores.get_many(kind, [key for key, data in held.items() if data is None]).items():
+            self.store.put(kind, key, data)
 
     def keep(self, kind: str, key: str, data: bytes) -> None:
         """Store an entry whose key is made of all that it depends on, in shared stores too."""

@@ -138,11 +138,15 @@ class Scheduler:
         recorded = self.cache.costs() if self.cache else {}
         found: list[tuple[str, CompileRequest, list[int]]] = []
         for (source_key, config), positions in positions_of.items():
+            request = self._outcome.requests[positions[0]]
             if self.cache and (compiled := self.cache.find(source_key, config)) is not None:
-                seconds = recorded.get(str(self._outcome.requests[positions[0]].key), 0.0)
+                seconds = recorded.get(str(request.key), 0.0)
                 self._take_cached(positions, compiled, Layer.DIRECTORY, seconds)
+                if self.cache.fills_stores:
+                    with suppress(JitltoError):  # without all of its headers it has no place there
+                        self.cache.share_found(request.place, source_key, config, seconds)
             else:
-                found.append((source_key, self._outcome.requests[positions[0]], positions))
+                found.append((source_key, request, positions))
         sharers = Counter(request.head for _, request, _ in found)
         missing = [Missing(*each, sharers[each[1].head], recorded.get(str(each[1].key))) for each in found]
         if not self._shared.has_stores:
