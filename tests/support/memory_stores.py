@@ -40,9 +40,7 @@ class MemoryStores(Base):
     def takes_writes(self) -> bool:
         return not self.is_read_only
 
-    def put(
-        self, kind: str, key: str, payload: bytes, lease: object = None, *, may_be_there: bool = False
-    ) -> None:
+    def put(self, kind: str, key: str, payload: bytes, lease: object = None, *, may_be_there: bool = False) -> None:
         if (kind, key) not in self.objects:
             self.objects[kind, key] = payload
             self.writes[kind, key] += 1

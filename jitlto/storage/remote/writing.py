@@ -12,7 +12,14 @@ from jitlto.storage.remote.keys import TrustedKeys
 
 
 def write(
-    backend: Backend, kind: str, key: str, data: bytes, trusted: TrustedKeys | None, *, replace: bool = False, may_be_there: bool = False
+    backend: Backend,
+    kind: str,
+    key: str,
+    data: bytes,
+    trusted: TrustedKeys | None,
+    *,
+    replace: bool = False,
+    may_be_there: bool = False,
 ) -> bool:
     """Write an entry, unless one is there that readers accept as far as its header says.
 
