@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -16,7 +17,7 @@ from jitlto.errors import ArchitectureError, JitltoError, LinkError, UnresolvedS
 from jitlto.model.compatibility import check_target, machine_code_links
 from jitlto.model.elf import CUDA_OBJECT, FUNCTION, OBJECT, ElfFile, read_architecture
 from jitlto.model.mangling import demangle
-from jitlto.model.ptx import is_toolkit_symbol, parse_ptx
+from jitlto.model.ptx import is_toolkit_symbol, missing_symbol_hint, parse_ptx
 from jitlto.model.versions import Architecture, Version
 
 
@@ -104,6 +105,18 @@ def find_installed(packages: Iterable[str]) -> str | None:
     if path is None or not loaded.was_already_loaded_from_elsewhere:
         return path
     return path if any(Path(path).is_relative_to(place) for place in packages) else None
+
+
+def name_loaded(error: VersionError) -> VersionError:
+    """Say in an error about versions where nvJitLink comes from, if another library has loaded one of its own."""
+    from jitlto.cuda.toolkit import find_library
+
+    if find_installed(f"{place}/nvidia" for place in sys.path) is None and (path := find_library("nvJitLink")):
+        error.hint = (
+            f"nvJitLink {version()} is the one that was already loaded in this process, from {path}: "
+            f"update or remove what loads it, or use jitlto before that does; otherwise {error.hint}"
+        )
+    return error
 
 
 def link(
@@ -221,10 +234,13 @@ def _check_log(log: str) -> None:
 def _check_none_undefined(names: Iterable[str], log: str) -> None:
     missing = sorted(set(names))
     if missing:
+        hint = next(
+            filter(None, map(missing_symbol_hint, missing)), "add the fragment, source or library that defines it"
+        )
         raise UnresolvedSymbolError(
             f"undefined in all inputs of the link: {', '.join(map(demangle, missing))}",
             log=log,
-            hint="add the fragment, source or library that defines it",
+            hint=hint,
         )
 
 
@@ -311,12 +327,9 @@ def _link_error(status: str, log: str, current: str, target: Architecture, linke
         return _duplicate_error(duplicate[1] or duplicate[2], "more than one input of the link", log)
     reason = _first_line(log)
     if any(words in log for words in _NEWER_INPUT):
-        return VersionError(
-            f"an input was made by a newer toolkit than nvJitLink {linker}: {reason}",
-            code="link-version-newer",
-            log=log,
-            hint="install an nvJitLink at least as new as the compiler",
-        )
+        what = f"an input was made by a newer toolkit than nvJitLink {linker}: {reason}"
+        hint = "install an nvJitLink at least as new as the compiler"
+        return name_loaded(VersionError(what, code="link-version-newer", log=log, hint=hint))
     if any(words in log for words in _OTHER_ARCHITECTURE):
         return ArchitectureError(
             f"an input is for a different architecture than {target.sm}: {reason}",

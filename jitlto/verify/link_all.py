@@ -74,7 +74,7 @@ def require_readable(fragments: Sequence[Fragment], mode: str, where: str) -> No
     if mode == "lto" and all(any(can_read(i, linker) for i in f.images_of(ImageKind.PTX)) for f in unreadable):
         remedy = f"link the PTX instead: --mode ptx; or {remedy}"
     what = f"cannot be linked by nvJitLink {linker}: {count} fragments {state}"
-    raise VersionError(what, code="link-version-unreadable", where=where, hint=remedy)
+    raise nvjitlink.name_loaded(VersionError(what, code="link-version-unreadable", where=where, hint=remedy))
 
 
 def link_all(jobs: Iterable[LinkJob], workers: int | None = None) -> Iterator[tuple[int, LinkJob, JitltoError | None]]:

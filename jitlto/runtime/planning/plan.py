@@ -168,9 +168,13 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
             ArchitectureError: If a fragment has no image that runs on the target.
         """
         target = self.link_target
-        for item in self.supplied:
-            _check_supplied(item, target)
-        images = select_images(self.fragments, target)
+        try:
+            for item in self.supplied:
+                _check_supplied(item, target)
+            images = select_images(self.fragments, target)
+        except VersionError as error:
+            nvjitlink.name_loaded(error)
+            raise
         _warn_of_substitutes(target, self.options)
         return images
 

@@ -109,23 +109,17 @@ def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None)
         return compile_once(whole, family.headers, base_architecture(family), family.options, store)
     except CompileError as error:
         described = diagnostics.annotate(error, name, text, name)
-        if (header := diagnostics.find_missing_header(error.log)) in diagnostics.HOST_HEADERS:
-            described.hint = _host_header_hint(header, base_architecture(family))
+        if diagnostics.is_host_header(error.log):
+            base = base_architecture(family)
+            command = f"nvcc -rdc=true -fatbin -gencode arch={base.compute},code=lto_{base}"
+            otherwise = f"compile it with `{command}` and pass the file's bytes to add_ltoir"
+            described.hint = diagnostics.find_hint(error.log, otherwise)
         raise described from None
     except JitltoError as error:
         name_source(error, name, len(family.interfaces) + 1)
         if error.code.startswith("jitlto-header-"):
             error.hint = "name a header of the family or of the toolkit in the #include, or copy the header's text"
         raise
-
-
-def _host_header_hint(header: str, base: Architecture) -> str:
-    command = f"nvcc -rdc=true -fatbin -gencode arch={base.compute},code=lto_{base}"
-    return (
-        "NVRTC compiles this source and has no host C++ library: "
-        f"include <{diagnostics.device_header(header)}> instead of <{header}>, "
-        f"or compile it with `{command}` and pass the file's bytes to add_ltoir"
-    )
 
 
 def from_ptx(data: bytes | str, name: str) -> UserInput:

@@ -28,7 +28,6 @@ from jitlto.runtime.user_code.compilation import Entry, entry_key, load_entry, s
 from jitlto.runtime.user_code.python_fingerprint import fingerprint
 from jitlto.storage.cache_dir import CacheDir
 
-_INSTALL = "install the extra numba: pip install 'jitlto[cu12,numba]' or pip install 'jitlto[cu13,numba]'"
 _PACKAGES = ("numba-cuda", "numba", "llvmlite", "numpy")
 _NUMBA_TYPES = {
     "b1": "boolean", "i1": "int8", "u1": "uint8", "i2": "int16", "u2": "uint16", "i4": "int32", "u4": "uint32",
@@ -184,7 +183,7 @@ def _compiler_versions() -> dict[str, str]:
         raise ToolchainError(
             f"{error.name}, which is needed to compile Python functions, is not installed",
             code="toolchain-missing",
-            hint=_INSTALL,
+            hint=toolkit.install_hint("numba"),
         ) from None
     try:
         return versions | {"nvvm": toolkit.build_id("nvvm")}
@@ -202,7 +201,7 @@ def _compile(function: PythonFunction, name: str, signature: Signature, base: Ar
         cuda = import_module("numba.cuda")
     except ImportError as error:
         what = f"cannot import numba.cuda: {error}"
-        raise ToolchainError(what, code="toolchain-missing", hint=_INSTALL) from error
+        raise ToolchainError(what, code="toolchain-missing", hint=toolkit.install_hint("numba")) from error
     numba_types: Any = cuda.types
 
     def numba_type(text: str) -> Any:
@@ -242,6 +241,6 @@ def _compile_error(function: PythonFunction, signature: Signature, error: Except
             "use a single function"
         )
     elif isinstance(error, AttributeError):
-        hint = _INSTALL
+        hint = toolkit.install_hint("numba")
     what = f"Numba cannot compile the function as {signature}\n{indented}"
     return CompileError(what, code="compile-python", where=function.where, hint=hint, log=log)
