@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from jitlto.cuda import nvfatbin, nvjitlink
+from jitlto.cuda import nvfatbin, nvjitlink, nvjitlink_file
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, check_linked_ptx, link
 from jitlto.errors import ArchitectureError, LinkError, ToolchainError, UnresolvedSymbolError, VersionError
 from jitlto.model.compatibility import newest_ptx_isa
@@ -108,7 +108,7 @@ def test_of_a_library_that_another_has_loaded_an_error_about_versions_says_so(mo
     ):
         loaded = SimpleNamespace(abs_path=path, was_already_loaded_from_elsewhere=elsewhere)
         monkeypatch.setattr(cuda.pathfinder, "load_nvidia_dynamic_lib", lambda _, loaded=loaded: loaded)
-        hint = nvjitlink.name_loaded(VersionError("too new", hint="update it")).hint or ""
+        hint = nvjitlink_file.name_loaded(VersionError("too new", hint="update it"), Version(13, 0)).hint or ""
         assert (path in hint) is named
         assert "update it" in hint
 
