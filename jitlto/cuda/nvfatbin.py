@@ -112,8 +112,9 @@ def find_unfit(data: bytes, target: Architecture, linker: Version) -> list[str]:
 
     def fits(image: FatbinImage) -> bool:
         code = image.architecture
-        is_machine_code = image.kind == FatbinKind.CUBIN
-        return machine_code_links(code, target, linker) if is_machine_code else runs_on(code, target)
+        # Of a fatbin, nvJitLink 12 too takes code for sm_90a for that alone.
+        is_plain_machine_code = image.kind == FatbinKind.CUBIN and code.suffix != "a"
+        return machine_code_links(code, target, linker) if is_plain_machine_code else runs_on(code, target)
 
     for images in find_fatbins(data):
         if not any(map(fits, images)):
