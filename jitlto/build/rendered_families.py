@@ -190,7 +190,7 @@ class RenderedFamilies:
         if cache is None:
             return ["no cache: everything is compiled"]
         now: dict[str, str | dict[str, str]] = {**request.config.fields(request.rendered.source)}
-        before = cache.history(key)
+        before = cache.history(key, request.checkout)
         if before is not None:
             headers = before.get("headers", {})
             now["headers"] = request.config.current_headers(headers) if isinstance(headers, dict) else {}

@@ -13,6 +13,7 @@ from jitlto.model.enumeration import Kernel, enumerate_kernels, find_user_symbol
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role, SymbolKind
 from jitlto.model.mangling import base_name, demangle
+from jitlto.model.ptx import missing_symbol_hint
 from jitlto.model.resolve import Index, is_compatible
 from jitlto.model.text import suggest
 
@@ -243,6 +244,7 @@ def _report_unmet(family: FamilyRecord, fragments: Sequence[Fragment]) -> Iterab
     for name, fragment in sorted(unmet.items()):
         near = alike.get(base_name(name))
         beside = f"; {near[1].key} provides {demangle(near[0])}" if near else ""
+        beside = beside or "".join(f"; {hint}" for hint in [missing_symbol_hint(name)] if hint)
         yield f"{demangle(name)} is required by {fragment.key}, and no fragment of {family.name} provides it{beside}"
 
 

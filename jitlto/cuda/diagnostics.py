@@ -5,15 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from jitlto.errors import CompileError
+from jitlto.cuda import toolkit
+from jitlto.errors import CompileError, ToolchainError
 from jitlto.model.header_search import HeaderSearch
 
-#: Headers of the host's C++ library for which libcu++ has a device version.
-HOST_HEADERS = frozenset((
-    "algorithm", "array", "atomic", "cassert", "cfloat", "climits", "cmath", "concepts", "cstddef", "cstdint",
-    "cstdlib", "cstring", "functional", "initializer_list", "iterator", "limits", "memory", "new", "numeric",
-    "optional", "ratio", "span", "tuple", "type_traits", "utility", "variant", "stdint.h", "stddef.h",
+_C_HEADERS = frozenset((
+    "assert.h", "ctype.h", "errno.h", "fenv.h", "float.h", "inttypes.h", "limits.h", "locale.h", "malloc.h", "math.h",
+    "memory.h", "pthread.h", "setjmp.h", "signal.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h",
+    "stdio.h", "stdlib.h", "string.h", "threads.h", "time.h", "uchar.h", "unistd.h", "wchar.h",
 ))  # fmt: skip
+#: Packages of CUDA's device libraries, which jitlto does not install, by how the names of their headers begin.
+_PACKAGES = {
+    "curand": "nvidia-curand",
+    "nvshmem": "nvidia-nvshmem-cu13",
+    **dict.fromkeys(("cutlass/", "cute/"), "nvidia-cutlass"),
+    **dict.fromkeys(("cublasdx", "cufftdx", "cusolverdx", "curanddx", "commondx"), "nvidia-mathdx"),
+}
+_PACKAGES_12 = {"nvidia-curand": "nvidia-curand-cu12", "nvidia-nvshmem-cu13": "nvidia-nvshmem-cu12"}
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 _PROGRAM_NAME = re.compile(r"\b[0-9a-f]{20}\.cu\b")  # nvrtc.program_name
 _CONTEXT_LINES = 3
@@ -40,24 +48,48 @@ def make_source_error(compiler: str, log: str, hint: str | None) -> CompileError
     return CompileError(f"{compiler} rejected the source", code=code, log=log, hint=hint)
 
 
-def device_header(name: str) -> str:
-    """Return the header of libcu++ that stands for one of :data:`HOST_HEADERS`."""
-    return f"cuda/std/{f'c{name[:-2]}' if name.endswith('.h') else name}"
+def is_host_header(log: str) -> bool:
+    """Return whether a compile failed for a header of the host's C or C++ library, which NVRTC does not have."""
+    name = find_missing_header(log) or ""
+    is_cpp = re.fullmatch(r"\w+", name) and f"<{name}>" in log
+    return name in _C_HEADERS or name.startswith("sys/") or bool(is_cpp)
 
 
-def find_hint(log: str) -> str | None:
-    """Return advice on a compile error, where jitlto knows more than the compiler says."""
+def find_hint(log: str, otherwise: str = 'compile the family with toolchain = "nvcc"') -> str | None:
+    """Return advice on a compile error, where jitlto knows more than the compiler says.
+
+    Args:
+        log: The compiler's.
+        otherwise: How to compile with the host's library.
+    """
     name = find_missing_header(log)
-    if name in HOST_HEADERS:
-        return (
-            f"NVRTC has no host C++ library: include <{device_header(name)}> instead of <{name}>, or compile the "
-            'family with toolchain = "nvcc"'
-        )
-    if name and "@" in name:
+    if name is None:
+        return None
+    if is_host_header(log):
+        device = _find_device_header(name)
+        instead = f"remove the include of <{name}> (printf and the like are built in)"
+        if device:
+            instead = f"include <{device}> instead of <{name}>"
+        return f"NVRTC has no host C++ library: {instead}, or {otherwise}"
+    if "@" in name:
         return f'{name} contains a CMake placeholder: declare syntax = "cmake" for the group or the family'
-    if name:
-        return f"{name} is not beside the including file, in the family's include directories or in the toolkit"
-    return None
+    for begin, package in _PACKAGES.items():
+        if name.startswith(begin):
+            if toolkit.cuda_major() == 12:
+                package = _PACKAGES_12.get(package, package)
+            more = "" if begin == "curand" else ", and name its directory of headers in include in family.toml"
+            return f"{name} is in a package of its own: pip install {package}{more}"
+    return f"{name} is not beside the including file, in the family's include directories or in the toolkit"
+
+
+def _find_device_header(name: str) -> str | None:
+    """Return the header of the installed libcu++ that stands for one of the host's."""
+    device = f"cuda/std/{f'c{name[:-2]}' if name.endswith('.h') else name}"
+    try:
+        roots = toolkit.header_roots()
+    except ToolchainError:
+        return None
+    return device if any((root / device).is_file() for root in roots) else None
 
 
 def annotate(error: CompileError, name: str, text: str, where: str) -> CompileError:

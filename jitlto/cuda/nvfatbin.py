@@ -9,7 +9,11 @@ from enum import IntEnum
 
 from jitlto.cuda import toolkit
 from jitlto.errors import ToolchainError
-from jitlto.model.versions import Architecture
+from jitlto.model.compatibility import machine_code_links, runs_on
+from jitlto.model.versions import Architecture, Version
+
+_MAGIC = struct.pack("<I", 0xBA55ED50)
+_SPECIFIC, _FAMILY = 0x10, 0x20  # of the third byte of an entry's flags: code for sm_90a, sm_100f
 
 
 class FatbinKind(IntEnum):
@@ -22,10 +26,16 @@ class FatbinKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FatbinImage:
-    """One image in a fatbin: its kind (a :class:`FatbinKind` where known) and its architecture without a suffix."""
+    """One image in a fatbin: its kind (a :class:`FatbinKind` where known), and its architecture's number and suffix."""
 
     kind: int
     number: int
+    suffix: str = ""
+
+    @property
+    def architecture(self) -> Architecture:
+        """What it is for."""
+        return Architecture(self.number, self.suffix)
 
 
 def wrap_ltoir(ltoir: bytes, architecture: Architecture) -> bytes:
@@ -64,8 +74,8 @@ def is_whole(data: bytes) -> bool:
     """Return whether the sizes in a fatbin's header (magic, version, its own size, that of the rest) are its own."""
     if len(data) < 16:
         return False
-    magic, _, header, rest = struct.unpack_from("<IHHQ", data)
-    return bool(magic == 0xBA55ED50 and header + rest == len(data))
+    magic, _, header, rest = struct.unpack_from("<4sHHQ", data)
+    return bool(magic == _MAGIC and header + rest == len(data))
 
 
 def list_images(data: bytes) -> list[FatbinImage]:
@@ -77,8 +87,42 @@ def list_images(data: bytes) -> list[FatbinImage]:
     while at + 32 <= len(data):
         kind, _, header, size = struct.unpack_from("<HHIQ", data, at)
         (number,) = struct.unpack_from("<I", data, at + 28)
-        images.append(FatbinImage(kind, number))
+        flags = data[at + 42] if at + 42 < len(data) else 0
+        images.append(FatbinImage(kind, number, "a" if flags & _SPECIFIC else "f" if flags & _FAMILY else ""))
         if header + size == 0:
             break
         at += header + size
     return images
+
+
+def find_fatbins(data: bytes) -> list[list[FatbinImage]]:
+    """Return the images of each fatbin in an object or an archive of objects, or of the one that ``data`` is."""
+    found, at = [], data.find(_MAGIC)
+    while at >= 0:
+        if at + 16 <= len(data):
+            header, rest = struct.unpack_from("<HQ", data, at + 6)
+            if images := list_images(data[at : at + header + rest]):
+                found.append(images)
+        at = data.find(_MAGIC, at + 1)
+    return found
+
+
+def find_unfit(data: bytes, target: Architecture, linker: Version) -> list[str]:
+    """Return what a fatbin, an object or a member of an archive has code for, if none of that links for the target."""
+
+    def fits(image: FatbinImage) -> bool:
+        code = image.architecture
+        # Of a fatbin, nvJitLink 12 too takes code for sm_90a for that alone.
+        is_plain_machine_code = image.kind == FatbinKind.CUBIN and code.suffix != "a"
+        return machine_code_links(code, target, linker) if is_plain_machine_code else runs_on(code, target)
+
+    for images in find_fatbins(data):
+        if not any(map(fits, images)):
+            codes = {(each.kind == FatbinKind.CUBIN, each.architecture) for each in images}
+            return [code.sm if is_machine_code else code.compute for is_machine_code, code in sorted(codes)]
+    return []
+
+
+def holds_ltoir(data: bytes) -> bool:
+    """Return whether a fatbin, an object or an archive has LTO-IR."""
+    return any(image.kind == FatbinKind.LTOIR for images in find_fatbins(data) for image in images)

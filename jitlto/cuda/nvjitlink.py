@@ -7,16 +7,16 @@ import threading
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from jitlto.cuda.nvjitlink_file import name_loaded
 from jitlto.errors import ArchitectureError, JitltoError, LinkError, UnresolvedSymbolError, VersionError
 from jitlto.model.compatibility import check_target, machine_code_links
 from jitlto.model.elf import CUDA_OBJECT, FUNCTION, OBJECT, ElfFile, read_architecture
 from jitlto.model.mangling import demangle
-from jitlto.model.ptx import is_toolkit_symbol, parse_ptx
+from jitlto.model.ptx import is_toolkit_symbol, missing_symbol_hint, parse_ptx
 from jitlto.model.versions import Architecture, Version
 
 
@@ -59,6 +59,8 @@ _OTHER_ARCHITECTURE = (
     "future architecture",
     "SM version specified by .target is higher",
 )
+_NEEDS_LTO = ("cannot be used without LTO", "input without LTO")
+_CONTAINERS = (InputKind.FATBIN, InputKind.OBJECT, InputKind.LIBRARY)
 #: The beginnings of ptxas's own symbols: .nv.reservedSmem.offset0 and the like, and unified function and data tables.
 PTXAS_SYMBOLS = (".", "__UFT", "__UDT", "__cuda_sm")
 # When it logs this about machine code, nvJitLink does not release its lock (seen in 12.9 and 13.5): the thread itself
@@ -84,26 +86,6 @@ def version() -> Version:
         from jitlto.cuda.toolkit import missing_error
 
         raise missing_error("cannot load nvJitLink", error) from error
-
-
-def find_installed(packages: Iterable[str]) -> str | None:
-    """Return the path of the nvJitLink that a fresh process would find; None if that cannot be told.
-
-    cuda.pathfinder takes one that another library has loaded. It is the one it would find only if it is a package's.
-
-    Args:
-        packages: The directories into which packages are installed.
-    """
-    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
-
-    try:
-        loaded = load_nvidia_dynamic_lib("nvJitLink")
-    except (DynamicLibNotFoundError, RuntimeError):
-        return None
-    path: str | None = loaded.abs_path
-    if path is None or not loaded.was_already_loaded_from_elsewhere:
-        return path
-    return path if any(Path(path).is_relative_to(place) for place in packages) else None
 
 
 def link(
@@ -167,13 +149,13 @@ def link(
 def _add_and_complete(
     nvjitlink: Any, handle: int, inputs: Sequence[LinkInput], target: Architecture, linker: Version
 ) -> None:
-    current = inputs[0].name if inputs else ""
+    current = inputs[0] if inputs else None
     try:
         for number, item in enumerate(inputs):
-            current = item.name
+            current = item
             kind = getattr(nvjitlink.InputType, item.kind.upper())
             nvjitlink.add_data(handle, kind, item.data, len(item.data), _letter(number))
-        current = ""
+        current = None
         nvjitlink.complete(handle)
     except nvjitlink.nvJitLinkError as error:
         log = _with_names(_read_log(nvjitlink, handle, "error") + _read_log(nvjitlink, handle, "info"), inputs)
@@ -221,10 +203,13 @@ def _check_log(log: str) -> None:
 def _check_none_undefined(names: Iterable[str], log: str) -> None:
     missing = sorted(set(names))
     if missing:
+        hint = next(
+            filter(None, map(missing_symbol_hint, missing)), "add the fragment, source or library that defines it"
+        )
         raise UnresolvedSymbolError(
             f"undefined in all inputs of the link: {', '.join(map(demangle, missing))}",
             log=log,
-            hint="add the fragment, source or library that defines it",
+            hint=hint,
         )
 
 
@@ -300,8 +285,11 @@ def _duplicate_error(symbol: str, inputs: str, log: str) -> LinkError:
     )
 
 
-def _link_error(status: str, log: str, current: str, target: Architecture, linker: Version) -> LinkError:
+def _link_error(status: str, log: str, current: LinkInput | None, target: Architecture, linker: Version) -> LinkError:
     """Return the error that nvJitLink's messages mean.
+
+    Args:
+        current: The input that it read; None if it had read all.
 
     Raises:
         UnresolvedSymbolError: If symbols are undefined: the same check finds them after a link that succeeds.
@@ -311,12 +299,9 @@ def _link_error(status: str, log: str, current: str, target: Architecture, linke
         return _duplicate_error(duplicate[1] or duplicate[2], "more than one input of the link", log)
     reason = _first_line(log)
     if any(words in log for words in _NEWER_INPUT):
-        return VersionError(
-            f"an input was made by a newer toolkit than nvJitLink {linker}: {reason}",
-            code="link-version-newer",
-            log=log,
-            hint="install an nvJitLink at least as new as the compiler",
-        )
+        what = f"an input was made by a newer toolkit than nvJitLink {linker}: {reason}"
+        hint = "install an nvJitLink at least as new as the compiler"
+        return name_loaded(VersionError(what, code="link-version-newer", log=log, hint=hint), linker)
     if any(words in log for words in _OTHER_ARCHITECTURE):
         return ArchitectureError(
             f"an input is for a different architecture than {target.sm}: {reason}",
@@ -324,7 +309,20 @@ def _link_error(status: str, log: str, current: str, target: Architecture, linke
             log=log,
             hint="link for a later architecture, or build the input for this one",
         )
-    place = f" at input {current!r}" if current else ""
+    if any(words in log for words in _NEEDS_LTO):
+        hint = 'link with link_mode="lto", or give it as PTX or machine code too'
+        what = f"{current.name if current else 'an input'} holds LTO-IR, which only link-time optimisation reads"
+        return LinkError(what, code="link-needs-lto", log=log, hint=hint)
+    from jitlto.cuda.nvfatbin import find_unfit  # imported lazily: few links fail
+
+    if current and current.kind in _CONTAINERS and (held := find_unfit(current.data, target, linker)):
+        return ArchitectureError(
+            f"{current.name} holds code for {', '.join(held)}, which does not link for {target.sm}",
+            code="link-architecture-input",
+            log=log,
+            hint=f"build it for {target.sm} too, link for what it holds, or pass its source, LTO-IR or PTX",
+        )
+    place = f" at input {current.name!r}" if current else ""
     return LinkError(f"nvJitLink {linker} failed{place}: {reason or status}", code="link-failed", log=log)
 
 

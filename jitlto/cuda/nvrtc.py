@@ -276,4 +276,4 @@ def _read(nvrtc: Any, program: object, what: str) -> bytes:
 
 def _check(nvrtc: Any, status: object) -> None:
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        raise ToolchainError(f"NVRTC failed: {status}", code="toolchain-failed", hint=toolkit.INSTALL)
+        raise ToolchainError(f"NVRTC failed: {status}", code="toolchain-failed", hint=toolkit.install_hint())

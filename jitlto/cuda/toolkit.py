@@ -21,7 +21,22 @@ from jitlto.errors import ToolchainError
 if TYPE_CHECKING:
     from jitlto.model.versions import Version
 
-INSTALL = "install the toolchain of one CUDA major: pip install 'jitlto[cu12]' or pip install 'jitlto[cu13]'"
+
+def cuda_major() -> int | None:
+    """Return the CUDA major of cuda-bindings, which all components are to have; None if it is not installed."""
+    try:
+        from cuda.bindings import __version__
+    except ImportError:
+        return None
+    return int(__version__.partition(".")[0])
+
+
+def install_hint(*extras: str) -> str:
+    """Return how to install the toolchain of the CUDA major at hand, and further extras."""
+    major = cuda_major()
+    majors = (12, 13) if major is None else (major,)
+    commands = " or ".join(f"pip install 'jitlto[{','.join((f'cu{each}', *extras))}]'" for each in majors)
+    return f"install the toolchain of {'one CUDA major' if major is None else f'CUDA {major}'}: {commands}"
 
 
 @cache
@@ -40,7 +55,7 @@ def bindings(name: str) -> ModuleType:
 def missing_error(what: str, error: Exception) -> ToolchainError:
     """Return the error for a component that is missing or cannot be loaded."""
     reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-    return ToolchainError(f"{what}: {reason}", code="toolchain-missing", hint=INSTALL)
+    return ToolchainError(f"{what}: {reason}", code="toolchain-missing", hint=install_hint())
 
 
 def nvrtc_version() -> Version:
@@ -100,7 +115,7 @@ def build_id(name: str) -> str:
     """
     path = find_library(name)
     if path is None:
-        raise ToolchainError(f"cannot load {name}", code="toolchain-missing", hint=INSTALL)
+        raise ToolchainError(f"cannot load {name}", code="toolchain-missing", hint=install_hint())
     return file_id(Path(path))
 
 
@@ -113,7 +128,7 @@ def file_id(path: Path) -> str:
             return note or hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ToolchainError(
-            f"cannot be read: {error.strerror}", code="toolchain-missing", where=str(path), hint=INSTALL
+            f"cannot be read: {error.strerror}", code="toolchain-missing", where=str(path), hint=install_hint()
         ) from error
 
 
@@ -146,8 +161,9 @@ def header_roots() -> tuple[Path, ...]:
 
     found = (find_nvidia_header_directory(component) for component in ("cccl", "cudart"))
     roots = [Path(directory) for directory in found if directory]
-    # CUDA 12's wheels keep crt/ apart from what includes it. Only a sibling counts: another toolkit's would not fit.
-    roots += [nvcc for root in roots if (nvcc := root.parent.parent / "cuda_nvcc" / "include").is_dir()]
+    # CUDA 12's wheels keep crt/ and cuRAND apart. Only a sibling counts: another toolkit's would not fit.
+    beside = [root.parent.parent / name / "include" for root in roots for name in ("cuda_nvcc", "curand")]
+    roots += [directory for directory in beside if directory.is_dir()]
     compiler = nvrtc_version()
     for root in roots:
         version = _headers_version(root)
@@ -156,7 +172,7 @@ def header_roots() -> tuple[Path, ...]:
                 f"the CUDA headers are of {version}, NVRTC of {compiler}",
                 code="toolchain-mixed",
                 where=str(root),
-                hint=INSTALL,
+                hint=install_hint(),
             )
     return tuple(dict.fromkeys(roots))
 

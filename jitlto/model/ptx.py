@@ -104,6 +104,16 @@ def is_toolkit_symbol(name: str) -> bool:
     return name in TOOLKIT_SYMBOLS or name.startswith(_TOOLKIT_PREFIXES)
 
 
+def missing_symbol_hint(name: str) -> str | None:
+    """Return what to do where nothing defines a symbol of dynamic parallelism; None for every other symbol."""
+    if not name.startswith(("__cudaCDP", "cudaLaunchDevice", "cudaGetParameterBuffer")):
+        return None
+    return (
+        "this is dynamic parallelism, a kernel that launches kernels: launch them from the host, as jitlto.sequence "
+        "does, or have callers link the device runtime of the CUDA toolkit, libcudadevrt.a, with planner.add_binary"
+    )
+
+
 def parse_ptx(text: str) -> Module:
     """Parse one PTX module.
 

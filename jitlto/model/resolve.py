@@ -25,6 +25,7 @@ from jitlto.model import resolve_errors
 from jitlto.model.candidates import Candidates
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 from jitlto.model.mangling import base_name, demangle, qualified_name
+from jitlto.model.ptx import missing_symbol_hint
 
 
 class UserSymbols(Struct, frozen=True):
@@ -352,7 +353,9 @@ def _missing(
         hint = f"{others} does not define it"
     else:
         hint = "supply it: planner.add_source(text), or --source FILE on the command line"
-    return MissingProviderError(f"nothing provides {wanted}, which {requirer} requires", hint=hint)
+    what, runtime = f"nothing provides {wanted}, which {requirer} requires", missing_symbol_hint(symbol.name)
+    code = "plan-missing-provider-device-runtime" if runtime else "plan-missing-provider"
+    return MissingProviderError(what, code=code, hint=runtime or hint)
 
 
 def _check_inputs_used(

@@ -42,6 +42,11 @@ class Variant(Struct, frozen=True, order=True):
     launch: Pairs = ()
     link: LinkPairs = ()
 
+    @property
+    def kernel(self) -> tuple[Pairs, LinkPairs]:
+        """What of it determines the kernel, and not only its launch."""
+        return self.parameters, self.link
+
     def __str__(self) -> str:
         """The choices as people read them."""
         link = (f"{name}={_text(value)}" for name, value in self.link)

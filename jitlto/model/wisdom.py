@@ -7,7 +7,7 @@ often and in which groups files are merged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from math import log2, sqrt
 from typing import Annotated, NamedTuple
@@ -141,6 +141,20 @@ class Entry(Struct, frozen=True, dict=True):
         """How many times as fast as the default the chosen variant is."""
         return self.default.seconds / self.chosen.seconds
 
+    def among(self, allows: Callable[[Variant], bool]) -> Entry | None:
+        """Return what was measured of some variants; None if that decides nothing.
+
+        Without the default, the fastest stands in its place.
+        """
+        trials = [trial for trial in self.trials if allows(trial.variant)]
+        if len(trials) == len(self.trials):
+            return self
+        if trials in ([], [self.default]):
+            return None
+        if trials[0] != self.default:
+            trials.sort(key=lambda trial: trial.seconds)
+        return msgspec.structs.replace(self, trials=tuple(trials))
+
     def without_evidence(self) -> Entry:
         """Return the entry with the trials that decide alone: of the default, the chosen and the fastest variant."""
         deciding = {self.default, self.chosen, self._fastest}
@@ -200,15 +214,26 @@ class Wisdom:
         return Wisdom((*(each for each in self.entries if each.key != entry.key), entry))
 
     def find(
-        self, family: str, entry: str, configuration: Mapping[str, str], bucket: Sizes, device: DeviceKind
+        self,
+        family: str,
+        entry: str,
+        configuration: Mapping[str, str],
+        bucket: Sizes,
+        device: DeviceKind,
+        allows: Callable[[Variant], bool],
     ) -> Iterator[Found]:
-        """Yield the entries that may answer for a problem: those measured for it, then guesses, the nearest first."""
+        """Yield the entries that may answer for a problem: those measured for it, then guesses, the nearest first.
+
+        Args:
+            allows: Whether a variant may be used for it; of each entry, only what was measured of such variants counts.
+        """
         wanted = tuple(sorted(configuration.items()))
         names = [name for name, _ in bucket]
         about = [
             each
-            for each in self.entries
-            if (each.family, each.entry) == (family, entry) and [name for name, _ in each.bucket] == names
+            for whole in self.entries
+            if (whole.family, whole.entry) == (family, entry) and [name for name, _ in whole.bucket] == names
+            if (each := whole.among(allows)) is not None
         ]
         for each in sorted(about, key=lambda each: _distance(each, wanted, bucket, device)):
             reasons = []

@@ -102,7 +102,7 @@ def _packages(diagnosis: Diagnosis) -> None:
     diagnosis.require("jitlto", f"{own}, Python {platform.python_version()}")
     for name in ("cuda-core", "cuda-bindings"):
         found = _package(name)
-        diagnosis.require(name, found or "missing", found is not None, toolkit.INSTALL)
+        diagnosis.require(name, found or "missing", found is not None, toolkit.install_hint())
     arrays = [name for name in ("cupy-cuda12x", "cupy-cuda13x") if _package(name)]
     if len(arrays) > 1:
         remedy = "pip uninstall one of them, and use a separate environment for each CUDA major version"
@@ -147,7 +147,7 @@ def _find_toolchain_versions(diagnosis: Diagnosis) -> tuple[Version | None, Vers
     for name, header in (("CUDA headers", "cuda_fp16.h"), ("CCCL headers", "cuda/std/cstdint")):
         root = next((root for root in roots if (root / header).is_file()), None)
         if root is None:
-            diagnosis.require_to_build(name, "missing", toolkit.INSTALL)
+            diagnosis.require_to_build(name, "missing", toolkit.install_hint())
         else:
             diagnosis.require(name, str(root))
     demangled = mangling.demangle("_Z1fv") == "f()"

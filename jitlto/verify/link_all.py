@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jitlto.cuda import nvjitlink
+from jitlto.cuda.nvjitlink_file import name_loaded
 from jitlto.errors import JitltoError, VersionError
 from jitlto.model.compatibility import can_read, compiler_for, toolchain_hint
 from jitlto.model.enumeration import Kernel
@@ -74,7 +75,7 @@ def require_readable(fragments: Sequence[Fragment], mode: str, where: str) -> No
     if mode == "lto" and all(any(can_read(i, linker) for i in f.images_of(ImageKind.PTX)) for f in unreadable):
         remedy = f"link the PTX instead: --mode ptx; or {remedy}"
     what = f"cannot be linked by nvJitLink {linker}: {count} fragments {state}"
-    raise VersionError(what, code="link-version-unreadable", where=where, hint=remedy)
+    raise name_loaded(VersionError(what, code="link-version-unreadable", where=where, hint=remedy), linker)
 
 
 def link_all(

@@ -100,7 +100,7 @@ def prove(
 def _dead_end(index: Index, end: DeadEnd, near_providers: Iterable[tuple[str, str]]) -> Finding:
     error = end.error
     hint = error.hint
-    if isinstance(error, MissingProviderError) and not any(agrees(key, dict(end.configuration)) for key in index.gaps):
+    if error.code == "plan-missing-provider" and not any(agrees(key, dict(end.configuration)) for key in index.gaps):
         near = next((provider for name, provider in near_providers if name in error.what), None)
         hint = f"{near}: give both the same types" if near else "add a fragment that defines it to the family"
     elif error.code == "plan-unknown-value-combination":  # its hint is for callers

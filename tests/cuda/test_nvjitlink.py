@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import site
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
-from jitlto.cuda import nvfatbin, nvjitlink
+from jitlto.cuda import nvfatbin, nvjitlink, nvjitlink_file
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, check_linked_ptx, link
 from jitlto.errors import ArchitectureError, LinkError, ToolchainError, UnresolvedSymbolError, VersionError
 from jitlto.model.compatibility import newest_ptx_isa
@@ -86,6 +88,29 @@ def test_an_unresolved_function_is_named_demangled(mode: str) -> None:
     with raises(UnresolvedSymbolError, None, "op(float)") as caught:
         link(inputs, SM_90, flags)
     assert "_Z2opf" in caught.value.log
+
+
+@pytest.mark.slow
+def test_a_launch_from_a_kernel_is_answered_with_the_device_runtime() -> None:
+    launch = "__global__ void child() {} __global__ void parent() { child<<<1, 1>>>(); }"
+    for item, flags in ((ltoir(launch), ["-lto"]), (ptx(launch), [])):
+        with raises(UnresolvedSymbolError, None, hint="libcudadevrt"):
+            link([item], SM_90, flags)
+
+
+def test_of_a_library_that_another_has_loaded_an_error_about_versions_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    import cuda.pathfinder
+
+    for path, elsewhere, named in (
+        ("/opt/old/libnvJitLink.so", True, True),
+        ("/usr/lib/libnvJitLink.so", False, False),
+        (f"{site.getsitepackages()[0]}/nvidia/lib/libnvJitLink.so", True, False),
+    ):
+        loaded = SimpleNamespace(abs_path=path, was_already_loaded_from_elsewhere=elsewhere)
+        monkeypatch.setattr(cuda.pathfinder, "load_nvidia_dynamic_lib", lambda _, loaded=loaded: loaded)
+        hint = nvjitlink_file.name_loaded(VersionError("too new", hint="update it"), Version(13, 0)).hint or ""
+        assert (path in hint) is named
+        assert "update it" in hint
 
 
 @pytest.mark.slow

@@ -53,6 +53,30 @@ def test_a_missing_component_is_an_error_that_says_what_to_install() -> None:
     assert toolkit.find_library("nvrtc") is not None
 
 
+def test_what_to_install_is_of_the_cuda_major_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    major = nvjitlink.version().major
+    assert toolkit.cuda_major() == major
+    for there, named in ((major, {major}), (None, {12, 13})):
+        monkeypatch.setattr(toolkit, "cuda_major", lambda there=there: there)
+        assert {each for each in (12, 13) if f"cu{each}" in toolkit.install_hint("numba")} == named
+        assert toolkit.install_hint("numba").count(",numba]") == len(named)
+
+
+def test_curand_beside_the_runtime_is_found_where_each_has_a_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("cuda_runtime", "curand"):
+        (tmp_path / name / "include").mkdir(parents=True)
+    monkeypatch.setattr(
+        "cuda.pathfinder.find_nvidia_header_directory", lambda _: str(tmp_path / "cuda_runtime" / "include")
+    )
+    toolkit.header_roots.cache_clear()
+    try:
+        assert tmp_path / "curand" / "include" in toolkit.header_roots()
+    finally:
+        toolkit.header_roots.cache_clear()
+
+
 def test_headers_of_another_cuda_major_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a package is missing and a CUDA toolkit of another major lies about."""
     (tmp_path / "cuda_runtime_api.h").write_text("#define CUDART_VERSION  11080\n")

@@ -232,6 +232,15 @@ def test_a_symbol_that_nobody_provides_is_named_demangled_with_who_asks() -> Non
         resolve(Index([kernel(OP)]), {})
 
 
+def test_dynamic_parallelism_is_named_as_what_it_is() -> None:
+    runtime = kernel("__cudaCDP2LaunchDeviceV2")
+    with raises(MissingProviderError, "plan-missing-provider-device-runtime", hint="libcudadevrt"):
+        resolve(Index([runtime]), {})
+    (end,) = enumerate_kernels(Index([runtime]))
+    assert isinstance(end, DeadEnd)
+    assert end.error.code == "plan-missing-provider-device-runtime"
+
+
 def test_a_symbol_that_a_supplied_input_asks_for_names_that_input() -> None:
     with raises(MissingProviderError, None, "helper(int)", "user.cu"):
         resolve(Index([kernel(OP)]), {}, supplied=[supplied(OP, requires=[HELPER])])

@@ -90,10 +90,43 @@ def test_without_evidence_the_same_is_chosen(made: Entry) -> None:
     assert small.key == made.key
 
 
+def anything(_: object) -> bool:
+    return True
+
+
+def test_of_an_entry_what_some_variants_took_still_counts() -> None:
+    made = entry(trial(2.0, n="default"), trial(1.0, n="fastest"), trial(1.5, n="fast"), trial(3.0, n="slow"))
+
+    def left(*names: str) -> Entry | None:
+        return made.among(lambda each: dict(each.parameters)["n"] in names)
+
+    def chosen_of(*names: str) -> str:
+        found = left(*names)
+        assert found is not None
+        return str(found.chosen.variant)
+
+    assert left("default", "fastest", "fast", "slow") is made
+    assert chosen_of("default", "fast", "slow") == "n=fast"
+    assert chosen_of("fast", "slow") == "n=fast"  # without the default
+    assert chosen_of("default", "slow") == "n=default"
+    assert chosen_of("slow") == "n=slow"
+    assert left("default") is None  # with which nothing was compared
+    assert left() is None
+
+
+def test_of_several_entries_that_with_most_that_may_be_used_comes_first() -> None:
+    old = entry(trial(2.0, 100, kernel="cd" * 32, n="gone"), trial(1.0, 10, n="old"))
+    new = entry(trial(2.0, 10, n="default"), trial(0.5, 10, n="new"), trial(1.0, 10, n="old"))
+    found = Wisdom([old, new]).find(
+        "mini", "kern", {"data_type": "float"}, (("rows", 1024),), H200, lambda each: "gone" not in str(each)
+    )
+    assert [str(each.entry.chosen.variant) for each in found] == ["n=new", "n=old"]
+
+
 def find(
     wisdom: Wisdom, *, rows: int = 1024, device: DeviceKind = H200, data_type: str = "float"
 ) -> list[tuple[str, bool]]:
-    found = wisdom.find("mini", "kern", {"data_type": data_type}, (("rows", rows),), device)
+    found = wisdom.find("mini", "kern", {"data_type": data_type}, (("rows", rows),), device, anything)
     return [(str(each.entry.chosen.variant), bool(each.guess)) for each in found]
 
 
@@ -114,14 +147,14 @@ def test_what_was_measured_comes_first_then_the_nearest_guesses() -> None:
 
 def test_a_guess_says_what_it_was_measured_for() -> None:
     made = Wisdom([entry(trial(1.0), rows=4096, device=A100, data_type="double")])
-    (found,) = made.find("mini", "kern", {"data_type": "float"}, (("rows", 1),), H200)
+    (found,) = made.find("mini", "kern", {"data_type": "float"}, (("rows", 1),), H200, anything)
     for text in ("A100", "data_type=double", "rows=4096"):
         assert text in found.guess
 
 
 def test_an_entry_with_other_sizes_answers_nothing() -> None:
     made = Wisdom([entry(trial(1.0))])
-    assert not list(made.find("mini", "kern", {"data_type": "float"}, (("rows", 1), ("users", 2)), H200))
+    assert not list(made.find("mini", "kern", {"data_type": "float"}, (("rows", 1), ("users", 2)), H200, anything))
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ class MemoryStores(Base):
         self.objects = dict(objects or {})
         self.asked: list[list[tuple[str, str]]] = []  # by round trip
         self.is_opening = False  # nothing is found while they are
+        self.is_read_only = False
         self.writes: Counter[tuple[str, str]] = Counter()
 
     def copy(self) -> MemoryStores:
@@ -35,7 +36,11 @@ class MemoryStores(Base):
             return {}
         return {key: self.objects[kind, key] for kind, key in names if (kind, key) in self.objects}
 
-    def put(self, kind: str, key: str, payload: bytes) -> None:
+    @property
+    def takes_writes(self) -> bool:
+        return not self.is_read_only
+
+    def put(self, kind: str, key: str, payload: bytes, lease: object = None, *, may_be_there: bool = False) -> None:
         if (kind, key) not in self.objects:
             self.objects[kind, key] = payload
             self.writes[kind, key] += 1

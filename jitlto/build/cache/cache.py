@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -38,6 +39,15 @@ class _Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
+class HeldUnit:
+    """A compiled source from the directory."""
+
+    compiled: CompiledSource
+    manifest: bytes  # of its headers
+    encoded: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class TakenUnit:
     """A compiled source from a shared store."""
 
@@ -46,8 +56,22 @@ class TakenUnit:
     seconds: float  # that the compile took
 
 
+class Inputs(NamedTuple):
+    """What a fragment was made from.
+
+    Args:
+        checkout: Where the files of its group are: what other checkouts build has no part in why it is compiled.
+        fields: By name.
+        manifest: Of its headers.
+    """
+
+    checkout: str
+    fields: Mapping[str, str]
+    manifest: bytes
+
+
 class Cache:
-    """The build cache: compiled sources by source key and headers, costs and histories by fragment key.
+    """The build cache: compiled sources by source key and headers, costs by fragment key, histories also by checkout.
 
     An entry that is damaged, or was not written by jitlto, is a miss.
 
@@ -63,6 +87,11 @@ class Cache:
 
     def find(self, source_key: str, compile_config: CompileConfig) -> CompiledSource | None:
         """Return the compiled form of a source, if its headers are unchanged."""
+        held = self.find_unit(source_key, compile_config)
+        return held.compiled if held else None
+
+    def find_unit(self, source_key: str, compile_config: CompileConfig) -> HeldUnit | None:
+        """Return the compiled form of a source, if its headers are unchanged, as the directory has it."""
         entry = self._entry(source_key)
         for sha in entry.manifests:
             manifest = self._manifest(sha)
@@ -71,8 +100,13 @@ class Cache:
             is_latest = sha == entry.manifests[0]
             data = entry.latest if is_latest else self.store.get(COMPILED, keys.entry_key(source_key, sha))
             if data is not None and (compiled := decode_compiled(data)) is not None:
-                return compiled
+                return HeldUnit(compiled, manifest, data)
         return None
+
+    @property
+    def fills_stores(self) -> bool:
+        """Whether shared stores are written to."""
+        return self.shared is not None and self.shared.stores.takes_writes
 
     def find_shared(self, wanted: Mapping[str, tuple[str, CompileConfig]]) -> dict[str, TakenUnit]:
         """Return those compiled sources that shared stores have, and store them in the directory.
@@ -96,23 +130,29 @@ class Cache:
         self._put(source_key, manifest, data)
         return data
 
-    def share(self, key: str, manifest: bytes, data: bytes, seconds: float) -> None:
-        """Store in shared stores, behind the caller's back, what :meth:`find_shared` has not found.
+    def share(self, key: str, manifest: bytes, data: bytes, seconds: float, *, may_be_there: bool = False) -> None:
+        """Store a compiled source in shared stores, behind the caller's back.
 
         Args:
             key: Of the compiler's whole input.
             data: As :meth:`put` returns it.
             seconds: How long the compile took.
+            may_be_there: Whether nobody has asked for it; otherwise :meth:`find_shared` has not found it.
         """
         if self.shared is not None:
-            self.shared.put(key, manifest, SharedUnit(keys.sha256(manifest), seconds, data))
+            unit = SharedUnit(keys.sha256(manifest), seconds, data)
+            self.shared.put(key, manifest, unit, may_be_there=may_be_there)
 
     def fetch(self, kind: str, wanted: Iterable[str]) -> None:
-        """Store in the directory those entries that it lacks and shared stores have."""
-        if self.shared is not None:
-            missing = [key for key in wanted if self.store.get(kind, key) is None]
-            for key, data in self.shared.stores.get_many(kind, missing).items():
-                self.store.put(kind, key, data)
+        """Store in the directory those entries that it lacks and shared stores have, and in these what they lack."""
+        if self.shared is None:
+            return
+        held = {key: self.store.get(kind, key) for key in wanted}
+        for key, data in held.items():
+            if data is not None:
+                self.shared.stores.put(kind, key, data, may_be_there=True)
+        for key, data in self.shared.stores.get_many(kind, [key for key, data in held.items() if data is None]).items():
+            self.store.put(kind, key, data)
 
     def keep(self, kind: str, key: str, data: bytes) -> None:
         """Store an entry whose key is made of all that it depends on, in shared stores too."""
@@ -143,39 +183,45 @@ class Cache:
         if seconds:
             self.store.put("costs", _COSTS, json.dumps(self.costs() | dict(seconds), sort_keys=True).encode())
 
-    def history(self, key: FragmentKey) -> dict[str, str | dict[str, str]] | None:
-        """The inputs of a fragment when it was last built with this cache, by name."""
+    def history(self, key: FragmentKey, checkout: str) -> dict[str, str | dict[str, str]] | None:
+        """The inputs of a fragment when it was last built in a checkout with this cache, by name."""
         with contextlib.suppress(*_DAMAGED):
-            batch = self._history(key).get(key.text)
+            batch, _ = self._history(_history_key(key, checkout)).get(key.text, ("", ""))
             data = self.store.get("history", batch) if batch else None
             fields = data and msgspec.convert(json.loads(data), dict[str, dict[str, str]]).get(key.text)
             if fields and (manifest := self._manifest(fields.get("headers", ""))) is not None:
                 return {**fields, "headers": keys.headers(manifest)}
         return None
 
-    def record_history(self, inputs: Mapping[FragmentKey, tuple[Mapping[str, str], bytes]]) -> None:
-        """Store the inputs of fragments, by name, with the manifests of their headers.
+    def record_history(self, inputs: Mapping[FragmentKey, Inputs]) -> None:
+        """Store the inputs of fragments, where they are not those of their last build.
 
         They are in one entry, and an entry for each group tells in which those of each fragment are: many file systems
         take longer to make a file than a compile takes to be stored.
         """
-        if not inputs:
+        before = functools.cache(self._history)
+        is_held = functools.cache(lambda sha: self.store.get("history", sha) is not None)
+        batch: dict[str, dict[str, str]] = {}
+        changed: dict[str, dict[str, str]] = defaultdict(dict)
+        for key, (checkout, fields, manifest) in inputs.items():
+            now = {**fields, "headers": keys.sha256(manifest)}
+            place, digest = _history_key(key, checkout), keys.sha256(json.dumps(now).encode())
+            last, recorded = before(place).get(key.text, ("", ""))
+            if recorded != digest or not is_held(last):
+                batch[key.text], changed[place][key.text] = now, digest
+        if not batch:
             return
-        batch = {key.text: {**fields, "headers": keys.sha256(manifest)} for key, (fields, manifest) in inputs.items()}
         data = json.dumps(batch).encode()
         sha = keys.sha256(data)
         self.store.put("history", sha, data)
-        groups: dict[tuple[str, str], list[FragmentKey]] = defaultdict(list)
-        for key in inputs:
-            groups[key.family, key.group].append(key)
-        for several in groups.values():
-            merged = self._history(several[0]) | dict.fromkeys((key.text for key in several), sha)
-            self.store.put("history", _history_key(several[0]), msgspec.json.encode(merged))
+        for place, digests in changed.items():
+            merged = before(place) | {text: (sha, digest) for text, digest in digests.items()}
+            self.store.put("history", place, msgspec.json.encode(merged))
 
-    def _history(self, key: FragmentKey) -> dict[str, str]:
-        """The entry that has the inputs of each fragment of a group, by the fragment's key."""
+    def _history(self, place: str) -> dict[str, tuple[str, str]]:
+        """By the keys of a group's fragments, the entry that has their inputs, and the SHA-256 of these."""
         with contextlib.suppress(*_DAMAGED):
-            return msgspec.json.decode(self.store.get("history", _history_key(key)) or b"{}", type=dict[str, str])
+            return msgspec.json.decode(self.store.get("history", place) or b"{}", type=dict[str, tuple[str, str]])
         return {}
 
     def _manifest(self, sha: str) -> bytes | None:
@@ -192,8 +238,8 @@ class Cache:
         return _Entry([], b"")
 
 
-def _history_key(key: FragmentKey) -> str:
-    return keys.sha256(f"{key.family}/{key.group}".encode())
+def _history_key(key: FragmentKey, checkout: str) -> str:
+    return keys.sha256(f"{key.family}/{key.group}\n{checkout}".encode("utf-8", "surrogateescape"))
 
 
 def encode_compiled(compiled: CompiledSource) -> bytes:

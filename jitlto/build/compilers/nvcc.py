@@ -329,7 +329,7 @@ def _log(text: str, names: Mapping[str, str]) -> str:
 def _hint(log: str) -> str | None:
     if "cc1plus" in log:
         return _INSTALL_HOST
-    if diagnostics.find_missing_header(log) in diagnostics.HOST_HEADERS:
+    if diagnostics.is_host_header(log):
         return f"the host's C++ library is missing: {_INSTALL_HOST}"
     return diagnostics.find_hint(log)
 

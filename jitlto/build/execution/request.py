@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from jitlto.build import interfaces
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig, entry_key
 from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.templates import RenderedSource
-from jitlto.errors import JitltoError
+from jitlto.cuda import diagnostics
+from jitlto.errors import CompileError, JitltoError
 from jitlto.model.architecture_tests import ArchitectureTests
 from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.header_texts import name_source
@@ -37,6 +40,12 @@ class CompileRequest:
     def head(self) -> Hashable:
         """Its leading includes, and how they are compiled: what compilers need to read once for equal ones."""
         return self.config, _leading_includes(self.rendered.source)
+
+    @property
+    def checkout(self) -> str:
+        """Where the files of its group are."""
+        group = self.rendered.group
+        return "\n".join(os.path.realpath(path) for path in (group.template, group.matrix) if path is not None)
 
     @property
     def closure(self) -> Source:
@@ -75,6 +84,16 @@ class CompileRequest:
         config, tool = self.config, self.config.toolchain
         how = config.architectures, config.options, config.images
         return CompileJob(tool.name, tool.identify(config.images), source, *how, sharers, self.probe(), tests)
+
+    def describe(self, error: JitltoError) -> JitltoError:
+        """Add template, combination, source lines and the interface to an error of its compile."""
+        rendered = self.rendered
+        if isinstance(error, CompileError):
+            described = diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)
+            interfaces.explain(described, rendered, self.config)
+            return described
+        error.where = error.where or rendered.origin
+        return error
 
     def find(self, cache: Cache) -> CompiledSource | None:
         """The compiled source, if the cache has it."""

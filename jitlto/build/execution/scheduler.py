@@ -16,8 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 
-from jitlto.build import interfaces
-from jitlto.build.cache.cache import Cache, TakenUnit
+from jitlto.build.cache.cache import Cache, Inputs, TakenUnit
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.cache.use import Layer
 from jitlto.build.compilers.base import CompiledSource, CompileJob, CompileResult
@@ -77,7 +76,7 @@ class Scheduler:
     _running: dict[Future[CompileResult], Task] = field(default_factory=dict, init=False)
     _done: SimpleQueue[Future[CompileResult]] = field(default_factory=SimpleQueue, init=False)  # of those that run
     _seconds: dict[str, float] = field(default_factory=dict, init=False)
-    _history: dict[FragmentKey, tuple[dict[str, str], bytes]] = field(default_factory=dict, init=False)
+    _history: dict[FragmentKey, Inputs] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._shared = SharedLookup(self.cache)
@@ -138,11 +137,15 @@ class Scheduler:
         recorded = self.cache.costs() if self.cache else {}
         found: list[tuple[str, CompileRequest, list[int]]] = []
         for (source_key, config), positions in positions_of.items():
-            if self.cache and (compiled := self.cache.find(source_key, config)) is not None:
-                seconds = recorded.get(str(self._outcome.requests[positions[0]].key), 0.0)
-                self._take_cached(positions, compiled, Layer.DIRECTORY, seconds)
+            request = self._outcome.requests[positions[0]]
+            if self.cache and (held := self.cache.find_unit(source_key, config)) is not None:
+                seconds = recorded.get(str(request.key), 0.0)
+                self._take_cached(positions, held.compiled, Layer.DIRECTORY, seconds, held.manifest)
+                if self.cache.fills_stores:
+                    with suppress(JitltoError):  # without all of its headers it has no place there
+                        self.cache.share(request.place, held.manifest, held.encoded, seconds, may_be_there=True)
             else:
-                found.append((source_key, self._outcome.requests[positions[0]], positions))
+                found.append((source_key, request, positions))
         sharers = Counter(request.head for _, request, _ in found)
         missing = [Missing(*each, sharers[each[1].head], recorded.get(str(each[1].key))) for each in found]
         if not self._shared.has_stores:
@@ -174,8 +177,7 @@ class Scheduler:
     def _take_shared(self, found: Iterable[tuple[Task, TakenUnit]]) -> None:
         for task, unit in found:
             task.answer = unit.compiled
-            self._record(task, unit.manifest)
-            self._take_cached(task.positions, unit.compiled, Layer.STORE, unit.seconds)
+            self._take_cached(task.positions, unit.compiled, Layer.STORE, unit.seconds, unit.manifest)
 
     def _find_again(self) -> None:
         """Take from shared stores what they had not answered before they were open."""
@@ -192,7 +194,7 @@ class Scheduler:
         except JitltoError as error:
             if not self.keep_going:
                 raise
-            self._report(positions, config, error)
+            self._report(positions, error)
             return None
         seconds = missing.seconds
         cost = estimate(source, len(config.architectures)) if seconds is None else int(seconds * 1000)
@@ -205,7 +207,7 @@ class Scheduler:
         elif isinstance(same.answer, CompiledSource):
             self._take_cached(positions, same.answer)
         else:
-            self._report(positions, config, same.answer)
+            self._report(positions, same.answer)
         return None
 
     def _start_tasks(self) -> None:
@@ -239,11 +241,11 @@ class Scheduler:
 
     def _start(self, task: Task) -> None:
         # Another build may have finished it between the look-up and the claim.
-        if self.cache and (compiled := self.cache.find(task.source_key, task.request.config)) is not None:
+        if self.cache and (held := self.cache.find_unit(task.source_key, task.request.config)) is not None:
             task.release()
             self._waiting.end(task)
-            task.answer = compiled
-            self._take_cached(task.positions, compiled, Layer.DIRECTORY)
+            task.answer = held.compiled
+            self._take_cached(task.positions, held.compiled, Layer.DIRECTORY, manifest=held.manifest)
         else:
             # Without a cache nobody asks which headers decide whether to compile again.
             job = replace(task.job(), lists_reads=self.cache is not None)
@@ -280,14 +282,14 @@ class Scheduler:
     def _take_result(self, task: Task, result: CompileResult) -> None:
         """Store a compiled source and give it to all its requests."""
         config, source = task.request.config, task.request.rendered.source
-        names = [self._outcome.requests[position].key for position in task.positions]
+        names = [self._outcome.requests[each].key for each in task.positions]
         self._outcome.compiled += 1
         task.answer = result.compiled
         if self.cache is not None:
             manifest = config.manifest(source, result.compiled.reads)
             data = self.cache.put(task.source_key, manifest, result.compiled)
             self.cache.share(task.place, manifest, data, result.seconds)
-            self._record(task, manifest)
+            self._record(task.positions, manifest)
         task.release()
         self._seconds |= dict.fromkeys(map(str, names), result.seconds)
         first, *rest = task.positions
@@ -296,16 +298,23 @@ class Scheduler:
             self.observer.compiled(Span(names[0], result.worker, start, result.seconds))
         self._take_cached(rest, result.compiled)
 
-    def _record(self, task: Task, manifest: bytes) -> None:
-        """Remember the inputs of a task's fragments."""
-        names = [self._outcome.requests[position].key for position in task.positions]
-        fields = task.request.config.fields(task.request.rendered.source)
-        self._history |= dict.fromkeys(names, (fields, manifest))
+    def _record(self, positions: Sequence[int], manifest: bytes) -> None:
+        """Remember the inputs of fragments."""
+        requests = [self._outcome.requests[position] for position in positions]
+        fields = requests[0].config.fields(requests[0].rendered.source)
+        self._history |= {each.key: Inputs(each.checkout, fields, manifest) for each in requests}
 
     def _take_cached(
-        self, positions: Sequence[int], compiled: CompiledSource, layer: Layer = Layer.MEMORY, seconds: float = 0.0
+        self,
+        positions: Sequence[int],
+        compiled: CompiledSource,
+        layer: Layer = Layer.MEMORY,
+        seconds: float = 0.0,
+        manifest: bytes | None = None,
     ) -> None:
         """Give requests a compiled source, which came from a layer and took so long to compile."""
+        if manifest is not None:
+            self._record(positions, manifest)
         self._outcome.seconds_saved += seconds
         for position in positions:
             if self._accept(position, compiled):
@@ -318,7 +327,7 @@ class Scheduler:
         try:
             self.accept(request.rendered, compiled)
         except BuildError as error:
-            self._report([position], request.config, error)
+            self._report([position], error)
             return False
         self._outcome.sources[position] = compiled
         return True
@@ -326,21 +335,11 @@ class Scheduler:
     def _fail(self, task: Task, error: JitltoError) -> None:
         task.release()
         task.answer = error
-        self._report(task.positions, task.request.config, error)
+        self._report(task.positions, error)
 
-    def _report(self, positions: Sequence[int], config: CompileConfig, error: JitltoError) -> None:
+    def _report(self, positions: Sequence[int], error: JitltoError) -> None:
         for position in positions:
-            rendered = self._outcome.requests[position].rendered
-            described = _describe(error, rendered, config)
-            self._outcome.failures.append((position, Failure(rendered, described)))
-            self.observer.failed(rendered.key, described)
-
-
-def _describe(error: JitltoError, rendered: RenderedSource, config: CompileConfig) -> JitltoError:
-    """Add template, combination, source lines and the interface to a compile error."""
-    if isinstance(error, CompileError):
-        described = diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)
-        interfaces.explain(described, rendered, config)
-        return described
-    error.where = error.where or rendered.origin
-    return error
+            request = self._outcome.requests[position]
+            described = request.describe(error)
+            self._outcome.failures.append((position, Failure(request.rendered, described)))
+            self.observer.failed(request.key, described)

@@ -4,8 +4,9 @@ A distribution names its families as entry points of the group ``jitlto.fragment
 database without its suffix: ``search = mypackage.fragments`` means the file ``mypackage/fragments.fragdb``.
 
 Installed distributions are those that :mod:`importlib.metadata` finds in the directories and archives of ``sys.path``;
-of several with the same name, the first counts. That module is not used because its import takes 13 ms, as long as
-finding a family among a hundred. Nothing is cached: packages may be installed and removed while a process runs.
+of several with the same name, the first counts that an interrupted upgrade has not left empty. That module is not used
+because its import takes 13 ms, as long as finding a family among a hundred. Nothing is cached: packages may be
+installed and removed while a process runs.
 
 Sources: PyPA specifications, «Recording installed projects», «Entry points», «Direct URL data structure», «Name
 normalization»; for eggs, setuptools, «The internal structure of Python eggs».
@@ -133,13 +134,14 @@ def reinstall_command(distribution: str) -> str:
 
 def families(family: str | None = None) -> list[InstalledFamily]:
     """Return the families of installed distributions, or those with one name, in the order of ``sys.path``."""
-    installed: list[InstalledFamily] = []
-    seen: set[str] = set()
+    by_name: dict[str, list[_Metadata]] = {}
     # A source tree with an egg-info of a build may come before the directory with the actual metadata.
     for metadata in sorted(_all_metadata(), key=lambda each: each.is_egg):
-        if metadata.name not in seen:
-            seen.add(metadata.name)
-            installed += metadata.families(family)
+        by_name.setdefault(metadata.name, []).append(metadata)
+    installed: list[InstalledFamily] = []
+    for several in by_name.values():
+        first = several[0] if len(several) == 1 else next((each for each in several if each.text), several[0])
+        installed += first.families(family)
     return installed
 
 
@@ -162,6 +164,11 @@ class _Metadata:
         self._fallback = {"Name": distribution, "Version": version.partition("-")[0] or "?"}
         self._path, self._root, self._read, self._zipped = f"{root}/{name}", root, read, zipped
 
+    @property
+    def text(self) -> str:
+        """What it says of the distribution; empty if an interrupted upgrade has left the directory."""
+        return self._read("PKG-INFO" if self.is_egg else "METADATA") or ""
+
     def families(self, family: str | None) -> Iterator[InstalledFamily]:
         text = self._read("entry_points.txt")
         if text is None or GROUP not in text:
@@ -169,7 +176,7 @@ class _Metadata:
         entries = {name: value for name, value in _entries(text) if family in (None, name)}
         if not entries:
             return
-        headers = self._fallback | _headers(self._read("PKG-INFO" if self.is_egg else "METADATA") or "")
+        headers = self._fallback | _headers(self.text)
         source = _editable_source(self._read("direct_url.json"))
         about = (self._path, self._root, self._zipped, source)
         for entry, value in entries.items():

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
+from jitlto.cuda.nvjitlink_file import name_loaded
 from jitlto.errors import ArchitectureError, LinkError, VersionError
-from jitlto.model.compatibility import LinkTarget, choose_target, ltoir_links, runs_on, select_images
+from jitlto.model.compatibility import LinkTarget, choose_target, select_images
 from jitlto.model.fragment import Fragment, Image, SymbolKind
 from jitlto.model.mangling import demangle
 from jitlto.model.options import LinkOptions
@@ -168,9 +169,13 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
             ArchitectureError: If a fragment has no image that runs on the target.
         """
         target = self.link_target
-        for item in self.supplied:
-            _check_supplied(item, target)
-        images = select_images(self.fragments, target)
+        try:
+            for item in self.supplied:
+                item.check(target)
+            images = select_images(self.fragments, target)
+        except VersionError as error:
+            name_loaded(error, target.nvjitlink)
+            raise
         _warn_of_substitutes(target, self.options)
         return images
 
@@ -242,10 +247,16 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         target, flags = self.link_target, self.flags
         kind = InputKind.FATBIN if target.link_mode == "lto" else InputKind.PTX
         supplied = [item for user in self.supplied for mode, item in user.images if mode == target.link_mode]
-        base, binary = target.jit_base, [i.name for i in supplied if i.kind not in (InputKind.LTOIR, InputKind.FATBIN)]
-        if base and binary:
+        base, binary = target.jit_base, []
+        if supplied:
+            from jitlto.cuda.nvfatbin import holds_ltoir  # imported lazily: few plans have inputs
+
+            binary = [i for i in supplied if i.kind is not InputKind.LTOIR and not holds_ltoir(i.data)]
+        if ptx:  # what is not LTO-IR is linked after it was optimised
+            supplied = [item for item in supplied if item not in binary]
+        elif base and binary:
             raise ArchitectureError(
-                f"{', '.join(binary)} cannot become part of PTX for {base.compute}: it is not LTO-IR",
+                f"{', '.join(i.name for i in binary)} cannot become part of PTX for {base.compute}: it is not LTO-IR",
                 code="link-architecture-input",
                 hint="give its source or LTO-IR, or install an nvJitLink that links for the target",
             )
@@ -266,6 +277,8 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
 
     def link_ptx(self, arch: str | Architecture | None = None) -> str:
         """Return the PTX that link-time optimisation makes of the plan, for inspection and checks.
+
+        What is not LTO-IR, such as a library of machine code, is no part of it: calls to that are left.
 
         Raises:
             LinkError: Or a subclass. Always in ``ptx`` mode, which has no link-time optimisation.
@@ -314,28 +327,6 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
             "nvjitlink": str(nvjitlink.version()),
             "digest": self.digest,
         }
-
-
-def _check_supplied(item: UserInput, target: LinkTarget) -> None:
-    name, linker = item.symbols.name, target.nvjitlink
-    if not any(image_mode == target.link_mode for image_mode, _ in item.images):
-        raise LinkError(
-            f"{name} cannot take part in a link without link-time optimisation",
-            code="link-needs-lto",
-            hint='give its source or PTX, or link with link_mode="lto"',
-        )
-    if item.version is not None and target.link_mode == "lto" and not ltoir_links(item.version, linker):
-        raise VersionError(
-            f"{name} was compiled with CUDA {item.version}, which nvJitLink {linker} cannot link",
-            code="link-version-newer",
-            hint=f"install an nvJitLink of at least {item.version}, or an NVRTC no newer than {linker}",
-        )
-    if item.architecture is not None and not runs_on(item.architecture, target.linked_for):
-        raise ArchitectureError(
-            f"{name} is for {item.architecture.compute}, which does not run on {target.linked_for.sm}",
-            code="link-architecture-newer",
-            hint="link for a later architecture",
-        )
 
 
 def _warn_of_substitutes(target: LinkTarget, options: LinkOptions) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from jitlto.model.family_record import FamilyRecord
     from jitlto.model.versions import Architecture
+    from jitlto.model.wisdom import Entry, Trial
     from jitlto.runtime.dispatcher import LaunchedFamily
     from jitlto.runtime.launch.launcher import Launcher
     from jitlto.runtime.linking.cache_entry import LinkedKernel
@@ -212,13 +213,12 @@ class Chooser:
         """Return what wisdom says: what was measured with the kernel at hand, or else the nearest guess."""
         guess: Best | None = None
         for found in islice(self._candidates(asked), _MOST_GUESSES):
-            trial = found.entry.chosen
-            if not asked.allows(trial.variant) or (guess is not None and found.guess):
+            if guess is not None and found.guess:
                 continue
-            try:
-                launcher = asked.launcher(trial.variant)
-            except (PlanError, LinkError):
-                continue  # it is not declared for this configuration
+            usable = self._usable(asked, found.entry)
+            if usable is None:
+                continue
+            trial, launcher = usable
             where = launch(trial.variant, asked.configuration, asked.sizes)
             if not found.guess and launcher.chosen.digest == trial.kernel:
                 return Best(launcher, trial.variant, where, "measured", "")
@@ -229,7 +229,21 @@ class Chooser:
     def _candidates(self, asked: Problem) -> Iterator[Any]:
         bucket = asked.record.bucket(asked.sizes)
         kind = devices.current_kind()
-        return self.knowledge.find(self._family.name, asked.entry, asked.configuration, bucket, kind)
+        return self.knowledge.find(self._family.name, asked.entry, asked.configuration, bucket, kind, asked.allows)
+
+    @staticmethod
+    def _usable(asked: Problem, measured: Entry | None) -> tuple[Trial, Launcher] | None:
+        """Return the fastest of what was measured whose kernel exists, and that kernel."""
+        for _ in range(_MOST_GUESSES):
+            if measured is None:
+                break
+            trial = measured.chosen
+            try:
+                return trial, asked.launcher(trial.variant)
+            except (PlanError, LinkError):  # it is not declared for this configuration
+                gone = trial.variant.kernel
+                measured = measured.among(lambda variant, gone=gone: variant.kernel != gone)  # type: ignore[misc]
+        return None
 
     def _default(self, asked: Problem, reason: str) -> Best:
         variant, launcher = asked.default()
@@ -244,6 +258,7 @@ class Problem:
     ) -> None:
         self.family, self.entry, self.record = family, entry, record
         self.configuration, self.sizes = configuration, sizes
+        self._allowed: dict[Variant, bool] = {}
 
     @classmethod
     def read(cls, family: TunedFamily, problem: Mapping[str, object]) -> Problem:
@@ -275,7 +290,10 @@ class Problem:
 
     def allows(self, variant: Variant) -> bool:
         """Return whether a variant is declared and meets all conditions."""
-        return variant in self.declared and applies(self.record, variant, self.configuration, self.sizes)
+        if variant not in self._allowed:
+            is_declared = variant in self.declared
+            self._allowed[variant] = is_declared and applies(self.record, variant, self.configuration, self.sizes)
+        return self._allowed[variant]
 
     def variants(self) -> Iterator[Variant]:
         """Yield the variants for the problem, the default first; some may name kernels that do not exist."""

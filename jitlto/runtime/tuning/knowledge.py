@@ -6,10 +6,11 @@ A file that cannot be used is a warning and no error: without it, the defaults a
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from jitlto.errors import WisdomError
+from jitlto.model.tuning import Variant
 from jitlto.model.wisdom import DeviceKind, Found, Sizes, Wisdom
 from jitlto.storage import files, wisdom_file
 
@@ -35,10 +36,16 @@ class Knowledge:
         return cls(_read(own), Wisdom().merge(*shipped))
 
     def find(
-        self, family: str, entry: str, configuration: Mapping[str, str], bucket: Sizes, device: DeviceKind
+        self,
+        family: str,
+        entry: str,
+        configuration: Mapping[str, str],
+        bucket: Sizes,
+        device: DeviceKind,
+        allows: Callable[[Variant], bool],
     ) -> Iterator[Found]:
         """Yield what may answer for a problem: what was measured for it, the user's own first; then guesses."""
-        asked = family, entry, configuration, bucket, device
+        asked = family, entry, configuration, bucket, device, allows
         for layer in self._layers:
             for found in layer.find(*asked):
                 if found.guess:

@@ -111,7 +111,7 @@ def tune(
         results.check(bound, str(variant))
         return bound
 
-    known = {} if again else _known(asked, default, measures.cold)
+    known = {} if again else _known(asked, measures.cold)
     search = Search(
         variants,
         prepare,
@@ -141,17 +141,17 @@ def _linked(asked: Problem, variants: Sequence[Variant], end: float) -> tuple[li
     def link(variant: Variant) -> str | None:
         return hash_code(asked.link(variant).cubin) if time.monotonic() < end else None
 
-    for _, variant, outcome in run_parallel(link, {_kernel(variant): variant for variant in variants}.values()):
+    for _, variant, outcome in run_parallel(link, {variant.kernel: variant for variant in variants}.values()):
         if isinstance(outcome, PlanError):
-            missing.add(_kernel(variant))
+            missing.add(variant.kernel)
         elif isinstance(outcome, JitltoError):
-            failed[_kernel(variant)] = outcome.what
+            failed[variant.kernel] = outcome.what
         elif outcome is not None:
-            codes[_kernel(variant)] = outcome
+            codes[variant.kernel] = outcome
     distinct: dict[object, Variant] = {}
     rejected = {}
     for variant in variants:
-        kernel = _kernel(variant)
+        kernel = variant.kernel
         if kernel in failed:
             rejected[variant] = failed[kernel]
         elif kernel not in missing:
@@ -159,22 +159,24 @@ def _linked(asked: Problem, variants: Sequence[Variant], end: float) -> tuple[li
     return list(distinct.values()), rejected
 
 
-def _kernel(variant: Variant) -> object:
-    """Return what determines the kernel of a variant."""
-    return variant.parameters, variant.link
-
-
-def _known(asked: Problem, default: Variant, cold: bool) -> dict[Variant, Trial]:
-    """Return what an earlier search with the same kernels on this kind of device measured."""
+def _known(asked: Problem, cold: bool) -> dict[Variant, Trial]:
+    """Return what an earlier search on this kind of device measured of kernels that are the same now."""
     path = asked.family.session.config.wisdom
     wisdom = wisdom_file.read(path, missing_ok=True)
     bucket, kind = asked.record.bucket(asked.sizes), devices.current_kind()
-    digest = asked.launcher(default).chosen.digest
-    for found in wisdom.find(asked.family.name, asked.entry, asked.configuration, bucket, kind):
-        first = found.entry.default
-        if not found.guess and found.entry.cold == cold and (first.variant, first.kernel) == (default, digest):
-            return {trial.variant: trial for trial in found.entry.trials if asked.allows(trial.variant)}
+    for found in wisdom.find(asked.family.name, asked.entry, asked.configuration, bucket, kind, asked.allows):
+        if not found.guess and found.entry.cold == cold:
+            known = {trial.variant: trial for trial in found.entry.trials if _is_current(asked, trial)}
+            if known:
+                return known
     return {}
+
+
+def _is_current(asked: Problem, trial: Trial) -> bool:
+    try:
+        return asked.family.plan(**asked.request(trial.variant)).digest == trial.kernel
+    except JitltoError:
+        return False
 
 
 def _entry(asked: Problem, outcome: Outcome, known: Mapping[Variant, Trial], cold: bool) -> Entry:

@@ -11,9 +11,9 @@ from msgspec import Struct
 from jitlto.cuda import diagnostics, nvfatbin, nvjitlink, nvrtc
 from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.errors import CompileError, JitltoError, LinkError, PlanError
+from jitlto.errors import ArchitectureError, CompileError, JitltoError, LinkError, PlanError, VersionError
 from jitlto.model import ptx
-from jitlto.model.compatibility import can_link_for, linkable_architectures
+from jitlto.model.compatibility import LinkTarget, can_link_for, linkable_architectures, ltoir_links, runs_on
 from jitlto.model.declarations import find_conflicts, line_of
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Symbol, SymbolKind
@@ -46,6 +46,32 @@ class UserInput(Struct, frozen=True):
     version: Version | None
     architecture: Architecture | None
     identity: str
+
+    def check(self, target: LinkTarget) -> None:
+        """Check that it can take part in a link.
+
+        Raises:
+            LinkError, VersionError, ArchitectureError: If it cannot.
+        """
+        name, linker = self.symbols.name, target.nvjitlink
+        if not any(image_mode == target.link_mode for image_mode, _ in self.images):
+            raise LinkError(
+                f"{name} cannot take part in a link without link-time optimisation",
+                code="link-needs-lto",
+                hint='give its source or PTX, or link with link_mode="lto"',
+            )
+        if self.version is not None and target.link_mode == "lto" and not ltoir_links(self.version, linker):
+            raise VersionError(
+                f"{name} was compiled with CUDA {self.version}, which nvJitLink {linker} cannot link",
+                code="link-version-newer",
+                hint=f"install an nvJitLink of at least {self.version}, or an NVRTC no newer than {linker}",
+            )
+        if self.architecture is not None and not runs_on(self.architecture, target.linked_for):
+            raise ArchitectureError(
+                f"{name} is for {self.architecture.compute}, which does not run on {target.linked_for.sm}",
+                code="link-architecture-newer",
+                hint="link for a later architecture",
+            )
 
 
 def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | None) -> UserInput:
@@ -116,23 +142,17 @@ def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None)
         return compile_once(whole, family.headers, base_architecture(family), family.options, store)
     except CompileError as error:
         described = diagnostics.annotate(error, name, text, name)
-        if (header := diagnostics.find_missing_header(error.log)) in diagnostics.HOST_HEADERS:
-            described.hint = _host_header_hint(header, base_architecture(family))
+        if diagnostics.is_host_header(error.log):
+            base = base_architecture(family)
+            command = f"nvcc -rdc=true -fatbin -gencode arch={base.compute},code=lto_{base}"
+            otherwise = f"compile it with `{command}` and pass the file's bytes to add_ltoir"
+            described.hint = diagnostics.find_hint(error.log, otherwise)
         raise described from None
     except JitltoError as error:
         name_source(error, name, len(family.interfaces) + 1)
         if error.code.startswith("jitlto-header-"):
             error.hint = "name a header of the family or of the toolkit in the #include, or copy the header's text"
         raise
-
-
-def _host_header_hint(header: str, base: Architecture) -> str:
-    command = f"nvcc -rdc=true -fatbin -gencode arch={base.compute},code=lto_{base}"
-    return (
-        "NVRTC compiles this source and has no host C++ library: "
-        f"include <{diagnostics.device_header(header)}> instead of <{header}>, "
-        f"or compile it with `{command}` and pass the file's bytes to add_ltoir"
-    )
 
 
 def from_ptx(data: bytes | str, name: str) -> UserInput:

@@ -5,6 +5,8 @@ Numba is imported only when a function has to be compiled.
 
 from __future__ import annotations
 
+import contextlib
+import dis
 import hashlib
 import inspect
 import json
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from jitlto.cuda import toolkit
@@ -28,7 +30,6 @@ from jitlto.runtime.user_code.compilation import Entry, entry_key, load_entry, s
 from jitlto.runtime.user_code.python_fingerprint import fingerprint
 from jitlto.storage.cache_dir import CacheDir
 
-_INSTALL = "install the extra numba: pip install 'jitlto[cu12,numba]' or pip install 'jitlto[cu13,numba]'"
 _PACKAGES = ("numba-cuda", "numba", "llvmlite", "numpy")
 _NUMBA_TYPES = {
     "b1": "boolean", "i1": "int8", "u1": "uint8", "i2": "int16", "u2": "uint16", "i4": "int32", "u4": "uint32",
@@ -97,6 +98,7 @@ def compile_function(
         ToolchainError: If numba-cuda is not installed.
     """
     signature = _signature(function, symbol.name)
+    _check_code(function.function, function.function.__code__, signature)
     content = fingerprint(function.function)
     text = None if content is None else json.dumps(content, sort_keys=True)
     return _compile_once(function, text, symbol.name, signature, base, fast_math, store)
@@ -120,6 +122,42 @@ def _signature(function: PythonFunction, inner: str) -> Signature:
             hint="give it one parameter for each argument of the call",
         ) from None
     return signature
+
+
+def _check_code(function: FunctionType, code: CodeType, signature: Signature) -> None:
+    """Check for what Numba compiles to a wrong value, or to code that libNVVM does not read.
+
+    Where a value turns out to be None, Numba raises an exception. A device has none, and goes on with another value.
+
+    Raises:
+        CompileError: If the function raises an exception, or uses None other than to compare with it.
+    """
+    instructions = list(dis.get_instructions(code))
+    for instruction, following in zip(instructions, [*(each.opname for each in instructions[1:]), ""], strict=True):
+        is_returned = following == "RETURN_VALUE" or instruction.opname == "RETURN_CONST"
+        line = instruction.positions.lineno if instruction.positions else None
+        where = f"{function.__qualname__} ({code.co_filename}:{line or code.co_firstlineno})"
+        if instruction.opname == "RAISE_VARARGS":
+            what, hint = "raises an exception, which device code cannot", "leave out raise and assert: return a value"
+            raise CompileError(what, code="compile-python-raise", where=where, hint=hint)
+        is_compared = following == "IS_OP" or following.endswith("_NONE")  # a jump
+        may_be = is_compared or (is_returned and signature.result == "void")
+        if _is_none(function, instruction) and not may_be:
+            what, hint = f"may be None where a value is needed, as {signature}", "give a value on every path"
+            raise CompileError(what, code="compile-python-none", where=where, hint=hint)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            _check_code(function, constant, signature)
+
+
+def _is_none(function: FunctionType, instruction: dis.Instruction) -> bool:
+    """Return whether an instruction loads None, also by the name of a variable outside of the function."""
+    if instruction.opname in ("LOAD_GLOBAL", "LOAD_DEREF"):
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        with contextlib.suppress(ValueError):  # a name that is not bound yet
+            cell = cells.get(instruction.argval)
+            return (cell.cell_contents if cell else function.__globals__.get(instruction.argval, "")) is None
+    return instruction.opname in ("LOAD_CONST", "RETURN_CONST") and instruction.argval is None
 
 
 def _numba_type(function: PythonFunction, type_name: str, *, result: bool = False) -> str:
@@ -186,7 +224,7 @@ def _compiler_versions() -> dict[str, str]:
         raise ToolchainError(
             f"{error.name}, which is needed to compile Python functions, is not installed",
             code="toolchain-missing",
-            hint=_INSTALL,
+            hint=toolkit.install_hint("numba"),
         ) from None
     try:
         return versions | {"nvvm": toolkit.build_id("nvvm")}
@@ -206,7 +244,7 @@ def _compile(
         cuda = import_module("numba.cuda")
     except ImportError as error:
         what = f"cannot import numba.cuda: {error}"
-        raise ToolchainError(what, code="toolchain-missing", hint=_INSTALL) from error
+        raise ToolchainError(what, code="toolchain-missing", hint=toolkit.install_hint("numba")) from error
     numba_types: Any = cuda.types
 
     def numba_type(text: str) -> Any:
@@ -246,7 +284,9 @@ def _compile_error(function: PythonFunction, signature: Signature, error: Except
             "Numba needs a device to compile a function that calls a different compiled function; without a device, "
             "use a single function"
         )
+    elif "ERROR_INVALID_IR" in log:
+        hint = "leave out what may raise an exception, such as an index into a tuple that is not a constant"
     elif isinstance(error, AttributeError):
-        hint = _INSTALL
+        hint = toolkit.install_hint("numba")
     what = f"Numba cannot compile the function as {signature}\n{indented}"
     return CompileError(what, code="compile-python", where=function.where, hint=hint, log=log)

@@ -109,16 +109,25 @@ class SharedStores:
         self._counters.add(hits=len(found), misses=len(missing))
         return found
 
-    def put(self, kind: str, key: str, payload: bytes, lease: Lease | None = None) -> None:
+    @property
+    def takes_writes(self) -> bool:
+        """Whether entries are written to a store, as far as is known yet."""
+        return self._is_usable() and any(client.writes for client in self._clients)
+
+    def put(
+        self, kind: str, key: str, payload: bytes, lease: Lease | None = None, *, may_be_there: bool = False
+    ) -> None:
         """Write an entry to every store that is written to, where there is none; later, and in the background.
 
         Args:
             kind, key, payload: The entry.
             lease: The right to make it, which ends when it is written.
+            may_be_there: Whether nobody has asked the stores for it before.
         """
         if self._is_usable():
             for client in self._clients:
-                client.put(kind, key, payload, lease.names if lease and lease.client is client else ())
+                names = lease.names if lease and lease.client is client else ()
+                client.put(kind, key, payload, names, may_be_there=may_be_there)
 
     def lease(self, kind: str, key: str) -> Lease | None:
         """Return the right to make an entry, or None while somebody else has it.

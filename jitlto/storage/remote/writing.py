@@ -12,7 +12,14 @@ from jitlto.storage.remote.keys import TrustedKeys
 
 
 def write(
-    backend: Backend, kind: str, key: str, data: bytes, trusted: TrustedKeys | None, *, replace: bool = False
+    backend: Backend,
+    kind: str,
+    key: str,
+    data: bytes,
+    trusted: TrustedKeys | None,
+    *,
+    replace: bool = False,
+    may_be_there: bool = False,
 ) -> bool:
     """Write an entry, unless one is there that readers accept as far as its header says.
 
@@ -21,6 +28,7 @@ def write(
         kind, key, data: The entry.
         trusted: The keys of which one has to have signed what is there, if one has to.
         replace: Whether what is there has been read and rejected.
+        may_be_there: Whether to ask for it first, which sends less than an entry.
 
     Returns:
         bool: Whether it was written.
@@ -29,6 +37,8 @@ def write(
         StoreError: If the store fails.
     """
     name = entry.object_name(kind, key)
+    if may_be_there and not replace and backend.head(name) is not None:
+        return False
     try:
         if backend.put(name, data, if_absent=True):
             return True

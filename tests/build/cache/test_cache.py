@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.build.cache.cache import Cache, decode_compiled, encode_compiled
+from jitlto.build.cache.cache import Cache, Inputs, decode_compiled, encode_compiled
 from jitlto.build.cache.keys import CompileConfig, sha256
 from jitlto.build.compilers.base import CompiledSource
 from jitlto.model.fragment import FragmentKey, ImageKind, Symbol, SymbolKind
@@ -102,37 +102,58 @@ def test_costs_add_up_and_damaged_ones_are_none(cache: Cache) -> None:
     assert cache.costs() == {}
 
 
+def record(cache: Cache, source: str, manifest: bytes = b"", *, key: FragmentKey = KEY, checkout: str = "here") -> None:
+    cache.record_history({key: Inputs(checkout, {"source": source}, manifest)})
+
+
 def test_a_history_comes_back_with_names_that_are_not_utf8(cache: Cache, tmp_path: Path) -> None:
     (tmp_path / "caf\udce9.cuh").write_text("one")
     manifest = config(tmp_path).manifest(SOURCE, ["caf\udce9.cuh"])
     cache.put("00" * 32, manifest, COMPILED)
-    cache.record_history({KEY: ({"source": "text"}, manifest)})
+    record(cache, "text", manifest, checkout="caf\udce9")
     expected = {"source": "text", "headers": {"caf\udce9.cuh": sha256(b"one")}}
-    assert cache.history(KEY) == Cache(cache.store).history(KEY) == expected
-    assert cache.history(FragmentKey("f", "g2")) is None
+    assert cache.history(KEY, "caf\udce9") == Cache(cache.store).history(KEY, "caf\udce9") == expected
+    assert cache.history(FragmentKey("f", "g2"), "caf\udce9") is None
 
 
 def test_histories_of_several_builds_are_joined_and_the_latest_counts(cache: Cache) -> None:
-    other, manifest = FragmentKey.make("f", "g", {"n": "1"}), b""
-    cache.put("00" * 32, manifest, COMPILED)
+    other = FragmentKey.make("f", "g", {"n": "1"})
+    cache.put("00" * 32, b"", COMPILED)
     cache.record_history({})
-    cache.record_history({KEY: ({"source": "one"}, manifest), other: ({"source": "other"}, manifest)})
-    cache.record_history({KEY: ({"source": "two"}, manifest)})
-    assert [cache.history(key) for key in (KEY, other)] == [
-        {"source": text, "headers": {}} for text in ("two", "other")
-    ]
+    inputs = {KEY: Inputs("here", {"source": "one"}, b""), other: Inputs("here", {"source": "other"}, b"")}
+    cache.record_history(inputs)
+    record(cache, "two")
+    record(cache, "theirs", checkout="there")
+    found = [cache.history(KEY, "here"), cache.history(other, "here"), cache.history(KEY, "there")]
+    assert found == [{"source": text, "headers": {}} for text in ("two", "other", "theirs")]
+
+
+def test_a_history_that_is_as_before_writes_nothing_unless_it_was_pruned(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.put("00" * 32, b"", COMPILED)
+    record(cache, "one")
+    monkeypatch.setattr(cache.store, "put", lambda *_: pytest.fail("it is written"))
+    record(cache, "one")
+    monkeypatch.undo()
+    for path in cache.store.entries("history").values():
+        if b"source" in path.read_bytes():
+            path.unlink()
+    assert cache.history(KEY, "here") is None
+    record(cache, "one")
+    assert cache.history(KEY, "here") is not None
 
 
 @pytest.mark.parametrize("damaged", [b"", b"[]", b'{"f/g[]": 1}', b'{"f/g[]": {"source": 1}}', b"\xff", b"[" * 9999])
 def test_a_damaged_history_is_none(cache: Cache, damaged: bytes) -> None:
     cache.put("00" * 32, b"", COMPILED)
-    cache.record_history({KEY: ({"source": "one"}, b"")})
-    assert cache.history(KEY) is not None
+    record(cache, "one")
+    assert cache.history(KEY, "here") is not None
     for path in list((cache.store.directory / "history").glob("*/*")):
         whole = cache.store.get("history", path.parent.name + path.name)
         assert whole is not None
         cache.store.put("history", path.parent.name + path.name, damaged)
-        assert cache.history(KEY) is None
+        assert cache.history(KEY, "here") is None
         cache.store.put("history", path.parent.name + path.name, whole)
 
 

@@ -103,6 +103,18 @@ def test_a_fresh_runner_compiles_nothing_and_writes_the_same_bytes(runners: Runn
     assert second["stderr"] == third["stderr"] == ""
 
 
+def test_a_warm_directory_fills_a_store_with_what_it_lacks(runners: Runners) -> None:
+    runner = runners.fresh()
+    runner.build(JITLTO_STORE="")
+    second = runner.build()
+    assert (second["compiled"], second["directory"], second["bytes_read"]) == (0, FRAGMENTS, 0)
+    assert second["bytes_written"] > 0
+    fresh = runners.fresh().build()
+    assert (fresh["compiled"], fresh["store"], fresh["bytes"]) == (0, FRAGMENTS, second["bytes"])
+    assert runner.build()["bytes_written"] == 0
+    assert second["stderr"] == ""
+
+
 def test_a_pull_request_compiles_only_what_it_changes(runners: Runners) -> None:
     runners.fresh().build()
     changed = MINI | {"op.json": MINI["op.json"].replace("a * a", "a * a * a")}
@@ -211,6 +223,17 @@ def test_units_are_asked_for_side_by_side_and_a_warm_directory_asks_nothing(mach
     stores.asked.clear()
     report = machine.build(stores, fresh=False, compare_archs=True)
     assert (report.compiled, report.use.directory, stores.asked) == (0, FRAGMENTS, [])
+
+
+def test_a_warm_directory_gives_stores_what_a_build_would_have(machine: Machine) -> None:
+    stores, empty = MemoryStores(), MemoryStores()
+    machine.build(stores, compare_archs=True)
+    assert machine.build(empty, fresh=False, compare_archs=True).use.directory == FRAGMENTS
+    assert empty.objects == stores.objects
+    read_only = MemoryStores()
+    read_only.is_read_only = True
+    machine.build(read_only, fresh=False)
+    assert read_only.objects == {}
 
 
 def test_what_waits_for_a_worker_when_the_stores_have_opened_is_looked_for_again(machine: Machine) -> None:

@@ -545,6 +545,32 @@ def test_explain_lists_the_reasons_by_field(tmp_path: Path, cache: Cache, worker
         )
 
 
+@pytest.mark.slow
+def test_explain_compares_with_the_last_build_of_this_checkout(
+    tmp_path: Path, cache: Cache, workers: ProcessExecutor
+) -> None:
+    key = FragmentKey.parse("mini/op[data_type=float,op_name=twice]")
+
+    def checkout(name: str, **files: str) -> RenderedFamilies:
+        shutil.rmtree(tmp_path / name, ignore_errors=True)
+        return RenderedFamilies([declaration.load_family(write_family(tmp_path / name, changed(**files)))])
+
+    mine = checkout("mine")
+    build(mine, tmp_path / "x.fragdb", cache=cache, executor=workers)
+    theirs = checkout("theirs", op__cuh=MINI["op.cuh"] + "// theirs\n")
+    never = theirs.explain_rebuild(key, None), theirs.explain_rebuild(key, cache)
+    assert never[1] not in (never[0], mine.explain_rebuild(key, cache))
+    build(theirs, tmp_path / "x.fragdb", cache=cache, executor=workers)
+    same = mine.explain_rebuild(key, cache)
+    assert theirs.explain_rebuild(key, cache) == same  # in both, nothing differs
+    # A checkout that took everything from the cache has been built too.
+    third = checkout("third")
+    assert third.explain_rebuild(key, cache) == never[1]
+    assert build(third, tmp_path / "x.fragdb", cache=cache, executor=workers).compiled == 0
+    assert third.explain_rebuild(key, cache) == same
+    assert "header op.cuh changed" in checkout("third", op__cuh="#pragma once\n").explain_rebuild(key, cache)
+
+
 def test_a_build_without_sources_does_nothing(tmp_path: Path) -> None:
     from jitlto.build.execution.events import NO_OBSERVER
     from jitlto.build.execution.scheduler import Scheduler

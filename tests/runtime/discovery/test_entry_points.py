@@ -214,6 +214,20 @@ def test_the_first_of_two_distributions_with_the_same_name_counts(
     assert jitlto.family("mini").database.path == later
 
 
+@pytest.mark.parametrize("leftover", [(), ("RECORD", "INSTALLER"), ("METADATA",)])
+@pytest.mark.parametrize("name", ["my_package-0.9.dist-info", "my_package-2.0.dist-info", "my_package-0.9.egg-info"])
+def test_what_an_interrupted_upgrade_has_left_hides_nothing(
+    site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, leftover: tuple[str, ...]
+) -> None:
+    path = install_mini(site, mini_path)
+    for place in (site, tmp_path / "earlier"):
+        (place / name).mkdir(parents=True)
+        for file in leftover:
+            (place / name / file).touch()
+    monkeypatch.syspath_prepend(tmp_path / "earlier")  # type: ignore[no-untyped-call]
+    assert jitlto.family("mini").database.path == path
+
+
 def test_an_egg_info_in_a_source_tree_hides_no_installed_package(
     site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -397,12 +398,17 @@ def test_the_register_limit_reaches_the_code(mini: KernelFamily) -> None:
 
 
 def test_ltoir_of_a_newer_compiler_of_the_same_major_is_a_version_error_that_names_both(
-    mini_path: Path, tmp_path: Path
+    mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     linker = nvjitlink.version()
     newer = Version(linker.major, linker.minor + 1)
     family = altered(mini_path, tmp_path / "newer.fragdb", lambda image: replace(image, version=newer))
     names = ("mini/kern[data_type=float]", f"nvrtc {newer}", f"nvJitLink {linker}")
+    with monkeypatch.context() as patched:
+        loaded = SimpleNamespace(abs_path="/opt/old/linker.so", was_already_loaded_from_elsewhere=True)
+        patched.setattr("cuda.pathfinder.load_nvidia_dynamic_lib", lambda _: loaded)
+        with raises(VersionError, hint="/opt/old/linker.so"):
+            family.plan(arch="sm_90", **TWICE).link()
     with raises(VersionError, None, *names, hint=f"at least {newer}"):
         family.plan(arch="sm_90", **TWICE).link()
     # The PTX images are not concerned: they are read by their ISA version.

@@ -124,6 +124,34 @@ def test_a_variant_that_is_not_declared_or_does_not_apply_is_never_used(tuned: P
     assert tuned.best(n=2_000_000, **FLOAT).origin == "default"  # op_name=twice is not for it
 
 
+def test_what_was_measured_of_others_counts_when_variants_leave_the_declaration(tuned: PlannedFamily) -> None:
+    made = measured(tuned, {0: 2.0, 1: 1.0, 3: 1.2})
+    gone = Variant(made.trials[1].variant.parameters, (("block", "64"), ("grid", "1")))
+    for trials in (
+        [made.trials[0], Trial(gone, "cd" * 32, 0.5, 0.0, 10), *made.trials[1:]],  # the fastest
+        [Trial(gone, "cd" * 32, 3.0, 0.0, 10), *made.trials[1:]],  # the default
+    ):
+        own(tuned, make_entry("mini", "kern", FLOAT, made.bucket, H200, trials))
+        best = tuned.best(n=1024, **FLOAT)
+        assert (best.origin, best.variant) == ("measured", variants(tuned)[1])
+
+
+def test_what_was_measured_of_others_counts_when_a_kernel_is_gone(
+    tuned: PlannedFamily, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own(tuned, measured(tuned, {0: 2.0, 2: 1.2, 3: 1.0}))
+    fastest, launcher = variants(tuned)[3], Problem.launcher
+
+    def without_fastest(asked: Problem, variant: Variant) -> Any:
+        if variant.kernel == fastest.kernel:
+            raise PlanError("no such kernel")
+        return launcher(asked, variant)
+
+    monkeypatch.setattr(Problem, "launcher", without_fastest)
+    best = tuned.best(n=1024, **FLOAT)
+    assert (best.origin, best.variant) == ("measured", variants(tuned)[2])
+
+
 def test_off_uses_the_defaults(tuned_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     family = open_tuned(tuned_copy, monkeypatch, JITLTO_TUNING="off")
     own(family, measured(family, {0: 2.0, 3: 1.0}))

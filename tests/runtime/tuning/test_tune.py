@@ -8,9 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from jitlto.errors import LinkError
 from jitlto.model.tuning import Variant
+from jitlto.model.wisdom import Wisdom
 from jitlto.runtime.tuning import tune as tuning
 from jitlto.runtime.tuning.best import Best, Problem
 from jitlto.runtime.tuning.tune import TuneReport, Workload
@@ -150,6 +152,18 @@ def test_a_later_tuning_goes_on_where_the_budget_ended_the_first(
     assert (second.outcome.untried, second.outcome.is_complete) == (0, True)
     assert any(candidate.launch is None for candidate in second.outcome.candidates)
     assert str(second.entry.chosen.variant).startswith("op_name=square block=128")
+
+
+@pytest.mark.parametrize(("kernel", "is_known"), [(None, True), ("cd" * 32, False)])
+def test_what_is_known_outlives_the_default_and_no_change_of_its_kernel(
+    tuned: PlannedFamily, kernel: str | None, is_known: bool
+) -> None:
+    first = tune(tuned).entry
+    gone = Variant(first.default.variant.parameters, (("block", "64"), ("grid", "1")))
+    rest = [replace(trial, kernel=kernel or trial.kernel) for trial in first.trials[1:]]
+    old = replace(first, trials=(replace(first.default, variant=gone), *rest))
+    wisdom_file.write(tuned.session.config.wisdom, Wisdom([old]))
+    assert any(each.launch is None for each in tune(tuned).outcome.candidates) is is_known
 
 
 def test_arguments_may_depend_on_the_variant(tuned: PlannedFamily) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from jitlto.cuda import nvfatbin, nvrtc, toolkit
+from jitlto.build.compilers import nvcc
+from jitlto.cuda import nvfatbin, nvjitlink, nvrtc, toolkit
 from jitlto.cuda.nvjitlink import InputKind
 from jitlto.errors import (
     ArchitectureError,
@@ -22,6 +23,7 @@ from jitlto.errors import (
     LinkError,
     MissingProviderError,
     PlanError,
+    ToolchainError,
     UnresolvedSymbolError,
 )
 from jitlto.model.headers import Source
@@ -540,11 +542,11 @@ def test_ltoir_for_one_architecture_or_family_is_read_bare_and_in_a_fatbin(plain
                         planner.plan()
 
 
-def in_a_fatbin(cubin: bytes) -> bytes:
+def in_a_fatbin(cubin: bytes, architecture: str = "90") -> bytes:
     bindings = toolkit.bindings("nvfatbin")
     handle = bindings.create([], 0)
     try:
-        bindings.add_cubin(handle, cubin, len(cubin), "90", "user")
+        bindings.add_cubin(handle, cubin, len(cubin), architecture, "user")
         buffer = bytearray(bindings.size(handle))
         bindings.get(handle, buffer)
     finally:
@@ -575,6 +577,81 @@ def test_a_relocatable_cubin_for_another_architecture_is_an_architecture_error(m
     plan = mini.planner(data_type="float").add_binary(relocatable_cubin(ALONE), "cubin").plan(arch="sm_80")
     with raises(ArchitectureError, "link-architecture-input", "sm_90"):
         plan.link()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [
+        (lambda: in_a_fatbin(relocatable_cubin(ALONE, "sm_80"), "80"), "sm_80"),
+        (lambda: in_a_fatbin(relocatable_cubin(ALONE, "sm_90a"), "90a"), "sm_90a"),
+        (lambda: fatbin_of(ptx=compiled(ALONE, 100).ptx, architecture="100"), "compute_100"),
+    ],
+    ids=["machine code", "specific machine code", "PTX"],
+)
+def test_a_fatbin_for_another_architecture_is_an_architecture_error_that_names_it(
+    mini: KernelFamily, mode: str, made: Callable[[], bytes], named: str
+) -> None:
+    plan = mini.planner(data_type="float").add_binary(made(), "fatbin").plan(arch="sm_90", link_mode=mode)
+    with raises(ArchitectureError, "link-architecture-input", named, "sm_90"):
+        plan.link()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", ["sm_80", "compute_80", "lto_80"])
+def test_an_archive_links_for_the_architectures_that_it_holds_and_otherwise_names_them(
+    mini: KernelFamily, tmp_path: Path, code: str
+) -> None:
+    data = archive(tmp_path, ALONE, code)
+    planner = mini.planner(data_type="float").add_binary(data, "library", "mine.a")
+    if code == "sm_80":
+        with raises(ArchitectureError, "link-architecture-input", "mine.a", "sm_80", "sm_90"):
+            planner.plan(arch="sm_90").link()
+    assert planner.plan(arch="sm_80").link().cubin
+    if code == "lto_80":
+        with raises(LinkError, "link-needs-lto", "mine.a"):
+            planner.plan(arch="sm_80", link_mode="ptx").link()
+
+
+def archive(directory: Path, text: str, code: str) -> bytes:
+    """A library as nvcc makes it."""
+    try:
+        compiler = nvcc.Compiler()
+    except ToolchainError as error:
+        pytest.skip(error.what)
+    if compiler.version > nvjitlink.version() or compiler.version.major != nvjitlink.version().major:
+        pytest.skip("nvcc is of another release than nvJitLink")
+    (directory / "mine.cu").write_text(text)
+    number = code.rpartition("_")[2]
+    for options in (
+        ["-dc", "-gencode", f"arch=compute_{number},code={code}", "mine.cu", "-o", "mine.o"],
+        ["-lib", "mine.o", "-o", "mine.a"],
+    ):
+        subprocess.run([compiler.path, *options], cwd=directory, check=True)
+    return (directory / "mine.a").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["cubin", "fatbin", "library", "ptx"])
+def test_what_is_not_ltoir_is_no_part_of_linked_ptx_and_its_functions_are_calls(
+    mini: KernelFamily, tmp_path: Path, kind: str
+) -> None:
+    planner = mini.planner(data_type="float")
+    if kind == "ptx":
+        planner = planner.add_ptx(compiled(ALONE).ptx)
+    else:
+        cubin = relocatable_cubin(ALONE)
+        make: dict[str, Callable[[], bytes]] = {
+            "cubin": lambda: cubin,
+            "fatbin": lambda: in_a_fatbin(cubin),
+            "library": lambda: archive(tmp_path, ALONE, "sm_90"),
+        }
+        planner = planner.add_binary(make[kind](), kind)
+    plan = planner.plan(arch="sm_90")
+    assert plan.link().cubin
+    assert plan.calls_left() == ["float mini::op<float>(float)"]
+    assert [symbol.name for symbol in parse_ptx(plan.link_ptx()).requires] == [compiled(ALONE).module.provides[0].name]
 
 
 def test_a_truncated_fatbin_is_an_error(mini: KernelFamily) -> None:

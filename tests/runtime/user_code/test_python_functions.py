@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType
@@ -426,6 +427,99 @@ def test_an_error_of_numba_is_shown_in_its_words(transform: KernelFamily) -> Non
     assert "Unknown attribute 'missing'" in caught.value.log
 
 
+NOTHING = None
+
+
+def _through_a_variable_outside(nothing: object) -> Callable[[float], object]:
+    return lambda x: x if x > 0 else nothing
+
+
+def _none_in_arithmetic(x):  # type: ignore[no-untyped-def]
+    y = x if x > 0 else None
+    return y + 1
+
+
+def _none_in_a_function_within(x):  # type: ignore[no-untyped-def]
+    def inner(y):  # type: ignore[no-untyped-def]
+        return y if y > 0 else None
+
+    return inner(x)
+
+
+def _none_on_one_path(x):  # type: ignore[no-untyped-def]
+    if x > 0:
+        return x
+    return None
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x if x > 0 else None,
+        lambda x: None if x > 0 else x,
+        lambda x: x if x > 0 else NOTHING,
+        lambda x: None,
+        _through_a_variable_outside(None),
+        _none_in_arithmetic,
+        _none_in_a_function_within,
+        _none_on_one_path,
+    ],
+)
+def test_a_function_that_may_be_none_where_a_value_is_needed_is_refused(
+    transform: KernelFamily, function: FunctionType
+) -> None:
+    with raises(CompileError, "compile-python-none", "float32", where=f"{Path(__file__).name}:{_line(function)})"):
+        planned(transform, function, "user_transform", data_type="float")
+
+
+def _line(function: FunctionType) -> int:
+    """The line that has the None: of these functions the last one that mentions it, or the only one."""
+    lines, first = inspect.getsourcelines(function)
+    return first + max((n for n, line in enumerate(lines) if "None" in line), default=0)
+
+
+def _raises(x):  # type: ignore[no-untyped-def]
+    if x < 0:
+        raise ValueError("negative")
+    return x
+
+
+def _asserts(x):  # type: ignore[no-untyped-def]
+    assert x > 0
+    return x
+
+
+@pytest.mark.parametrize("function", [_raises, _asserts])
+def test_a_function_that_raises_an_exception_is_refused(transform: KernelFamily, function: FunctionType) -> None:
+    with raises(CompileError, "compile-python-raise", function.__name__):
+        planned(transform, function, "user_transform", data_type="float")
+
+
+def _computed_by_an_exception(x):  # type: ignore[no-untyped-def]
+    several = (1.0, 2.0, 3.0)
+    return several[int(x)]
+
+
+@needs_numba
+def test_what_numba_makes_an_exception_of_is_an_error_that_says_so(transform: KernelFamily) -> None:
+    with raises(CompileError, "compile-python", hint="exception"):
+        planned(transform, _computed_by_an_exception, "user_transform", data_type="float")
+
+
+def _compares_with_none(x):  # type: ignore[no-untyped-def]
+    """None is not used as a value."""
+    known = x is not None
+    if NOTHING is None and known:
+        return x * 2
+    return x
+
+
+@needs_numba
+def test_functions_that_have_a_value_on_every_path_are_compiled(transform: KernelFamily) -> None:
+    for function in (_compares_with_none, lambda x: x if x > 0 else 0, _through_a_variable_outside(2.0)):
+        assert planned(transform, function, "user_transform", data_type="float").link().cubin
+
+
 @needs_numba
 def test_a_result_of_a_different_kind_is_a_compile_error(transform: KernelFamily) -> None:
     with raises(CompileError, "compile-python", "No conversion from", "to float32"):
@@ -437,7 +531,7 @@ def test_a_missing_numba_is_an_error_that_names_the_extra(
 ) -> None:
     monkeypatch.setattr(numba_compiler, "_PACKAGES", ("numba-cuda-that-is-not-there",))
     numba_compiler._compiler_versions.cache_clear()
-    with raises(ToolchainError, "toolchain-missing", "numba-cuda-that-is-not-there", hint="extra numba"):
+    with raises(ToolchainError, "toolchain-missing", "numba-cuda-that-is-not-there", hint=",numba]"):
         planned(transform, lambda x: x, "user_transform", data_type="float")
     numba_compiler._compiler_versions.cache_clear()
 

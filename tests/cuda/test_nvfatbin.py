@@ -1,0 +1,44 @@
+"""Fatbins: their images and architectures, also those within objects and archives."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.cuda import nvfatbin, toolkit
+from jitlto.cuda.nvfatbin import FatbinImage, FatbinKind
+from jitlto.model.versions import Architecture, Version
+from tests.support.compiled import BASE, compiled
+
+TEXT = "__device__ float f(float a) { return a; }"
+
+
+def fatbin(name: str) -> bytes:
+    return nvfatbin.wrap_ltoir(compiled(TEXT).ltoir[BASE], Architecture.parse(name))
+
+
+@pytest.mark.parametrize("name", ["80", "90a", "100f"])
+def test_the_architecture_of_an_image_has_its_suffix(name: str) -> None:
+    if name == "100f" and toolkit.nvfatbin_version() < (12, 9):
+        pytest.skip("nvFatbin knows no families")
+    (image,) = nvfatbin.list_images(fatbin(name))
+    assert (image.kind, str(image.architecture)) == (FatbinKind.LTOIR, name)
+
+
+def test_fatbins_are_found_wherever_they_lie_in_an_archive() -> None:
+    data = b"!<arch>\nodd" + fatbin("80") + b"\x50\xed\x55\xba" + fatbin("90") + b"\x50\xed\x55"
+    assert nvfatbin.find_fatbins(data) == [[FatbinImage(FatbinKind.LTOIR, n)] for n in (80, 90)]
+    assert nvfatbin.holds_ltoir(data)
+    assert not nvfatbin.holds_ltoir(b"!<arch>\n")
+    # Each member is linked, so that one which does not fit is enough.
+    unfit = {target: nvfatbin.find_unfit(data, Architecture(target), Version(13, 0)) for target in (75, 80, 90)}
+    assert unfit == {75: ["compute_80"], 80: ["compute_90"], 90: []}
+
+
+@given(st.binary(max_size=200), st.integers(0, 200), st.binary(max_size=20))
+def test_damaged_fatbins_are_read_as_far_as_they_go(noise: bytes, at: int, patch: bytes) -> None:
+    whole = fatbin("80")
+    for data in (noise, whole[:at], whole[:at] + patch + whole[at + len(patch) :], b"\x50\xed\x55\xba" + noise):
+        for images in nvfatbin.find_fatbins(data):
+            assert images
