@@ -1,4 +1,4 @@
-"""What the compiled core made can still be called after the garbage collector has cleared it: it does nothing, and says so.
+"""What the compiled core made does nothing, and says so, when it is called after the garbage collector has cleared it.
 
 A cycle that is taken apart may call its own parts: an object of an extension type in it may do so when it is freed.
 """
