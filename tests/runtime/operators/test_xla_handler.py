@@ -167,7 +167,8 @@ def test_a_launch_that_fails_is_tried_in_the_context_of_the_stream(xla: Xla) -> 
     [
         lambda: call(count=-1), lambda: call(count=4), lambda: call(count=129), lambda: call()[:15], list,
         lambda: call(1, 2, 2, 0, _VALUE, 22), lambda: call(1, -1, 2, 0, _VALUE, 22),
-        lambda: call(1, 1, 2, 1, _VALUE, 22), lambda: call(1, 1, 2, 0, _VALUE, 23), lambda: call(1, 1, 2, 0, _VALUE, -1), lambda: call(1, 1, 2, 0, _VALUE, 0),
+        lambda: call(1, 1, 2, 1, _VALUE, 22), lambda: call(1, 1, 2, 0, _VALUE, 23),
+        lambda: call(1, 1, 2, 0, _VALUE, -1), lambda: call(1, 1, 2, 0, _VALUE, 0),
         # A value whose end is not in the call, that has no bytes, and that has more than there can be.
         lambda: call(1, 1, 2, 0, 9 << 8, 22), lambda: call(1, 1, 2, 0, 17 << 8, 21), lambda: call(1, 1, 2, 0, 0, 22),
         lambda: call(1, 1, 2, 0, -1 << 8, 22), lambda: call(1, 1, 2, 0, (1 << 55) - 1 << 8, 22),
