@@ -82,6 +82,17 @@ static void bound_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
+/* Copying and sending are the Python way's to refuse. */
+static PyObject *bound_reduce(PyObject *self, PyObject *protocol) {
+    PyObject *fallback = ((Bound *)self)->fallback;
+    return fallback == NULL ? no_longer_in_use() : PyObject_CallMethod(fallback, "__reduce_ex__", "O", protocol);
+}
+
+static PyMethodDef bound_methods[] = {
+    {"__reduce_ex__", bound_reduce, METH_O, "As the Python way."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyMemberDef bound_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Bound, vectorcall), READONLY, NULL},
     {"__dictoffset__", T_PYSSIZET, offsetof(Bound, dict), READONLY, NULL},
@@ -96,6 +107,7 @@ static PyType_Slot bound_slots[] = {
     {Py_tp_clear, bound_clear},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_members, bound_members},
+    {Py_tp_methods, bound_methods},
     {0, NULL},
 };
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
-from jitlto.errors import ArchitectureError, LinkError, VersionError
-from jitlto.model.compatibility import LinkTarget, choose_target, ltoir_links, runs_on, select_images
+from jitlto.errors import ArchitectureError, JitltoError, LinkError
+from jitlto.model.compatibility import LinkTarget, choose_target, select_images
 from jitlto.model.fragment import Fragment, Image, SymbolKind
+from jitlto.model.frozen import Shared
 from jitlto.model.mangling import demangle
 from jitlto.model.options import LinkOptions
 from jitlto.model.resolve import Resolution, UserSymbols
@@ -74,7 +75,7 @@ class Request(NamedTuple):
     link_options: Mapping[str, object] = MappingProxyType({})
 
 
-class Plan(Struct, frozen=True, eq=False, dict=True):
+class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
     """The fragments, options and target of one kernel. Created by a planner; immutable.
 
     Args:
@@ -88,6 +89,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         database: The database that images are read from.
         services: The session whose cache stores its kernel.
         request: The request that it answers, for planning it elsewhere; None if the request cannot be recorded.
+        again: Makes its family, for the same.
     """
 
     family: str
@@ -100,6 +102,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
     database: FragmentDatabase
     services: Services
     request: Request | None = None
+    again: Callable[[], Any] | None = None
 
     def _value(self) -> tuple[object, ...]:
         return (self.family, self.resolution, self.supplied, self.options, self.built, self.mode, self.arch)
@@ -109,6 +112,25 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
 
     def __hash__(self) -> int:
         return hash(self._value())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be planned again, in another process, from the same request."""
+        return self.make_family().plan_request, (self.request, self.arch)
+
+    def make_family(self) -> Any:
+        """Return its family made anew, which can plan its request.
+
+        Raises:
+            JitltoError: If its request cannot be planned elsewhere.
+        """
+        if self.request is None or self.again is None:
+            raise JitltoError(
+                "a plan with a Python function cannot be sent to another process",
+                code="jitlto-not-portable",
+                where=repr(self),
+                hint="plan it there, or add the function as source: add_source",
+            )
+        return self.again()
 
     def __repr__(self) -> str:
         configuration = ", ".join(f"{name}={value}" for name, value in self.resolution.configuration)
@@ -130,9 +152,9 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         """The parameters on which this plan depends, with their values."""
         return dict(self.resolution.configuration)
 
-    def for_arch(self, arch: str | Architecture) -> Plan:
-        """Return the same plan for a different target architecture."""
-        return replace(self, arch=Architecture.parse(str(arch)))
+    def for_arch(self, arch: str | Architecture | None) -> Plan:
+        """Return the same plan for a different target architecture; None: that of the current device."""
+        return replace(self, arch=None if arch is None else Architecture.parse(str(arch)))
 
     @cached_property
     def link_target(self) -> LinkTarget:
@@ -169,7 +191,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         """
         target = self.link_target
         for item in self.supplied:
-            _check_supplied(item, target)
+            item.check(target)
         images = select_images(self.fragments, target)
         _warn_of_substitutes(target, self.options)
         return images
@@ -314,28 +336,6 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
             "nvjitlink": str(nvjitlink.version()),
             "digest": self.digest,
         }
-
-
-def _check_supplied(item: UserInput, target: LinkTarget) -> None:
-    name, linker = item.symbols.name, target.nvjitlink
-    if not any(image_mode == target.link_mode for image_mode, _ in item.images):
-        raise LinkError(
-            f"{name} cannot take part in a link without link-time optimisation",
-            code="link-needs-lto",
-            hint='give its source or PTX, or link with link_mode="lto"',
-        )
-    if item.version is not None and target.link_mode == "lto" and not ltoir_links(item.version, linker):
-        raise VersionError(
-            f"{name} was compiled with CUDA {item.version}, which nvJitLink {linker} cannot link",
-            code="link-version-newer",
-            hint=f"install an nvJitLink of at least {item.version}, or an NVRTC no newer than {linker}",
-        )
-    if item.architecture is not None and not runs_on(item.architecture, target.linked_for):
-        raise ArchitectureError(
-            f"{name} is for {item.architecture.compute}, which does not run on {target.linked_for.sm}",
-            code="link-architecture-newer",
-            hint="link for a later architecture",
-        )
 
 
 def _warn_of_substitutes(target: LinkTarget, options: LinkOptions) -> None:

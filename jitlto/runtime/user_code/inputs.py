@@ -11,9 +11,9 @@ from msgspec import Struct
 from jitlto.cuda import diagnostics, nvfatbin, nvjitlink, nvrtc
 from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.errors import CompileError, JitltoError, LinkError, PlanError
+from jitlto.errors import ArchitectureError, CompileError, JitltoError, LinkError, PlanError, VersionError
 from jitlto.model import ptx
-from jitlto.model.compatibility import can_link_for, linkable_architectures
+from jitlto.model.compatibility import LinkTarget, can_link_for, linkable_architectures, ltoir_links, runs_on
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Symbol, SymbolKind
 from jitlto.model.header_texts import name_source
@@ -44,6 +44,32 @@ class UserInput(Struct, frozen=True):
     version: Version | None
     architecture: Architecture | None
     identity: str
+
+    def check(self, target: LinkTarget) -> None:
+        """Check that it can take part in a link for a target.
+
+        Raises:
+            LinkError: Or a subclass, if it cannot.
+        """
+        name, linker = self.symbols.name, target.nvjitlink
+        if not any(mode == target.link_mode for mode, _ in self.images):
+            raise LinkError(
+                f"{name} cannot take part in a link without link-time optimisation",
+                code="link-needs-lto",
+                hint='give its source or PTX, or link with link_mode="lto"',
+            )
+        if self.version is not None and target.link_mode == "lto" and not ltoir_links(self.version, linker):
+            raise VersionError(
+                f"{name} was compiled with CUDA {self.version}, which nvJitLink {linker} cannot link",
+                code="link-version-newer",
+                hint=f"install an nvJitLink of at least {self.version}, or an NVRTC no newer than {linker}",
+            )
+        if self.architecture is not None and not runs_on(self.architecture, target.linked_for):
+            raise ArchitectureError(
+                f"{name} is for {self.architecture.compute}, which does not run on {target.linked_for.sm}",
+                code="link-architecture-newer",
+                hint="link for a later architecture",
+            )
 
 
 def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | None) -> UserInput:
