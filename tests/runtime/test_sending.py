@@ -17,7 +17,7 @@ import pytest
 
 import jitlto
 from jitlto.config import Config
-from jitlto.errors import JitltoError, RegistryError
+from jitlto.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.runtime import session as sessions
 from jitlto.runtime.dispatcher import Dispatcher
 from jitlto.runtime.family import KernelFamily
@@ -328,3 +328,33 @@ def test_operators_are_declared_again(family: KernelFamily) -> None:
     assert made.arguments[1].default is REQUIRED
     assert copy.deepcopy(operator) is operator
     assert copy.deepcopy(operator.arguments)[1].default is REQUIRED
+
+
+# --- databases ---
+
+
+def test_databases_are_opened_again(family: KernelFamily, tuned_path: Path) -> None:
+    database = family.database
+    assert copy.deepcopy(database) is database
+    with send(database) as made:
+        assert (made.digest, made.location) == (database.digest, database.location)
+    sent = pickle.dumps(database)
+    shutil.copy(tuned_path, family.location)
+    with raises(DatabaseError, "database-replaced", where=str(family.location)) as caught:
+        pickle.loads(sent)  # noqa: S301 - our own bytes
+    assert caught.value.hint
+
+
+@pytest.mark.gpu
+def test_another_process_launches_what_it_receives(family: KernelFamily, tmp_path: Path) -> None:
+    kernels = {"launcher": family.launcher(**FLOAT), "choose": family.dispatcher("data_type", op_name="twice")}
+    launches = """
+import cupy as cp
+for kernel in (thing["launcher"], thing["choose"]("float")):
+    x = cp.arange(4, dtype="float32")
+    kernel(None, 1, 32, x, 4)
+    print(x.tolist())
+print(thing["choose"]("float") is thing["launcher"])
+"""
+    printed = output_of(RECEIVE + launches, sent_to(tmp_path, kernels)).splitlines()
+    assert printed[1:] == ["[0.0, 2.0, 4.0, 6.0]"] * 2 + ["True"]
