@@ -141,6 +141,7 @@ def test_a_cleared_bound_launch_launches_nothing(core: ModuleType, driver: Drive
     clear(bound)
     assert refuses(bound)
     assert refuses(lambda: bound(1))
+    assert refuses(lambda: bound.__reduce_ex__(4))
     assert bound.__wrapped__ is None
     assert not hasattr(bound, "kept")
     clear(bound)
