@@ -5,12 +5,14 @@ from __future__ import annotations
 import weakref
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from jitlto.cuda.device import kind
 from jitlto.errors import PlanError
 from jitlto.model.configuration import LINK_MODES, normalize_configuration, unknown_link_mode
+from jitlto.model.frozen import Shared
 from jitlto.model.text import check_type
 from jitlto.model.types import is_exact
 from jitlto.runtime.quick_lookup import new_dispatcher
@@ -46,11 +48,13 @@ if TYPE_CHECKING:
 
         def accepted_values(self, name: str) -> Sequence[str]: ...
 
+        def dispatcher(self, *names: str, **how: Any) -> Dispatcher: ...
+
 
 _dispatchers: weakref.WeakSet[Forgetting] = weakref.WeakSet()
 
 
-class Dispatcher:
+class Dispatcher(Shared):
     """Chooses a launcher by values that are passed with each call; a known kernel costs one dict look-up.
 
     Created by :meth:`KernelFamily.dispatcher`. Thread-safe.
@@ -105,6 +109,10 @@ class Dispatcher:
         # Copied, so that callers can change their dict later.
         self._how = {"entry": entry, "link_mode": link_mode, "link_options": dict(link_options or {})}
         watch(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be made again, in another process, by its family."""
+        return partial(self._family.dispatcher, *self.names, **self._how, **self._fixed), ()
 
     def __call__(self, *values: object) -> Launcher:
         """Return the launcher for these values, one for each name.

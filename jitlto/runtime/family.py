@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from jitlto.cuda import device
 from jitlto.errors import DatabaseError, JitltoError, LinkError
-from jitlto.model.frozen import Frozen
+from jitlto.model.frozen import Frozen, Shared
 from jitlto.model.text import check_type
 from jitlto.model.types import EXACT, cpp_name, is_exact, is_same_value
 from jitlto.runtime import session as sessions
@@ -27,8 +29,6 @@ from jitlto.runtime.session import Session
 from jitlto.storage.files import TWIN_SUFFIX, digest_of
 
 if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
-    from pathlib import Path
-
     from jitlto.model.deprecation import DeprecatedValue
     from jitlto.model.family_record import FamilyRecord
     from jitlto.model.resolve import Index
@@ -65,19 +65,24 @@ def load(
         StoreError: If it cannot be fetched.
     """
     _require_name(family)
-    if database is None:
-        return KernelFamily(family, session.registry.find(family), session)
     if isinstance(database, str) and "://" in database:
         from jitlto.storage.remote.fetched import fetch  # imported lazily: few databases come from a store
 
         database = fetch(database, session.config)
-    if isinstance(database, str | os.PathLike):
-        return KernelFamily(family, session.registry.file(database), session)
-    from jitlto.storage.database import FragmentDatabase  # imported lazily: loads SQLite
+    file: FragmentDatabase | DatabaseFile
+    if database is None:
+        file = session.registry.find(family)
+    elif isinstance(database, str | os.PathLike):
+        file = session.registry.file(database)
+    else:
+        from jitlto.storage.database import FragmentDatabase  # imported lazily: loads SQLite
 
-    if not isinstance(database, FragmentDatabase):
-        raise TypeError(f"database must be a path or a FragmentDatabase, not {type(database).__name__}")
-    return KernelFamily(family, database, session)
+        if not isinstance(database, FragmentDatabase):
+            raise TypeError(f"database must be a path or a FragmentDatabase, not {type(database).__name__}")
+        file = database
+    made = KernelFamily(family, file, session)
+    session.loaded[family, made.contents.digest] = made
+    return made
 
 
 def family(name: str, *, distribution: str | None = None, session: Session = sessions.default) -> KernelFamily:
@@ -116,7 +121,28 @@ class _LauncherRequest(Frozen):
     capability: tuple[int, int]
 
 
-class KernelFamily:
+def find_again(name: str, digest: str, location: str, session: Session) -> KernelFamily:
+    """Find a family that another process has sent, or the one of this process that it is a copy of.
+
+    Args:
+        name: The family's name.
+        digest: The digest of its database.
+        location: The path of its database in the other process.
+        session: The session to use.
+
+    Raises:
+        RegistryError: If this process finds no database with this digest.
+        DatabaseError: If that cannot be read.
+    """
+    known: KernelFamily | None = session.loaded.get((name, digest))
+    if known is not None and known.in_place:
+        return known
+    made = KernelFamily(name, session.registry.find_again(name, digest, Path(location)), session)
+    session.loaded[name, digest] = session.families[name, digest] = made  # kept for what is sent next
+    return made
+
+
+class KernelFamily(Shared):
     """A family of kernels in a fragment database. Thread-safe.
 
     Args:
@@ -172,6 +198,16 @@ class KernelFamily:
         self._dispatchers: weakref.WeakSet[Dispatcher | Chooser] = weakref.WeakSet()
         self._best: Chooser | None = None
         self._twin: KernelFamily | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be found again, in another process, by name and by the digest of the database."""
+        digest = self._file.contents.digest
+        self.session.loaded.setdefault((self.name, digest), self)
+        return find_again, (self.name, digest, str(self._file.location), self.session)
+
+    def again(self) -> Callable[[], KernelFamily]:
+        """Return a function that makes this family anew, for what may not keep it alive."""
+        return partial(KernelFamily, self.name, self._file, self.session)
 
     def __repr__(self) -> str:
         return f"<KernelFamily {self.name} ({', '.join(self.parameters)}) of {self._file.path}>"
@@ -512,7 +548,7 @@ class KernelFamily:
 
     def _find(self, chosen: Chosen, requested: _LauncherRequest) -> Launcher | None:
         """Return the launcher of a kernel that was linked before; None if no cache has it any more."""
-        name, file, session = self.name, self._file, self.session
+        file, session, again = self._file, self.session, self.again()
 
         def find() -> LinkedKernel | None:
             linked = session.kernel_cache.find(chosen.digest, file.location)
@@ -523,7 +559,7 @@ class KernelFamily:
 
         def plan(linked: LinkedKernel) -> Plan:
             # A new family, because a launcher that refers to its own family would be a reference cycle.
-            planner = KernelFamily(name, file, session).planner(requested.entry, **requested.configuration)
+            planner = again().planner(requested.entry, **requested.configuration)
             return planner.plan(
                 arch=linked.architecture, link_mode=requested.link_mode, link_options=requested.link_options
             )

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from jitlto import config
 from jitlto.cuda import device
+from jitlto.errors import JitltoError
+from jitlto.model.frozen import Shared
 from jitlto.runtime import events as runtime_events
 from jitlto.runtime.discovery.lookup_cache import Contents, LookupCache
 from jitlto.runtime.discovery.registry import Registry
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 _PROFILER = "NVTX_INJECTION64_PATH"
 
 
-class Session:
+class Session(Shared):
     """Configuration, registry, caches, events, and the families and kernels that are loaded.
 
     Args:
@@ -44,8 +46,10 @@ class Session:
         self.events = events or Events()
         #: Links and loads under way.
         self.flights = SingleFlight()
-        #: Families that were found, by name and distribution.
+        #: Families that were found, by name and distribution, or by name and the digest that another process names.
         self.families: dict[tuple[str, str | None], Any] = {}
+        #: Families that were loaded here or sent from here, by name and digest.
+        self.loaded: weakref.WeakValueDictionary[tuple[str, str], Any] = weakref.WeakValueDictionary()
         self._given = settings
         self._recordings = 0  # under way
         self._lock = threading.RLock()
@@ -59,10 +63,22 @@ class Session:
         self._kernel_cache: KernelCache | None = None
         self._residency: Residency | None = None
         self.families.clear()
+        self.loaded.clear()
         self.events.step_observer = None
         if self._stop_recording is not None:
             self._stop_recording()
             self._stop_recording = None
+
+    def __reduce__(self) -> str:
+        """Be the default session in another process too; no other session has a name there."""
+        if self is default:
+            return "default"
+        raise JitltoError(
+            "a session other than the default one cannot be sent to another process",
+            code="jitlto-not-portable",
+            where=repr(self),
+            hint="send the family's name and load it there: jitlto.load(FAMILY, DB, session=SESSION)",
+        )
 
     def reset(self) -> None:
         """Return to the state of a new process: forget everything but event subscribers, and reread the settings."""

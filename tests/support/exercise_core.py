@@ -9,6 +9,7 @@ build (whose count of references it watches), a free-threaded build and a saniti
     LD_PRELOAD=$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
         python tests/support/exercise_core.py --flags="-g -fsanitize=address"
 
+With ``--collect``, garbage is collected at every call, and whenever one makes an object.
 With ``--launches 10000000``, two threads then launch so many times, and a function in C checks that each launch has the
 arguments of its thread; that takes some ten seconds.
 """
@@ -305,6 +306,8 @@ class Exercise:
 
     def same(self, launcher: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], expected: object) -> None:
         self.seen.clear()
+        if gc.get_threshold()[0] == 1:
+            gc.collect()
         try:
             launcher(*arguments, **keywords)
             found = self.seen[threading.get_ident()]
@@ -436,7 +439,7 @@ def run(core: Any, seconds: float, seed: int) -> int:
         in_threads(core, seed + signatures)
         look_up(core, seed + signatures, 300)
         signatures += 1
-    if hasattr(sys, "gettotalrefcount"):
+    if hasattr(sys, "gettotalrefcount") and gc.get_threshold()[0] > 1:  # it would take minutes
         count_references(core)
     return signatures
 
@@ -469,12 +472,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--launches", type=int, default=0)
     parser.add_argument("--flags", default="", help="for the compiler")
+    parser.add_argument("--collect", action="store_true", help="collect garbage at every call")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         hook = load(HOOK, "extension")
         path = hook.compile_extension(ROOT / hook.SOURCE, Path(directory), ["-UNDEBUG", "-Wall", "-Wextra", "-Werror",
                                       "-Wno-missing-field-initializers", *options.flags.split()])  # fmt: skip
         core = load(path, "_launch")
+        if options.collect:
+            gc.set_threshold(1, 1, 1)
         signatures = run(core, options.seconds, options.seed)
         if options.launches:
             launch_many(core, compile_driver(hook, Path(directory)), options.launches)

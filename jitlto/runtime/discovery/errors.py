@@ -10,7 +10,10 @@ from jitlto.model.text import suggest
 from jitlto.runtime.discovery import editable, entry_points
 from jitlto.runtime.discovery.entry_points import InstalledFamily
 from jitlto.storage import declaration
-from jitlto.storage.files import SUFFIX
+from jitlto.storage.files import SUFFIX, digest_of
+
+_MOST_NAMED = 5  # of the databases that were searched
+_DIGITS = 12  # of a digest, enough to tell databases apart
 
 
 def ambiguous_package(family: str, titles: list[str], example: str) -> RegistryError:
@@ -109,6 +112,27 @@ def not_held(name: str, families: Iterable[str], path: Path) -> RegistryError:
         code="registry-unknown-family",
         where=str(path),
         hint=_meant(name, known) + f"it holds {', '.join(known) or 'none'}",
+    )
+
+
+def not_found_again(family: str, digest: str, location: Path, searched: Iterable[Path]) -> RegistryError:
+    """Return the error for a family that another process loaded from a database that this one does not find.
+
+    Args:
+        family: The family's name.
+        digest: The database's digest.
+        location: Its path in the other process.
+        searched: The databases that this one sees, with other digests.
+    """
+    found = {path: digest_of(path) for path in (location, *searched)}
+    others = [f"{path} ({other[:_DIGITS]}…)" for path, other in found.items() if other is not None][:_MOST_NAMED]
+    seen = f"others are {', '.join(others)}" if others else "it sees no other either"
+    return RegistryError(
+        f"this process finds no database with the digest {digest[:_DIGITS]}…, from which {family!r} was loaded",
+        code="registry-not-found-again",
+        where=str(location),
+        hint=f"{seen}; have the same one on both sides: in an installed package, on JITLTO_DATABASE_PATH, at the same "
+        f"path, or loaded there before: jitlto.load({family!r}, DB)",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -280,6 +281,32 @@ class Registry:
             if package.source is None and error.hint in (REBUILD_HINT, BUILD_HINT):
                 error.hint = package.reinstall
             raise
+
+    def find_again(self, family: str, digest: str, location: Path) -> DatabaseFile:
+        """Find a database that a family was loaded from elsewhere: at its path, on the search path, then in packages.
+
+        Args:
+            family: The family's name.
+            digest: The database's digest.
+            location: Its path there.
+
+        Raises:
+            RegistryError: If this process finds no database with this digest.
+            StoreError: If one on the search path cannot be fetched.
+        """
+        if digest_of(location) == digest:
+            return self.file(location)
+        from jitlto.errors import JitltoError
+        from jitlto.runtime.discovery import entry_points, errors  # imported lazily, as above
+
+        paths = list(self._files())
+        for package in entry_points.families(family):
+            with suppress(JitltoError):  # as if it were not installed
+                paths.append(self.locate(package))
+        for path in paths:
+            if digest_of(path) == digest:
+                return self.file(path)
+        raise errors.not_found_again(family, digest, location, paths)
 
     def _only_one(self, family: str, packages: list[InstalledFamily]) -> Path:
         """Return the database that several installed packages ship, if all ship the same one."""

@@ -7,6 +7,7 @@
 typedef struct {
     PyObject_VAR_HEAD
     vectorcallfunc vectorcall;
+    PyObject *module; /* keeps the names */
     Names *names;
     LaunchFunction launch;
     unsigned generation;
@@ -47,12 +48,14 @@ static PyObject *bound_vectorcall(PyObject *self, PyObject *const *args, size_t 
         if (status == 0) Py_RETURN_NONE;
         result = OTHERWISE;
     }
-    return result == FAILED ? NULL : PyObject_Vectorcall(bound->fallback, args, flags, keywords);
+    if (result == FAILED) return NULL;
+    return bound->fallback == NULL ? no_longer_in_use() : PyObject_Vectorcall(bound->fallback, args, flags, keywords);
 }
 
 static int bound_traverse(PyObject *self, visitproc visit, void *arg) {
     Bound *bound = (Bound *)self;
     Py_VISIT(Py_TYPE(self));
+    Py_VISIT(bound->module);
     Py_VISIT(bound->fallback);
     Py_VISIT(bound->own_stream);
     Py_VISIT(bound->dict);
@@ -62,9 +65,10 @@ static int bound_traverse(PyObject *self, visitproc visit, void *arg) {
 static int bound_clear(PyObject *self) {
     Bound *bound = (Bound *)self;
     bound->generation = atomic_load(&generation) - 1; /* should it be called once more */
-    Py_XSETREF(bound->fallback, Py_NewRef(Py_None));
+    Py_CLEAR(bound->fallback);
     Py_CLEAR(bound->own_stream);
     Py_CLEAR(bound->dict);
+    Py_CLEAR(bound->module);
     return 0;
 }
 
@@ -72,12 +76,22 @@ static void bound_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     bound_clear(self);
-    Py_CLEAR(((Bound *)self)->fallback);
     Py_XDECREF(((Bound *)self)->state);
     PyMem_Free(((Bound *)self)->arguments);
     type->tp_free(self);
     Py_DECREF(type);
 }
+
+/* Copying and sending are the Python way's to refuse. */
+static PyObject *bound_reduce(PyObject *self, PyObject *protocol) {
+    PyObject *fallback = ((Bound *)self)->fallback;
+    return fallback == NULL ? no_longer_in_use() : PyObject_CallMethod(fallback, "__reduce_ex__", "O", protocol);
+}
+
+static PyMethodDef bound_methods[] = {
+    {"__reduce_ex__", bound_reduce, METH_O, "As the Python way."},
+    {NULL, NULL, 0, NULL},
+};
 
 static PyMemberDef bound_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Bound, vectorcall), READONLY, NULL},
@@ -93,6 +107,7 @@ static PyType_Slot bound_slots[] = {
     {Py_tp_clear, bound_clear},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_members, bound_members},
+    {Py_tp_methods, bound_methods},
     {0, NULL},
 };
 
@@ -108,11 +123,12 @@ static PyType_Spec bound_spec = {
 /* (function, state, (grid..., block..., shared_memory), stream, own_stream, arguments, fallback); the arguments as a tuple
  * of (alignment, bytes). */
 static PyObject *make_bound(PyObject *module, PyObject *args) {
-    Names *names = PyModule_GetState(module);
+    Names *names = names_of(module);
     unsigned long long function, stream;
     PyObject *state, *own_stream, *parts, *fallback;
     unsigned int extents[7];
-    if (!PyArg_ParseTuple(args, "KO!(IIIIIII)KOO!O:make_bound", &function, names->state_type, &state, &extents[0],
+    if (names == NULL ||
+        !PyArg_ParseTuple(args, "KO!(IIIIIII)KOO!O:make_bound", &function, names->state_type, &state, &extents[0],
                           &extents[1], &extents[2], &extents[3], &extents[4], &extents[5], &extents[6], &stream,
                           &own_stream, &PyTuple_Type, &parts, &fallback))
         return NULL;
@@ -151,6 +167,7 @@ static PyObject *make_bound(PyObject *module, PyObject *args) {
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     }
     bound->vectorcall = bound_vectorcall;
+    bound->module = Py_NewRef(module);
     bound->names = names;
     bound->launch = (LaunchFunction)(uintptr_t)function;
     bound->generation = atomic_load(&generation);

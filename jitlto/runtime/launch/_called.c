@@ -12,10 +12,7 @@ typedef struct {
 
 static PyObject *called_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
     PyObject *method = ((Called *)((char *)self + Py_TYPE(self)->tp_vectorcall_offset))->method;
-    if (method == NULL) { /* cleared with a cycle that it was in */
-        PyErr_SetString(PyExc_TypeError, "the object is no longer in use");
-        return NULL;
-    }
+    if (method == NULL) return no_longer_in_use(); /* cleared with a cycle that it was in */
     Py_INCREF(method); /* another one may be set meanwhile */
     PyObject *result = Py_TYPE(method)->tp_dealloc == call_dealloc
                            ? call_launcher((Call *)method, self, args, flags, keywords)

@@ -25,7 +25,7 @@
 #endif
 
 /* Changes with what the functions of the module take: an extension built in place may be older than its callers. */
-enum { INTERFACE = 7 };
+enum { INTERFACE = 8 };
 
 /* --- the layouts of others --- */
 
@@ -141,6 +141,7 @@ typedef struct { /* what a launcher has beside its signature */
 typedef struct {
     PyObject_VAR_HEAD
     vectorcallfunc vectorcall;
+    PyObject *module; /* keeps the names */
     Names *names;
     LaunchFunction launch;
     uintptr_t default_stream;
@@ -205,6 +206,18 @@ static inline int as_number(PyObject *owned, uint64_t *out) {
     if (!is_number || (value == (uint64_t)-1 && PyErr_Occurred())) return otherwise();
     *out = value;
     return DONE;
+}
+
+/* While a garbage cycle is taken apart, an object of another extension in it may still call what was cleared. */
+static PyObject *no_longer_in_use(void) {
+    PyErr_SetString(PyExc_TypeError, "the object is no longer in use");
+    return NULL;
+}
+
+/* NULL, with an error, once the types are cleared. */
+static Names *names_of(PyObject *module) {
+    Names *names = PyModule_GetState(module);
+    return names->call_type != NULL ? names : (Names *)no_longer_in_use(); /* the first that is cleared */
 }
 
 static PyObject *none_as_null(PyObject *object) { return object == Py_None ? NULL : Py_NewRef(object); }
@@ -762,9 +775,9 @@ static inline int launch(Call *call, PyObject *launcher, PyObject *const *args, 
 static PyObject *call_get_fallback(PyObject *self, void *Py_UNUSED(closure)) {
     PyObject *fallback;
     Py_BEGIN_CRITICAL_SECTION(self);
-    fallback = Py_NewRef(((Call *)self)->fallback);
+    fallback = Py_XNewRef(((Call *)self)->fallback);
     Py_END_CRITICAL_SECTION();
-    return fallback;
+    return fallback != NULL ? fallback : no_longer_in_use();
 }
 
 static int call_set_fallback(PyObject *self, PyObject *fallback, void *Py_UNUSED(closure)) {
@@ -777,7 +790,7 @@ static int call_set_fallback(PyObject *self, PyObject *fallback, void *Py_UNUSED
     before = ((Call *)self)->fallback;
     ((Call *)self)->fallback = Py_NewRef(fallback);
     Py_END_CRITICAL_SECTION();
-    Py_DECREF(before);
+    Py_XDECREF(before);
     return 0;
 }
 
@@ -805,6 +818,7 @@ static PyObject *call_with(PyObject *method, PyObject *self, PyObject *const *ar
 static PyObject *launch_otherwise(Call *call, PyObject *launcher, PyObject *const *args, size_t flags, PyObject *keywords,
                                   State *state) {
     PyObject *fallback = call_get_fallback((PyObject *)call, NULL);
+    if (fallback == NULL) return NULL;
     PyObject *result = call_with(fallback, launcher, args, flags, keywords);
     Py_DECREF(fallback);
     if (result == NULL || state == NULL || keywords == NULL) return result;
@@ -831,8 +845,9 @@ static inline PyObject *call_launcher(Call *call, PyObject *launcher, PyObject *
 static PyObject *call_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     if (count == 0) { /* not even a launcher: the function says what it takes */
-        PyObject *fallback = call_get_fallback(self, NULL), *result = PyObject_Vectorcall(fallback, args, flags, keywords);
-        Py_DECREF(fallback);
+        PyObject *fallback = call_get_fallback(self, NULL);
+        PyObject *result = fallback == NULL ? NULL : PyObject_Vectorcall(fallback, args, flags, keywords);
+        Py_XDECREF(fallback);
         return result;
     }
     /* args[0], the launcher, is free meanwhile for the Python way */
@@ -856,6 +871,7 @@ static PyObject *call_get(PyObject *self, PyObject *object, PyObject *Py_UNUSED(
 static int call_traverse(PyObject *self, visitproc visit, void *arg) {
     Call *call = (Call *)self;
     Py_VISIT(Py_TYPE(self));
+    Py_VISIT(call->module);
     Py_VISIT(call->fallback);
     Py_VISIT(call->learn_array);
     Py_VISIT(call->learn_stream);
@@ -878,6 +894,9 @@ static int call_traverse(PyObject *self, visitproc visit, void *arg) {
 
 static int call_clear(PyObject *self) {
     Call *call = (Call *)self;
+    Py_ssize_t count = call->count;
+    call->generation = atomic_load(&generation) - 1; /* first: should it be called meanwhile or later, it launches nothing */
+    call->count = 0;                                 /* and reads no address */
     Py_CLEAR(call->fallback);
     Py_CLEAR(call->learn_array);
     Py_CLEAR(call->learn_stream);
@@ -892,11 +911,12 @@ static int call_clear(PyObject *self) {
         Py_CLEAR(call->known[i].torch);
         Py_CLEAR(call->known[i].handle.name);
     }
-    for (Py_ssize_t i = 0; i < call->count; i++) {
+    for (Py_ssize_t i = 0; i < count; i++) {
         Py_CLEAR(call->parameters[i].dtype);
         Py_CLEAR(call->parameters[i].scalar);
         Py_CLEAR(call->parameters[i].convert);
     }
+    Py_CLEAR(call->module);
     return 0;
 }
 
@@ -973,9 +993,9 @@ static PyType_Spec state_spec = {
 /* --- the module --- */
 
 static PyObject *make_state(PyObject *module, PyObject *args) {
-    Names *names = PyModule_GetState(module);
+    Names *names = names_of(module);
     unsigned long long kernel, function;
-    if (!PyArg_ParseTuple(args, "KK:make_state", &kernel, &function)) return NULL;
+    if (names == NULL || !PyArg_ParseTuple(args, "KK:make_state", &kernel, &function)) return NULL;
     State *state = PyObject_New(State, names->state_type);
     if (state == NULL) return NULL;
     state->kernel = (void *)(uintptr_t)kernel;
@@ -1015,10 +1035,11 @@ static int read_parameter(PyObject *row, Parameter *parameter, size_t *end, int 
 }
 
 static PyObject *make_call(PyObject *module, PyObject *args) {
-    Names *names = PyModule_GetState(module);
+    Names *names = names_of(module);
     PyObject *rows, *fallback, *learn_array, *learn_stream, *prepare, *stream_type;
     unsigned long long function, default_stream;
-    if (!PyArg_ParseTuple(args, "O!KKOOOOO:make_call", &PyTuple_Type, &rows, &function, &default_stream, &stream_type,
+    if (names == NULL ||
+        !PyArg_ParseTuple(args, "O!KKOOOOO:make_call", &PyTuple_Type, &rows, &function, &default_stream, &stream_type,
                           &prepare, &learn_array, &learn_stream, &fallback))
         return NULL;
     Py_ssize_t count = PyTuple_GET_SIZE(rows);
@@ -1031,6 +1052,7 @@ static PyObject *make_call(PyObject *module, PyObject *args) {
     memset((char *)call + offsetof(Call, vectorcall), 0,
            sizeof(Call) - offsetof(Call, vectorcall) + (size_t)count * sizeof(Parameter));
     call->vectorcall = call_vectorcall;
+    call->module = Py_NewRef(module);
     call->names = names;
     call->launch = (LaunchFunction)(uintptr_t)function;
     call->default_stream = (uintptr_t)default_stream;
@@ -1082,12 +1104,13 @@ static PyObject *forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) 
 }
 
 static PyObject *make_table(PyObject *module, PyObject *Py_UNUSED(none)) {
-    return new_table(((Names *)PyModule_GetState(module))->table_type);
+    Names *names = names_of(module);
+    return names == NULL ? NULL : new_table(names->table_type);
 }
 
 static PyObject *make_lookup(PyObject *module, PyObject *fallback) {
-    Names *names = PyModule_GetState(module);
-    return new_lookup(names->lookup_type, names->table_type, fallback);
+    Names *names = names_of(module);
+    return names == NULL ? NULL : new_lookup(names->lookup_type, names->table_type, fallback);
 }
 
 static PyObject *make_called_class(PyObject *Py_UNUSED(module), PyObject *args) {
@@ -1157,11 +1180,6 @@ static int module_exec(PyObject *module) {
     return PyModule_AddObjectRef(module, "Call", (PyObject *)names->call_type);
 }
 
-static PyObject **name_places(Names *names, size_t *count) {
-    *count = offsetof(Names, call_type) / sizeof(PyObject *);
-    return (PyObject **)names;
-}
-
 static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     Names *names = PyModule_GetState(module);
     Py_VISIT(names->call_type);
@@ -1174,9 +1192,6 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
 
 static int module_clear(PyObject *module) {
     Names *names = PyModule_GetState(module);
-    size_t count;
-    PyObject **places = name_places(names, &count);
-    for (size_t i = 0; i < count; i++) Py_CLEAR(places[i]);
     Py_CLEAR(names->call_type);
     Py_CLEAR(names->state_type);
     Py_CLEAR(names->table_type);
@@ -1185,7 +1200,11 @@ static int module_clear(PyObject *module) {
     return 0;
 }
 
-static void module_free(void *module) { module_clear((PyObject *)module); }
+static void module_free(void *module) {
+    module_clear(module);
+    PyObject **texts = PyModule_GetState(module); /* kept until now: what is not cleared yet may still use them */
+    for (size_t i = 0; i < offsetof(Names, call_type) / sizeof *texts; i++) Py_CLEAR(texts[i]);
+}
 
 static PyModuleDef_Slot module_slots[] = {
     {Py_mod_exec, module_exec},

@@ -195,6 +195,7 @@ static PyType_Spec table_spec = {
 static PyObject *lookup_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
     Lookup *lookup = (Lookup *)self;
     Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (lookup->fallback == NULL) return no_longer_in_use();
     if (count > 0) {
         PyObject *table = read_slot(&lookup->table, args[0]);
         if (table == NULL) return NULL;

@@ -113,7 +113,9 @@ typedef struct { /* CUlaunchAttribute, cuda.h */
 /* --- a call, in words of 64 bits --- */
 
 enum { DIGEST = 0, GRID = 4, BLOCK = 7, SHARED = 10, CLUSTERS = 11, IS_COOPERATIVE = 14, COUNT = 15, SOURCES = 16 };
-enum { VALUE, INPUT, OUTPUT }; /* the source of an argument: a word, and the place of the value or a number of an array */
+/* The source of an argument: one of these, with the bytes of a value above its lowest byte; and the place of the value or the
+ * number of an array. */
+enum { VALUE, INPUT, OUTPUT, KIND = 0xff };
 
 /* --- the kernels of this process --- */
 
@@ -173,13 +175,15 @@ static void *xla_launch(XlaFrame *frame, const XlaArray *call) {
     if (count < 0 || count > MOST_PARAMETERS || SOURCES + 2 * (size_t)count > call->size)
         return xla_error(frame, XLA_INTERNAL, "jitlto: malformed call");
     for (int64_t i = 0; i < count; i++) {
-        int64_t kind = words[SOURCES + 2 * i], place = words[SOURCES + 2 * i + 1];
-        if (kind == VALUE && place > 0 && (size_t)place < call->size) {
+        int64_t source = words[SOURCES + 2 * i], place = words[SOURCES + 2 * i + 1];
+        int64_t kind = source & KIND, size = source >> 8;
+        if (kind == VALUE && size > 0 && place > 0 && (size_t)place < call->size &&
+            (size_t)size <= (call->size - (size_t)place) * sizeof *words) {
             parameters[i] = (void *)(words + place);
             continue;
         }
-        const XlaValues *values = kind == INPUT ? &frame->arguments : &frame->results;
-        if (kind == VALUE || place < 0 || place >= values->size || values->types[place] != XLA_BUFFER)
+        const XlaValues *values = source == INPUT ? &frame->arguments : &frame->results;
+        if ((source != INPUT && source != OUTPUT) || place < 0 || place >= values->size || values->types[place] != XLA_BUFFER)
             return xla_error(frame, XLA_INTERNAL, "jitlto: malformed call");
         pointers[i] = ((XlaBuffer *)values->values[place])->data;
         parameters[i] = &pointers[i];

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from jitlto import config
 from jitlto.errors import JitltoError
 
-_INTERFACE = 7  # as in _launch.c
+_INTERFACE = 8  # as in _launch.c
 _Made = TypeVar("_Made")
 
 

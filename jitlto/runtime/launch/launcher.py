@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
 
@@ -19,6 +19,7 @@ from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, Stream, launch
 
 from jitlto.cuda import device
 from jitlto.errors import JitltoError, LaunchError
+from jitlto.model.frozen import Shared
 from jitlto.model.types import Parameter
 from jitlto.runtime.discovery.lookup_cache import Chosen
 from jitlto.runtime.launch.arguments import ArgumentConverter
@@ -63,7 +64,7 @@ def read_attributes(
 read_attributes.__qualname__ = "Launcher.__call__"  # what the TypeError for another name says
 
 
-class Launcher:
+class Launcher(Shared):
     """A kernel that is linked and loaded.
 
     It launches in the current context, on every device of the architecture that it was linked for.
@@ -129,6 +130,11 @@ class Launcher:
     def from_plan(cls, plan: Plan, linked: LinkedKernel) -> Launcher:
         """Load the linked kernel of a plan."""
         return cls(plan.chosen, linked, lambda: plan, core=extension())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be planned and loaded again in another process: for the device there, if it is for the one here."""
+        plan = self.plan
+        return plan.make_family().load, (plan.for_arch(None) if plan.arch == device.architecture() else plan,)
 
     def __repr__(self) -> str:
         from jitlto.model.mangling import demangle
@@ -261,14 +267,14 @@ class Launcher:
             ArgumentError, LaunchError: As :meth:`__call__`.
         """
         how = read_attributes(**attributes)
+        bound: Any
         bound, converted, config, values = self._prepare(stream, grid, block, args, *how)
         if self._core is not None and how[1:] == (None, False, False) and type(converted) is Stream:
             from jitlto.runtime.launch.compiled import bind_compiled  # imported lazily: not needed by a launch
 
             bound = bind_compiled(self, bound, values, config, converted, may_close=converted is stream)
-        bound.arguments = args  # type: ignore[attr-defined]
-        bound.stream = stream  # type: ignore[attr-defined]
-        return bound
+        bound.arguments, bound.stream = args, stream
+        return bound  # type: ignore[no-any-return]
 
     def _prepare(
         self,
@@ -280,7 +286,7 @@ class Launcher:
         cluster: Extent | None,
         cooperative: bool,
         programmatic: bool,
-    ) -> tuple[Callable[[], None], Any, LaunchConfig, list[Any]]:
+    ) -> tuple[BoundLaunch, Any, LaunchConfig, list[Any]]:
         """Check a launch; return a function for it, the stream of ``cuda.core``, the configuration and the values."""
         current = device.current()
         values = self._convert(args)
@@ -290,17 +296,8 @@ class Launcher:
             from jitlto.runtime.launch.streams import as_stream  # imported lazily: often not needed by the first launch
 
             converted = as_stream(converted, reusable=cluster is None and not cooperative)
-        prepared = (converted, config, self.kernel, *values)
-
-        def bound() -> None:
-            try:
-                launch(*prepared)
-            except JitltoError:
-                raise
-            except Exception as error:
-                raise self._launch_error(error, grid, block, shared_memory) from error
-
-        return bound, converted, config, values
+        explain = partial(self._launch_error, grid=grid, block=block, shared_memory=shared_memory)
+        return BoundLaunch((converted, config, self.kernel, *values), explain), converted, config, values
 
     def step(self, grid: Extent, block: Extent, *args: Any, **attributes: Unpack[LaunchAttributes]) -> Step:
         """Describe a launch for :func:`jitlto.sequence`, which checks it.
@@ -361,6 +358,40 @@ class Launcher:
             code="launch-failed",
             where=self.chosen.kernel,
             hint=f"grid {grid}, block {block}, {shared_memory} bytes of dynamic shared memory",
+        )
+
+
+class BoundLaunch:
+    """A launch whose arguments were checked and converted once; made by :meth:`Launcher.bind`.
+
+    Args:
+        prepared: What ``cuda.core.launch`` takes.
+        explain: Makes the error of a launch that fails.
+    """
+
+    def __init__(self, prepared: tuple[Any, ...], explain: Callable[[Exception], LaunchError]) -> None:
+        self._prepared, self._explain = prepared, explain
+
+    def __call__(self) -> None:
+        """Launch the kernel.
+
+        Raises:
+            LaunchError: If the driver rejects the launch.
+        """
+        try:
+            launch(*self._prepared)
+        except JitltoError:
+            raise
+        except Exception as error:
+            raise self._explain(error) from error
+
+    def __reduce__(self) -> str:
+        """Raise an error: neither a copy nor another process has its stream and its arrays."""
+        raise JitltoError(
+            "a bound launch can be neither copied nor sent to another process",
+            code="jitlto-not-portable",
+            where=repr(self),
+            hint="send the launcher, and bind it again there",
         )
 
 

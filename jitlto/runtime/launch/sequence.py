@@ -14,7 +14,7 @@ from cuda.core import Stream
 
 from jitlto.cuda import device
 from jitlto.cuda.packed_launch import LaunchGraph, PackedLaunch, RejectedError, is_capturing
-from jitlto.errors import ArgumentError, LaunchError
+from jitlto.errors import ArgumentError, JitltoError, LaunchError
 from jitlto.model.frozen import Frozen
 from jitlto.model.text import pluralize, suggest
 from jitlto.runtime.launch.core import extension
@@ -75,6 +75,15 @@ class LaunchSequence:
             hint = f"pass {name}=... after the launches"
             raise ArgumentError("no argument was given", code="launch-argument-slot", where=f"slot {name!r}", hint=hint)
         self._store(arguments, self._converted(arguments))
+
+    def __reduce__(self) -> str:
+        """Raise an error: neither a copy nor another process has its stream and its arrays."""
+        raise JitltoError(
+            "a sequence can be neither copied nor sent to another process",
+            code="jitlto-not-portable",
+            where=repr(self),
+            hint="send its steps' launchers, and make it again there: jitlto.sequence(...)",
+        )
 
     def __repr__(self) -> str:
         slots = f" with {', '.join(self._places)}" if self._places else ""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from jitlto.errors import OperatorError
+from jitlto.model.frozen import Shared
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.family import family as find_family
 from jitlto.runtime.operators.checks import check_backward, check_parts
@@ -38,7 +39,7 @@ class Backward:
 
 
 @dataclass(frozen=True, eq=False)
-class Operator:
+class Operator(Shared):
     """An operator of a framework that launches a kernel of a family.
 
     Nothing is loaded when it is declared. :func:`jitlto.torch_operator` makes PyTorch's operator of it.
@@ -80,6 +81,10 @@ class Operator:
             called = tuple(second.arguments) if isinstance(second, Operator) else ()
             check_backward(self.qualname, self.arguments, self.outputs, self.backward, called, second)
         self.__dict__.update(_dispatchers={}, _plans={})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be declared again in another process."""
+        return Operator, tuple(getattr(self, field.name) for field in fields(self))
 
     @property
     def namespace(self) -> str:

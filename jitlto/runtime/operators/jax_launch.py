@@ -149,7 +149,7 @@ def describe_call(
             words += [_INPUT, place] if result is None else [_OUTPUT, result]
         else:
             value = scalars[source.value] if source.kind == "input" else source.value
-            words += [_VALUE, add(to_bytes(convert(value), parameter.size))]
+            words += [_VALUE | parameter.size << 8, add(to_bytes(convert(value), parameter.size))]
     with _lock:
         if _kept.get(digest) is not launcher:
             _registered[target.platform].add_xla_kernel(digest, handle)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from jitlto.runtime.launch.launcher import Extent
 
 #: The default of an argument that has none.
-REQUIRED: Any = type("Required", (), {"__repr__": lambda _: "required"})()
+REQUIRED: Any = type("Required", (), {"__repr__": lambda _: "required", "__reduce__": lambda _: "REQUIRED"})()
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,9 +16,10 @@ from msgspec.structs import replace
 from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.cuda.nvjitlink_file import name_loaded
-from jitlto.errors import ArchitectureError, LinkError, VersionError
+from jitlto.errors import ArchitectureError, JitltoError, LinkError, VersionError
 from jitlto.model.compatibility import LinkTarget, choose_target, select_images
 from jitlto.model.fragment import Fragment, Image, SymbolKind
+from jitlto.model.frozen import Shared
 from jitlto.model.mangling import demangle
 from jitlto.model.options import LinkOptions
 from jitlto.model.resolve import Resolution, UserSymbols
@@ -75,7 +76,7 @@ class Request(NamedTuple):
     link_options: Mapping[str, object] = MappingProxyType({})
 
 
-class Plan(Struct, frozen=True, eq=False, dict=True):
+class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
     """The fragments, options and target of one kernel. Created by a planner; immutable.
 
     Args:
@@ -89,6 +90,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         database: The database that images are read from.
         services: The session whose cache stores its kernel.
         request: The request that it answers, for planning it elsewhere; None if the request cannot be recorded.
+        again: Makes its family, for the same.
     """
 
     family: str
@@ -101,6 +103,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
     database: FragmentDatabase
     services: Services
     request: Request | None = None
+    again: Callable[[], Any] | None = None
 
     def _value(self) -> tuple[object, ...]:
         return (self.family, self.resolution, self.supplied, self.options, self.built, self.mode, self.arch)
@@ -110,6 +113,25 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
 
     def __hash__(self) -> int:
         return hash(self._value())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be planned again, in another process, from the same request."""
+        return self.make_family().plan_request, (self.request, self.arch)
+
+    def make_family(self) -> Any:
+        """Return its family made anew, which can plan its request.
+
+        Raises:
+            JitltoError: If its request cannot be planned elsewhere.
+        """
+        if self.request is None or self.again is None:
+            raise JitltoError(
+                "a plan with a Python function cannot be sent to another process",
+                code="jitlto-not-portable",
+                where=repr(self),
+                hint="plan it there, or add the function as source: add_source",
+            )
+        return self.again()
 
     def __repr__(self) -> str:
         configuration = ", ".join(f"{name}={value}" for name, value in self.resolution.configuration)
@@ -131,9 +153,9 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         """The parameters on which this plan depends, with their values."""
         return dict(self.resolution.configuration)
 
-    def for_arch(self, arch: str | Architecture) -> Plan:
-        """Return the same plan for a different target architecture."""
-        return replace(self, arch=Architecture.parse(str(arch)))
+    def for_arch(self, arch: str | Architecture | None) -> Plan:
+        """Return the same plan for a different target architecture; None: that of the current device."""
+        return replace(self, arch=None if arch is None else Architecture.parse(str(arch)))
 
     @cached_property
     def link_target(self) -> LinkTarget:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:  # not imported at run time: a plan without a caller's inputs 
 
         def open(self) -> tuple[FragmentDatabase, FamilyRecord, Index]: ...
 
+        def again(self) -> Callable[[], object]: ...
+
 
 Loaded = TypeVar("Loaded")
 
@@ -224,10 +226,8 @@ class Planner(Generic[Loaded]):
         )
         built = record.link_options(resolution.fragments, link_options)
         options, request = built.merge(link_options), self._request(link_mode, link_options)
-        inputs = tuple(supplied)
-        return Plan(
-            family.name, resolution, inputs, options, built, link_mode, target, database, self._services, request
-        )
+        how = (options, built, link_mode, target, database, self._services, request, family.again())
+        return Plan(family.name, resolution, tuple(supplied), *how)
 
     def launcher(self, *, link_mode: str = "lto", link_options: Mapping[str, object] | None = None) -> Loaded:
         """Plan, link and load; return the launcher on the current device."""

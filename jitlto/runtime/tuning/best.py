@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jitlto.cuda import device
-from jitlto.errors import LinkError, PlanError
+from jitlto.errors import JitltoError, LinkError, PlanError
 from jitlto.model.configuration import normalize_configuration
+from jitlto.model.frozen import Shared
 from jitlto.model.tuning import Launch, TuneRecord, Variant, applies, launch
 from jitlto.model.types import is_exact
 from jitlto.runtime import dispatcher
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
         @property
         def location(self) -> Path: ...
+
+        @property
+        def best(self) -> Chooser: ...
 
         def plan(
             self,
@@ -94,7 +98,7 @@ class Best:
         self.launcher(stream, self.launch.grid, self.launch.block, *arguments, **self._attributes)
 
 
-class Chooser:
+class Chooser(Shared):
     """Chooses the best variant for a problem. Made by :attr:`KernelFamily.best`. Thread-safe.
 
     Args:
@@ -121,6 +125,19 @@ class Chooser:
         self._learner: Learner | None = None
         self._more: weakref.WeakSet[Chooser] = weakref.WeakSet()
         dispatcher.watch(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be made again, in another process, by its family."""
+        if self._learner is not None:
+            raise JitltoError(
+                "a chooser that learns cannot be sent to another process",
+                code="jitlto-not-portable",
+                where=self._family.name,
+                hint="call family.best.learn(...) there",
+            )
+        if not self.names and not self._fixed:
+            return getattr, (self._family, "best")
+        return partial(self._family.best.dispatcher, *self.names, **self._fixed), ()
 
     def __call__(self, *values: object, **problem: object) -> Best:
         """Return the best variant for a problem: its sizes and parameters, by name or in the order of ``names``.

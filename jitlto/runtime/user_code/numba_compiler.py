@@ -23,6 +23,7 @@ from jitlto.cuda import toolkit
 from jitlto.errors import CompileError, InterfaceMismatchError, JitltoError, ToolchainError
 from jitlto.model import ptx, types
 from jitlto.model.fragment import Symbol
+from jitlto.model.frozen import Shared
 from jitlto.model.mangling import demangle, split_top_level
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.user_code.adapter import USE_CPP, qualified_name
@@ -39,11 +40,20 @@ _RELEASE = re.compile(r"^// Cuda compilation tools, release (\d+\.\d+)", re.M)
 
 
 @dataclass(frozen=True, slots=True)
-class PythonFunction:
+class PythonFunction(Shared):
     """A caller's function and the group that it replaces."""
 
     function: FunctionType
     group: str
+
+    def __reduce__(self) -> str:
+        """Raise an error, because its code is this process's."""
+        raise JitltoError(
+            "a Python function cannot be sent to another process with the planner that it was added to",
+            code="jitlto-not-portable",
+            where=self.where,
+            hint="add it there: planner.add_function(...)",
+        )
 
     @property
     def where(self) -> str:

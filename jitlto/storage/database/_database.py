@@ -12,8 +12,10 @@ from pathlib import Path
 
 from msgspec.structs import astuple
 
+from jitlto.errors import DatabaseError
 from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image
+from jitlto.model.frozen import Shared
 from jitlto.model.text import check_type
 from jitlto.storage.database import _hash_tree as hash_tree
 from jitlto.storage.database import _index_rows as index_rows
@@ -29,7 +31,7 @@ APPLICATION_ID = 0x6A6C746F  # "jlto"
 MERGE_HINT = "merge all parts first: jitlto merge -o DB PART..."
 
 
-class FragmentDatabase:
+class FragmentDatabase(Shared):
     """A fragment database, opened for reading.
 
     It returns exactly the data that was written, or raises a :class:`~jitlto.errors.DatabaseError` that names the file.
@@ -58,6 +60,10 @@ class FragmentDatabase:
             raise
         #: SHA-256 of the content; equal digests mean equal databases.
         self.digest = self._rows.digest
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Be opened again in another process, at the same path."""
+        return _open_again, (str(self.location), self.digest)
 
     def _open_rows(self) -> StoredRows:
         if self._reader.pragma("application_id") != APPLICATION_ID:
@@ -266,6 +272,19 @@ class FragmentDatabase:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _open_again(location: str, digest: str) -> FragmentDatabase:
+    database = FragmentDatabase(location)
+    if database.digest != digest:
+        database.close()
+        raise DatabaseError(
+            "another database lies where another process opened this one",
+            code="database-replaced",
+            where=location,
+            hint="have the same database on both sides",
+        )
+    return database
 
 
 def _sort_by_family(fragments: Iterable[Fragment]) -> dict[str, list[Fragment]]:

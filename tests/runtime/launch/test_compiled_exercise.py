@@ -61,10 +61,19 @@ def test_no_launch_accesses_memory_that_is_not_its_own(tmp_path: Path) -> None:
         pytest.skip(f"the compiler has no sanitizers: {str(error).splitlines()[-1]}")
     preload = [_runtime(name) for name in ("libasan.so", "libubsan.so")]
     variables = {"LD_PRELOAD": " ".join(preload), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
-    exercise(sys.executable, PROGRAM, f"--flags={' '.join(flags)}", **variables)
+    for more in ((), ("--collect",)):
+        exercise(sys.executable, PROGRAM, f"--flags={' '.join(flags)}", *more, **variables)
     # The tests themselves too, with NumPy and the objects of other libraries.
-    tests = ("test_compiled.py", "test_fast_path.py", "test_libraries.py")
-    options = ("-q", "-x", "-s", "-m", "not slow", "-p", "no:cacheprovider", "-k", "compiled or test_compiled")
+    tests = (
+        "test_compiled.py",
+        "test_cleared.py",
+        "test_called.py",
+        "test_lookup.py",
+        "test_fast_path.py",
+        "test_libraries.py",
+    )
+    named = "compiled or test_compiled or test_cleared"
+    options = ("-q", "-x", "-s", "-m", "not slow", "-p", "no:cacheprovider", "-k", named)
     paths = [ROOT / "tests/runtime/launch" / name for name in tests]
     variables[launch_core.FLAGS] = " ".join(flags)
     exercise(sys.executable, "-m", "pytest", *options, *paths, **variables)
@@ -90,6 +99,7 @@ def test_it_works_under_other_interpreters(name: str, tmp_path: Path) -> None:
     if answer.returncode or not Path(answer.stdout.strip(), "Python.h").is_file():
         pytest.skip(f"{name} does not run, or has no Python.h")
     printed = exercise(found, PROGRAM)
+    exercise(found, PROGRAM, "--collect", "--seconds", "0")
     assert "signatures" in printed
     if name.endswith("-dbg"):
         assert "references counted" in printed

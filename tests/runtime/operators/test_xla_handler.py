@@ -21,6 +21,7 @@ _LENIENT = ("-Wno-missing-field-initializers",)
 _DIGEST = bytes(range(32))
 _CONTEXT, _STREAM, _KERNEL = 0x10, 0x20, 0x30
 _METADATA, _EXECUTE, _INT64 = 1, 3, 5
+_VALUE = 8 << 8  # the source of an argument: a value of 8 bytes
 _WORD = ctypes.c_size_t
 
 _Launch = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(NativeConfig), _WORD, ctypes.POINTER(_WORD), _WORD)
@@ -120,7 +121,7 @@ def call(*sources: int, cluster: int = 0, digest: bytes = _DIGEST, count: int = 
     """A call of a grid of 4 blocks of 32 threads; the last word is a value."""
     head = np.frombuffer(digest, np.int64).tolist()
     words = [*head, 4, 1, 1, 32, 1, 1, 64, cluster, cluster, cluster, cooperative, count]
-    return [*words, *(sources or (1, 1, 2, 0, 0, 22)), 77]
+    return [*words, *(sources or (1, 1, 2, 0, _VALUE, 22)), 77]
 
 
 def test_the_handler_says_its_version_and_that_it_may_be_in_command_buffers(xla: Xla) -> None:
@@ -137,6 +138,12 @@ def test_a_launch_takes_arrays_results_and_values_in_the_stream(xla: Xla) -> Non
     assert xla.contexts == []
     assert xla.call(call(cluster=2, cooperative=1)) == ""
     assert xla.launches[1][0][-1] == 2
+
+
+def test_a_value_may_lie_anywhere_and_end_with_the_call(xla: Xla) -> None:
+    assert xla.call([*call(1, 1, 2, 0, 24 << 8, 22), 78, 79]) == ""
+    assert xla.call(call(1, 1, 2, 0, 16 << 8, 21)) == ""
+    assert [launched[3][2] for launched in xla.launches] == [77, 21]
 
 
 def test_before_the_execution_nothing_happens(xla: Xla) -> None:
@@ -159,8 +166,14 @@ def test_a_launch_that_fails_is_tried_in_the_context_of_the_stream(xla: Xla) -> 
     "wrong",
     [
         lambda: call(count=-1), lambda: call(count=4), lambda: call(count=129), lambda: call()[:15], list,
-        lambda: call(1, 2, 2, 0, 0, 22), lambda: call(1, -1, 2, 0, 0, 22), lambda: call(1, 1, 2, 1, 0, 22),
-        lambda: call(1, 1, 2, 0, 0, 23), lambda: call(1, 1, 2, 0, 0, -1), lambda: call(1, 1, 2, 0, 0, 0),
+        lambda: call(1, 2, 2, 0, _VALUE, 22), lambda: call(1, -1, 2, 0, _VALUE, 22),
+        lambda: call(1, 1, 2, 1, _VALUE, 22), lambda: call(1, 1, 2, 0, _VALUE, 23),
+        lambda: call(1, 1, 2, 0, _VALUE, -1), lambda: call(1, 1, 2, 0, _VALUE, 0),
+        # A value whose end is not in the call, that has no bytes, and that has more than there can be.
+        lambda: call(1, 1, 2, 0, 9 << 8, 22), lambda: call(1, 1, 2, 0, 17 << 8, 21), lambda: call(1, 1, 2, 0, 0, 22),
+        lambda: call(1, 1, 2, 0, -1 << 8, 22), lambda: call(1, 1, 2, 0, (1 << 55) - 1 << 8, 22),
+        # An array has no bytes, and there is no other kind.
+        lambda: call(1 | 8 << 8, 1, 2, 0, _VALUE, 22), lambda: call(1, 1, 3, 0, _VALUE, 22),
     ],
 )  # fmt: skip
 def test_a_malformed_call_launches_nothing(xla: Xla, wrong: Callable[[], list[int]]) -> None:
