@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from jitlto.cuda import toolkit
+from jitlto.cuda import libraries, toolkit
 from jitlto.errors import ToolchainError
 from jitlto.model.versions import Architecture
 
@@ -48,15 +48,16 @@ def wrap_ltoir(ltoir: bytes, architecture: Architecture) -> bytes:
             raise ToolchainError(what, code="toolchain-failed")
 
     handle, size = ctypes.c_void_p(), ctypes.c_size_t()
-    call("nvFatbinCreate", ctypes.byref(handle), None, ctypes.c_size_t(0))
-    try:
-        image = (ltoir, ctypes.c_size_t(len(ltoir)))
-        call("nvFatbinAddLTOIR", handle, *image, str(architecture).encode(), b"fragment", b"")
-        call("nvFatbinSize", handle, ctypes.byref(size))
-        buffer = ctypes.create_string_buffer(size.value)
-        call("nvFatbinGet", handle, buffer)
-    finally:
-        library.nvFatbinDestroy(ctypes.byref(handle))
+    with libraries.in_use:
+        call("nvFatbinCreate", ctypes.byref(handle), None, ctypes.c_size_t(0))
+        try:
+            image = (ltoir, ctypes.c_size_t(len(ltoir)))
+            call("nvFatbinAddLTOIR", handle, *image, str(architecture).encode(), b"fragment", b"")
+            call("nvFatbinSize", handle, ctypes.byref(size))
+            buffer = ctypes.create_string_buffer(size.value)
+            call("nvFatbinGet", handle, buffer)
+        finally:
+            library.nvFatbinDestroy(ctypes.byref(handle))
     return buffer.raw
 
 

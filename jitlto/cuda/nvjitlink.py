@@ -12,7 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from jitlto.errors import ArchitectureError, JitltoError, LinkError, UnresolvedSymbolError, VersionError
+from jitlto.cuda import libraries
+from jitlto.errors import ArchitectureError, JitltoError, LinkError, ToolchainError, UnresolvedSymbolError, VersionError
 from jitlto.model.compatibility import check_target, machine_code_links
 from jitlto.model.elf import CUDA_OBJECT, FUNCTION, OBJECT, ElfFile, read_architecture
 from jitlto.model.mangling import demangle
@@ -76,9 +77,10 @@ def version() -> Version:
         ToolchainError: If it is not installed, or cannot be loaded.
     """
     try:
-        from cuda.bindings import nvjitlink
-
-        return Version(*nvjitlink.version())
+        with libraries.in_use:
+            return Version(*libraries.nvjitlink.version())
+    except ToolchainError:
+        raise
     # Besides an ImportError, cuda.bindings raises a RuntimeError, or its own status error.
     except Exception as error:
         from jitlto.cuda.toolkit import missing_error
@@ -94,11 +96,10 @@ def find_installed(packages: Iterable[str]) -> str | None:
     Args:
         packages: The directories into which packages are installed.
     """
-    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
-
     try:
-        loaded = load_nvidia_dynamic_lib("nvJitLink")
-    except (DynamicLibNotFoundError, RuntimeError):
+        with libraries.in_use:
+            loaded = libraries.load_nvidia_dynamic_lib("nvJitLink")
+    except RuntimeError:  # of which DynamicLibNotFoundError is one
         return None
     path: str | None = loaded.abs_path
     if path is None or not loaded.was_already_loaded_from_elsewhere:
@@ -136,9 +137,22 @@ def link(
     check_target(target, linker)
     _check_machine_code(inputs, target, linker)
     _check_lock()
-    from cuda.bindings import nvjitlink  # imported lazily: `version` reports its absence
-
     options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else []), *(["-r"] if relocatable else [])]
+    data, log = _link(inputs, target, linker, options, "ptx" if ptx else "cubin")
+    if ptx:
+        return Linked(data.rstrip(b"\0"), log)
+    if not relocatable:
+        # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
+        _check_none_undefined(find_undefined(data), log)
+    return Linked(data, log)
+
+
+@libraries.in_use
+def _link(
+    inputs: Sequence[LinkInput], target: Architecture, linker: Version, options: Sequence[str], output: str
+) -> tuple[bytes, str]:
+    """Return the output, ``cubin`` or ``ptx``, and the log; errors as :func:`link`."""
+    nvjitlink = libraries.nvjitlink
     try:
         handle = nvjitlink.create(len(options), options)
     except nvjitlink.nvJitLinkError as error:
@@ -151,17 +165,11 @@ def link(
         _add_and_complete(nvjitlink, handle, inputs, target, linker)
         log = _with_names(_read_log(nvjitlink, handle, "info"), inputs)
         _check_log(log)
-        output = "ptx" if ptx else "cubin"
         buffer = bytearray(getattr(nvjitlink, f"get_linked_{output}_size")(handle))
         getattr(nvjitlink, f"get_linked_{output}")(handle, buffer)
     finally:
         nvjitlink.destroy(handle)
-    if ptx:
-        return Linked(bytes(buffer).rstrip(b"\0"), log)
-    if not relocatable:
-        # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
-        _check_none_undefined(find_undefined(bytes(buffer)), log)
-    return Linked(bytes(buffer), log)
+    return bytes(buffer), log
 
 
 def _add_and_complete(

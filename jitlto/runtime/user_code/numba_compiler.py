@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import FunctionType
 from typing import Any
 
-from jitlto.cuda import toolkit
+from jitlto.cuda import libraries, toolkit
 from jitlto.errors import CompileError, InterfaceMismatchError, JitltoError, ToolchainError
 from jitlto.model import ptx, types
 from jitlto.model.fragment import Symbol
@@ -196,6 +196,7 @@ def _compiler_versions() -> dict[str, str]:
         ) from error
 
 
+@libraries.in_use
 def _compile(function: PythonFunction, name: str, signature: Signature, base: Architecture) -> CompiledFunction:
     _compiler_versions()
     try:
