@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from jitlto.cuda import libraries
 from jitlto.errors import NoDeviceError, ToolchainError
+from jitlto.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from jitlto.cuda.libraries import Device
@@ -34,13 +35,13 @@ def current() -> Device:
         raise_forked_error()
     try:
         if not _is_ready:
-            with libraries.in_use:
+            with uninterrupted:
                 libraries.Device(0)
             _is_ready = True
         device = libraries.Device()
         status, context = libraries.driver.cuCtxGetCurrent()
         if int(status) or not int(context):
-            with libraries.in_use:
+            with uninterrupted:
                 device.set_current()
     except ToolchainError:
         raise
@@ -80,7 +81,7 @@ def allowed_in_captures() -> Iterator[None]:
     """Allow this thread to load code and make graphs while a stream is being captured: that is not work in a stream."""
     driver = libraries.driver
     relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-    with libraries.in_use:
+    with uninterrupted:
         status, before = driver.cuThreadExchangeStreamCaptureMode(relaxed)
         try:
             yield

@@ -7,9 +7,10 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from jitlto.cuda import libraries, toolkit
+from jitlto.cuda import toolkit
 from jitlto.errors import ToolchainError
 from jitlto.model.versions import Architecture
+from jitlto.uninterrupted import uninterrupted
 
 
 class FatbinKind(IntEnum):
@@ -48,7 +49,7 @@ def wrap_ltoir(ltoir: bytes, architecture: Architecture) -> bytes:
             raise ToolchainError(what, code="toolchain-failed")
 
     handle, size = ctypes.c_void_p(), ctypes.c_size_t()
-    with libraries.in_use:
+    with uninterrupted:
         call("nvFatbinCreate", ctypes.byref(handle), None, ctypes.c_size_t(0))
         try:
             image = (ltoir, ctypes.c_size_t(len(ltoir)))

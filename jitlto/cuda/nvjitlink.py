@@ -19,6 +19,7 @@ from jitlto.model.elf import CUDA_OBJECT, FUNCTION, OBJECT, ElfFile, read_archit
 from jitlto.model.mangling import demangle
 from jitlto.model.ptx import is_toolkit_symbol, parse_ptx
 from jitlto.model.versions import Architecture, Version
+from jitlto.uninterrupted import uninterrupted
 
 
 class InputKind(StrEnum):
@@ -77,7 +78,7 @@ def version() -> Version:
         ToolchainError: If it is not installed, or cannot be loaded.
     """
     try:
-        with libraries.in_use:
+        with uninterrupted:
             return Version(*libraries.nvjitlink.version())
     except ToolchainError:
         raise
@@ -97,7 +98,7 @@ def find_installed(packages: Iterable[str]) -> str | None:
         packages: The directories into which packages are installed.
     """
     try:
-        with libraries.in_use:
+        with uninterrupted:
             loaded = libraries.load_nvidia_dynamic_lib("nvJitLink")
     except RuntimeError:  # of which DynamicLibNotFoundError is one
         return None
@@ -147,7 +148,7 @@ def link(
     return Linked(data, log)
 
 
-@libraries.in_use
+@uninterrupted
 def _link(
     inputs: Sequence[LinkInput], target: Architecture, linker: Version, options: Sequence[str], output: str
 ) -> tuple[bytes, str]:

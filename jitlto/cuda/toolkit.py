@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from jitlto.cuda import libraries
 from jitlto.errors import ToolchainError
+from jitlto.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from jitlto.model.versions import Version
@@ -60,7 +61,7 @@ def _query_version(name: str, function: str) -> tuple[int, int]:
     import ctypes
 
     major, minor = ctypes.c_int(), ctypes.c_int()
-    with libraries.in_use:
+    with uninterrupted:
         library = ctypes.CDLL(libraries.load_nvidia_dynamic_lib(name).abs_path)
         status = getattr(library, function)(ctypes.byref(major), ctypes.byref(minor))
     if status:
@@ -83,7 +84,7 @@ def _version(name: str, query: Callable[[], tuple[int, int]]) -> Version:
 def find_library(name: str) -> str | None:
     """Return the path of the library that cuda.bindings loads as ``nvrtc``, ``nvJitLink``, ...; None if not found."""
     try:
-        with libraries.in_use:
+        with uninterrupted:
             path: str | None = libraries.load_nvidia_dynamic_lib(name).abs_path
     except RuntimeError:  # of which DynamicLibNotFoundError is one
         return None

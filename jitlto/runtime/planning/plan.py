@@ -6,7 +6,6 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.errors import ArchitectureError, LinkError, VersionError
+from jitlto.model.cached import cached_property
 from jitlto.model.compatibility import LinkTarget, choose_target, ltoir_links, runs_on, select_images
 from jitlto.model.fragment import Fragment, Image, SymbolKind
 from jitlto.model.mangling import demangle

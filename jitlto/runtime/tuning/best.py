@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jitlto.cuda import device
 from jitlto.errors import LinkError, PlanError
+from jitlto.model.cached import cached_property
 from jitlto.model.configuration import normalize_configuration
 from jitlto.model.tuning import Launch, TuneRecord, Variant, applies, launch
 from jitlto.model.types import is_exact

@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import FunctionType
 from typing import Any
 
-from jitlto.cuda import libraries, toolkit
+from jitlto.cuda import toolkit
 from jitlto.errors import CompileError, InterfaceMismatchError, JitltoError, ToolchainError
 from jitlto.model import ptx, types
 from jitlto.model.fragment import Symbol
@@ -27,6 +27,7 @@ from jitlto.runtime.user_code.adapter import USE_CPP, qualified_name
 from jitlto.runtime.user_code.compilation import Entry, entry_key, load_entry, save_entry
 from jitlto.runtime.user_code.python_fingerprint import fingerprint
 from jitlto.storage.cache_dir import CacheDir
+from jitlto.uninterrupted import uninterrupted
 
 _INSTALL = "install the extra numba: pip install 'jitlto[cu12,numba]' or pip install 'jitlto[cu13,numba]'"
 _PACKAGES = ("numba-cuda", "numba", "llvmlite", "numpy")
@@ -196,7 +197,7 @@ def _compiler_versions() -> dict[str, str]:
         ) from error
 
 
-@libraries.in_use
+@uninterrupted
 def _compile(function: PythonFunction, name: str, signature: Signature, base: Architecture) -> CompiledFunction:
     _compiler_versions()
     try:
