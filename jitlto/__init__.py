@@ -1,7 +1,6 @@
 """Kernel families for NVIDIA GPUs: N+M fragments of LTO-IR instead of N×M kernels.
 
-Importing this package loads its exceptions and nothing else: no CUDA library, no NumPy, no file. Other names are
-resolved when they are first used.
+Importing this package loads no CUDA library, no NumPy and no file. Names are resolved when they are first used.
 """
 
 from __future__ import annotations
@@ -9,10 +8,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from jitlto.errors import JitltoError
+from jitlto import uninterrupted as uninterrupted  # before the imports that a fork waits for
 from jitlto.version import __version__
 
 if TYPE_CHECKING:
+    from jitlto.errors import JitltoError as JitltoError
     from jitlto.model.fragment import FragmentKey as FragmentKey
     from jitlto.model.python_warnings import LinkWarning as LinkWarning
     from jitlto.runtime.family import KernelFamily as KernelFamily
@@ -40,6 +40,7 @@ _EXPORTS = {
     "Flag": "jitlto.runtime.operators.parts",
     "FragmentDatabase": "jitlto.storage.database",
     "FragmentKey": "jitlto.model.fragment",
+    "JitltoError": "jitlto.errors",
     "KernelFamily": "jitlto.runtime.family",
     "Launch": "jitlto.runtime.operators.parts",
     "Launcher": "jitlto.runtime.launch.launcher",
@@ -56,7 +57,7 @@ _EXPORTS = {
     "sequence": "jitlto.runtime.launch.sequence",
     "torch_operator": "jitlto.runtime.operators.torch_operator",
 }
-__all__ = [*_EXPORTS, "JitltoError", "__version__"]
+__all__ = [*_EXPORTS, "__version__"]
 
 
 def __dir__() -> list[str]:

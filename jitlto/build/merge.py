@@ -6,7 +6,6 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +14,7 @@ from msgspec.structs import astuple
 from jitlto.build import validate
 from jitlto.build.interfaces import check_interfaces
 from jitlto.errors import BuildError
+from jitlto.model.cached import cached_property
 from jitlto.model.compatibility import mixed_compilers
 from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, ImageKind

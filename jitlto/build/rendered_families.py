@@ -24,6 +24,7 @@ from jitlto.build.tuning_record import check_tuned, tune_record
 from jitlto.cuda import nvjitlink
 from jitlto.errors import BuildError, FamilyError, JitltoError
 from jitlto.model.architecture_tests import comparable_architectures
+from jitlto.model.cached import cached_property
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.header_search import HeaderSearch
@@ -109,7 +110,7 @@ class RenderedFamilies:
             if name not in used and not any(group.role is Role.ENTRYPOINT for group in record.groups):
                 self.advice.append(f"{name} has no entrypoint, and no family of this build uses it: it has no kernels")
 
-    @functools.cached_property
+    @cached_property
     def requests(self) -> list[CompileRequest]:
         """All requests, in the order of rendering; renders the families that have not been."""
         return [request for batch in self.by_family() for request in batch]
@@ -137,7 +138,7 @@ class RenderedFamilies:
     def _add_failure(self, rendered: RenderedSource, error: JitltoError) -> None:
         self.failures.append(Failure(rendered, error))
 
-    @functools.cached_property
+    @cached_property
     def keys(self) -> tuple[FragmentKey, ...]:
         """All fragments, in the order of rendering."""
         return tuple(request.key for request in self.requests)

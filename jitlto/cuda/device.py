@@ -8,15 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from jitlto.errors import NoDeviceError
+from jitlto.cuda import libraries
+from jitlto.errors import NoDeviceError, ToolchainError
+from jitlto.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
-    from cuda.core import Device
-
+    from jitlto.cuda.libraries import Device
     from jitlto.model.versions import Architecture
 
 
 _user: int | None = None  # the process that used CUDA first
+_is_ready = False  # there is a device
 
 
 def current() -> Device:
@@ -26,20 +28,23 @@ def current() -> Device:
         NoDeviceError: If there is no driver or no device. (Without this probe ``cuda.core`` misleads once and then
             deadlocks.)
     """
-    global _user
+    global _user, _is_ready
     if _user is None:
         _user = os.getpid()
     elif _user != os.getpid():
         raise_forked_error()
     try:
-        from cuda.bindings import driver
-        from cuda.core import Device
-
-        Device(0)
-        device = Device()
-        status, context = driver.cuCtxGetCurrent()
+        if not _is_ready:
+            with uninterrupted:
+                libraries.Device(0)
+            _is_ready = True
+        device = libraries.Device()
+        status, context = libraries.driver.cuCtxGetCurrent()
         if int(status) or not int(context):
-            device.set_current()
+            with uninterrupted:
+                device.set_current()
+    except ToolchainError:
+        raise
     # cuda.core raises its own CUDAError, a RuntimeError, or an ImportError, by what is missing.
     except Exception as error:  # noqa: BLE001
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
@@ -74,15 +79,15 @@ def raise_forked_error(*_: object) -> NoReturn:
 @contextmanager
 def allowed_in_captures() -> Iterator[None]:
     """Allow this thread to load code and make graphs while a stream is being captured: that is not work in a stream."""
-    from cuda.bindings import driver
-
+    driver = libraries.driver
     relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-    status, before = driver.cuThreadExchangeStreamCaptureMode(relaxed)
-    try:
-        yield
-    finally:
-        if status == driver.CUresult.CUDA_SUCCESS:
-            driver.cuThreadExchangeStreamCaptureMode(before)
+    with uninterrupted:
+        status, before = driver.cuThreadExchangeStreamCaptureMode(relaxed)
+        try:
+            yield
+        finally:
+            if status == driver.CUresult.CUDA_SUCCESS:
+                driver.cuThreadExchangeStreamCaptureMode(before)
 
 
 _thread = threading.local()
@@ -102,10 +107,8 @@ def kind() -> int:
 
 
 def _kind() -> int:
-    from cuda.core import Device
-
     major, minor = current().compute_capability
-    if len({other.compute_capability for other in Device.get_all_devices()}) == 1:
+    if len({other.compute_capability for other in libraries.Device.get_all_devices()}) == 1:
         _thread.kind = 0  # only one architecture: the thread's context does not matter
         return 0
     return int(major * 10 + minor)

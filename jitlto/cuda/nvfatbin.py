@@ -11,6 +11,7 @@ from jitlto.cuda import toolkit
 from jitlto.errors import ToolchainError
 from jitlto.model.compatibility import machine_code_links, runs_on
 from jitlto.model.versions import Architecture, Version
+from jitlto.uninterrupted import uninterrupted
 
 _MAGIC = struct.pack("<I", 0xBA55ED50)
 _SPECIFIC, _FAMILY = 0x10, 0x20  # of the third byte of an entry's flags: code for sm_90a, sm_100f
@@ -58,15 +59,16 @@ def wrap_ltoir(ltoir: bytes, architecture: Architecture) -> bytes:
             raise ToolchainError(what, code="toolchain-failed")
 
     handle, size = ctypes.c_void_p(), ctypes.c_size_t()
-    call("nvFatbinCreate", ctypes.byref(handle), None, ctypes.c_size_t(0))
-    try:
-        image = (ltoir, ctypes.c_size_t(len(ltoir)))
-        call("nvFatbinAddLTOIR", handle, *image, str(architecture).encode(), b"fragment", b"")
-        call("nvFatbinSize", handle, ctypes.byref(size))
-        buffer = ctypes.create_string_buffer(size.value)
-        call("nvFatbinGet", handle, buffer)
-    finally:
-        library.nvFatbinDestroy(ctypes.byref(handle))
+    with uninterrupted:
+        call("nvFatbinCreate", ctypes.byref(handle), None, ctypes.c_size_t(0))
+        try:
+            image = (ltoir, ctypes.c_size_t(len(ltoir)))
+            call("nvFatbinAddLTOIR", handle, *image, str(architecture).encode(), b"fragment", b"")
+            call("nvFatbinSize", handle, ctypes.byref(size))
+            buffer = ctypes.create_string_buffer(size.value)
+            call("nvFatbinGet", handle, buffer)
+        finally:
+            library.nvFatbinDestroy(ctypes.byref(handle))
     return buffer.raw
 
 

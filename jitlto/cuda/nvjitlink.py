@@ -11,13 +11,15 @@ from typing import Any
 
 from msgspec import Struct
 
+from jitlto.cuda import libraries
 from jitlto.cuda.nvjitlink_file import name_loaded
-from jitlto.errors import ArchitectureError, JitltoError, LinkError, UnresolvedSymbolError, VersionError
+from jitlto.errors import ArchitectureError, JitltoError, LinkError, ToolchainError, UnresolvedSymbolError, VersionError
 from jitlto.model.compatibility import check_target, machine_code_links
 from jitlto.model.elf import CUDA_OBJECT, FUNCTION, OBJECT, ElfFile, read_architecture
 from jitlto.model.mangling import demangle
 from jitlto.model.ptx import is_toolkit_symbol, missing_symbol_hint, parse_ptx
 from jitlto.model.versions import Architecture, Version
+from jitlto.uninterrupted import uninterrupted
 
 
 class InputKind(StrEnum):
@@ -78,9 +80,10 @@ def version() -> Version:
         ToolchainError: If it is not installed, or cannot be loaded.
     """
     try:
-        from cuda.bindings import nvjitlink
-
-        return Version(*nvjitlink.version())
+        with uninterrupted:
+            return Version(*libraries.nvjitlink.version())
+    except ToolchainError:
+        raise
     # Besides an ImportError, cuda.bindings raises a RuntimeError, or its own status error.
     except Exception as error:
         from jitlto.cuda.toolkit import missing_error
@@ -118,9 +121,22 @@ def link(
     check_target(target, linker)
     _check_machine_code(inputs, target, linker)
     _check_lock()
-    from cuda.bindings import nvjitlink  # imported lazily: `version` reports its absence
-
     options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else []), *(["-r"] if relocatable else [])]
+    data, log = _link(inputs, target, linker, options, "ptx" if ptx else "cubin")
+    if ptx:
+        return Linked(data.rstrip(b"\0"), log)
+    if not relocatable:
+        # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
+        _check_none_undefined(find_undefined(data), log)
+    return Linked(data, log)
+
+
+@uninterrupted
+def _link(
+    inputs: Sequence[LinkInput], target: Architecture, linker: Version, options: Sequence[str], output: str
+) -> tuple[bytes, str]:
+    """Return the output, ``cubin`` or ``ptx``, and the log; errors as :func:`link`."""
+    nvjitlink = libraries.nvjitlink
     try:
         handle = nvjitlink.create(len(options), options)
     except nvjitlink.nvJitLinkError as error:
@@ -133,17 +149,11 @@ def link(
         _add_and_complete(nvjitlink, handle, inputs, target, linker)
         log = _with_names(_read_log(nvjitlink, handle, "info"), inputs)
         _check_log(log)
-        output = "ptx" if ptx else "cubin"
         buffer = bytearray(getattr(nvjitlink, f"get_linked_{output}_size")(handle))
         getattr(nvjitlink, f"get_linked_{output}")(handle, buffer)
     finally:
         nvjitlink.destroy(handle)
-    if ptx:
-        return Linked(bytes(buffer).rstrip(b"\0"), log)
-    if not relocatable:
-        # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
-        _check_none_undefined(find_undefined(bytes(buffer)), log)
-    return Linked(bytes(buffer), log)
+    return bytes(buffer), log
 
 
 def _add_and_complete(

@@ -11,8 +11,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from jitlto.cuda import libraries
 from jitlto.errors import VersionError
 from jitlto.model.versions import Version
+from jitlto.uninterrupted import uninterrupted
 
 # In the search order of cuda.pathfinder; CUDA 13 has one directory for all its libraries.
 _DIRECTORIES = ("nvidia/cu13/lib", "nvidia/nvjitlink/lib")
@@ -61,11 +63,10 @@ def find_installed(packages: Iterable[str]) -> str | None:
     Args:
         packages: The directories into which packages are installed.
     """
-    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
-
     try:
-        loaded = load_nvidia_dynamic_lib("nvJitLink")
-    except (DynamicLibNotFoundError, RuntimeError):
+        with uninterrupted:
+            loaded = libraries.load_nvidia_dynamic_lib("nvJitLink")
+    except RuntimeError:  # of which DynamicLibNotFoundError is one
         return None
     path: str | None = loaded.abs_path
     if path is None or not loaded.was_already_loaded_from_elsewhere:

@@ -20,6 +20,7 @@ from jitlto.model.kernel_probe import strip_probe
 from jitlto.model.mangling import demangle
 from jitlto.model.ptx import ANCHOR, Module, parse_ptx
 from jitlto.model.versions import Architecture, Version
+from jitlto.uninterrupted import uninterrupted
 
 #: The name by which a program includes what follows its leading includes. Where no header of that name is given, NVRTC
 #: opens the file, at that moment: see :mod:`jitlto.build.compilers.snapshot`.
@@ -230,6 +231,7 @@ def run_step(source: Source, step: Step) -> Output:
     return run_program(Program.whole(source), source.headers, step)
 
 
+@uninterrupted
 def run_program(program: Program, headers: Mapping[str, bytes], step: Step, *more: str) -> Output:
     """Run NVRTC once on a program, with all its headers and ``more`` options; errors as :func:`run_step`."""
     nvrtc = toolkit.bindings("nvrtc")

@@ -10,10 +10,9 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from cuda.bindings import driver
-from cuda.core import Kernel, LaunchConfig
 
 from jitlto.cuda import device
+from jitlto.cuda.libraries import Kernel, LaunchConfig, driver
 
 _CUDA = 12000  # the version of the driver's functions, whose structures cuda.bindings has too
 _ALIGNMENT = 16  # of each argument in its buffer; no scalar or vector type of CUDA has a larger one

@@ -11,12 +11,13 @@ import re
 import struct
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO
 
+from jitlto.cuda import libraries
 from jitlto.errors import ToolchainError
+from jitlto.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from jitlto.model.versions import Version
@@ -47,9 +48,10 @@ def bindings(name: str) -> ModuleType:
         ToolchainError: If cuda-bindings is not installed.
     """
     try:
-        return import_module(f"cuda.bindings.{name}")
+        module: ModuleType = getattr(libraries, name)
     except ImportError as error:
         raise missing_error(f"cannot import cuda.bindings.{name}", error) from error
+    return module
 
 
 def missing_error(what: str, error: Exception) -> ToolchainError:
@@ -73,11 +75,11 @@ def _query_version(name: str, function: str) -> tuple[int, int]:
     """Ask a library for its version, with a function that writes two integers and returns a status."""
     import ctypes
 
-    from cuda.pathfinder import load_nvidia_dynamic_lib
-
     major, minor = ctypes.c_int(), ctypes.c_int()
-    library = ctypes.CDLL(load_nvidia_dynamic_lib(name).abs_path)
-    if status := getattr(library, function)(ctypes.byref(major), ctypes.byref(minor)):
+    with uninterrupted:
+        library = ctypes.CDLL(libraries.load_nvidia_dynamic_lib(name).abs_path)
+        status = getattr(library, function)(ctypes.byref(major), ctypes.byref(minor))
+    if status:
         raise RuntimeError(f"{function} returned {status}")
     return major.value, minor.value
 
@@ -96,11 +98,10 @@ def _version(name: str, query: Callable[[], tuple[int, int]]) -> Version:
 
 def find_library(name: str) -> str | None:
     """Return the path of the library that cuda.bindings loads as ``nvrtc``, ``nvJitLink``, ...; None if not found."""
-    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
-
     try:
-        path: str | None = load_nvidia_dynamic_lib(name).abs_path
-    except (DynamicLibNotFoundError, RuntimeError):
+        with uninterrupted:
+            path: str | None = libraries.load_nvidia_dynamic_lib(name).abs_path
+    except RuntimeError:  # of which DynamicLibNotFoundError is one
         return None
     return path
 
@@ -157,9 +158,7 @@ def header_roots() -> tuple[Path, ...]:
         ToolchainError: If the headers are of another CUDA major than NVRTC, as happens where a package is missing and
             another toolkit is installed.
     """
-    from cuda.pathfinder import find_nvidia_header_directory
-
-    found = (find_nvidia_header_directory(component) for component in ("cccl", "cudart"))
+    found = (libraries.find_nvidia_header_directory(component) for component in ("cccl", "cudart"))
     roots = [Path(directory) for directory in found if directory]
     # CUDA 12's wheels keep crt/ and cuRAND apart. Only a sibling counts: another toolkit's would not fit.
     beside = [root.parent.parent / name / "include" for root in roots for name in ("cuda_nvcc", "curand")]
@@ -190,10 +189,8 @@ def _headers_version(root: Path) -> Version | None:
 
 def find_binary(name: str) -> str | None:
     """Return the path of a toolkit program such as ``nvdisasm``; None if there is none."""
-    from cuda.pathfinder import find_nvidia_binary_utility
-
     try:
-        found: str | None = find_nvidia_binary_utility(name)
+        found: str | None = libraries.find_nvidia_binary_utility(name)
     except OSError:  # a directory that this user may not look into
         found = None
     import shutil  # 2 ms, which a plan does not need

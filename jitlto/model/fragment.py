@@ -10,13 +10,13 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from functools import cached_property
 from typing import Annotated
 from urllib.parse import quote, unquote
 
 from msgspec import Meta, Struct
 
 from jitlto.errors import JitltoError
+from jitlto.model.cached import cached_property
 from jitlto.model.text import check_type
 from jitlto.model.types import Parameter
 from jitlto.model.versions import Architecture, Version

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 from jitlto.errors import JitltoError
+from jitlto.model.cached import cached_property
 from jitlto.model.fragment import Symbol, SymbolKind
 from jitlto.model.versions import Architecture, Version
 

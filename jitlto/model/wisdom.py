@@ -8,13 +8,13 @@ often and in which groups files are merged.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
 from math import log2, sqrt
 from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
 
+from jitlto.model.cached import cached_property
 from jitlto.model.tuning import Pairs, Variant
 
 #: Relative difference below which two times count as equal, however precisely they were measured.

@@ -13,7 +13,7 @@ from pathlib import Path
 from jitlto.build.compilers import nvcc
 from jitlto.build.packaging.pyproject import with_project_stores
 from jitlto.config import Config
-from jitlto.cuda import device, driver, nvjitlink, toolkit
+from jitlto.cuda import device, driver, libraries, nvjitlink, toolkit
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.errors import DatabaseError, JitltoError, ToolchainError
 from jitlto.model import mangling
@@ -211,9 +211,7 @@ def _driver(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
         remedy = "needed only to launch kernels, not to build, plan or link"
         diagnosis.mention("driver and devices", error.what, False, remedy)
         return
-    from cuda.core import Device
-
-    for each in Device.get_all_devices():
+    for each in libraries.Device.get_all_devices():
         major, minor = each.compute_capability
         mark = ", current" if each.device_id == current.device_id else ""
         diagnosis.require(f"device {each.device_id}", f"{each.name}, sm_{major}{minor}{mark}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 
 from jitlto.build.compilers.base import CompiledSource, CompileJob
@@ -15,6 +14,7 @@ from jitlto.cuda import ltoir_symbols, nvfatbin, nvrtc, toolkit
 from jitlto.cuda.nvrtc import Output, Step
 from jitlto.errors import CompileError
 from jitlto.model import kernel_probe
+from jitlto.model.cached import cached_property
 from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import Source, split_leading_includes
 from jitlto.model.versions import Architecture

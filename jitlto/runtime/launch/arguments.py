@@ -14,8 +14,8 @@ from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
-from cuda.bindings import driver
 
+from jitlto.cuda.libraries import driver
 from jitlto.errors import ArgumentError
 from jitlto.model.types import Parameter, Scalar, find_scalar
 
@@ -160,7 +160,7 @@ def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant
             hint = "copy it to the device first, e.g. with cupy.asarray"
             raise _error(parameter, "host-memory", "the array is in host memory", hint)
         raise _type_error(parameter, argument, "a device array, a buffer, an address or None")
-    from cuda.core.utils import StridedMemoryView
+    from jitlto.cuda.libraries import StridedMemoryView
 
     try:
         view = StridedMemoryView.from_dlpack(argument, stream_ptr=-1)

@@ -8,9 +8,9 @@ from types import ModuleType, NoneType
 from typing import Any
 
 import numpy as np
-from cuda.bindings import driver
 
 from jitlto.cuda import device
+from jitlto.cuda.libraries import driver
 from jitlto.model.types import Parameter, find_scalar
 from jitlto.runtime.launch.arguments import ArgumentConverter, pointed_type
 from jitlto.runtime.launch.array_types import CUPY, TORCH, find_array_type

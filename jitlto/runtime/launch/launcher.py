@@ -14,10 +14,8 @@ from functools import cache, partial
 from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
 
-from cuda.bindings import driver
-from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, Stream, launch
-
 from jitlto.cuda import device
+from jitlto.cuda.libraries import Device, Kernel, LaunchConfig, ObjectCode, Stream, driver, launch
 from jitlto.errors import JitltoError, LaunchError
 from jitlto.model.frozen import Shared
 from jitlto.model.types import Parameter

@@ -6,7 +6,7 @@ import ctypes
 from functools import cache
 from typing import Any
 
-from cuda.core import Buffer
+from jitlto.cuda.libraries import Buffer
 
 
 class Packed(Buffer):  # type: ignore[misc]  # cuda.core has no types for mypy
@@ -56,7 +56,7 @@ class Packed(Buffer):  # type: ignore[misc]  # cuda.core has no types for mypy
 def is_passed_on() -> bool:
     """Return whether ``cuda.core`` gives the driver the address of a :class:`Packed`."""
     try:
-        from cuda.core._kernel_arg_handler import ParamHolder
+        from jitlto.cuda.libraries import ParamHolder
 
         packed = Packed.copy(bytes(9), 9)
         holder = ParamHolder((packed,))

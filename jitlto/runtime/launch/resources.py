@@ -10,8 +10,7 @@ from jitlto.model.frozen import Frozen
 from jitlto.model.mangling import demangle
 
 if TYPE_CHECKING:
-    from cuda.core import Kernel
-
+    from jitlto.cuda.libraries import Kernel
     from jitlto.model.types import Parameter
     from jitlto.runtime.linking.cache_entry import LinkedKernel
     from jitlto.runtime.planning.plan import Plan

@@ -9,10 +9,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from cuda.bindings import driver
-from cuda.core import Stream
-
 from jitlto.cuda import device
+from jitlto.cuda.libraries import Stream, driver
 from jitlto.cuda.packed_launch import LaunchGraph, PackedLaunch, RejectedError, is_capturing
 from jitlto.errors import ArgumentError, JitltoError, LaunchError
 from jitlto.model.frozen import Frozen

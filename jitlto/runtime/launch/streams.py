@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from cuda.core import Stream
-
 from jitlto.cuda import device
+from jitlto.cuda.libraries import Stream
 
 # The attributes of CuPy, PyTorch and Numba that hold a stream's handle, for versions without __cuda_stream__.
 _HANDLES = ("ptr", "cuda_stream", "handle")

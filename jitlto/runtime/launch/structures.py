@@ -228,7 +228,7 @@ def _descriptor_bytes(argument: Any, size: int) -> bytes:
     if module == "cuda" and name == "CUtensorMap":
         return ctypes.string_at(argument.getPtr(), size)
     if module == "cuda" and name == "TensorMapDescriptor":
-        from cuda.core._kernel_arg_handler import ParamHolder
+        from jitlto.cuda.libraries import ParamHolder
 
         holder = ParamHolder((argument,))  # which copies it
         return ctypes.string_at(ctypes.c_void_p.from_address(holder.ptr).value or 0, size)

@@ -7,6 +7,7 @@ between processes and leases between machines only save work: who has waited too
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Hashable
@@ -264,6 +265,8 @@ def has_packs(database: Path) -> bool:
 
 
 def _log(level: str, message: str, *values: object) -> None:
-    import logging  # imported lazily: takes 2 ms, and a cache hit logs nothing
+    if level == "info" and "logging" not in sys.modules:
+        return  # nobody has asked for what is logged below a warning, and the import takes 2 ms
+    import logging
 
     getattr(logging.getLogger(__name__), level)(message, *values)

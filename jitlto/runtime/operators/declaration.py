@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from jitlto.errors import OperatorError
+from jitlto.model.cached import cached_property
 from jitlto.model.frozen import Shared
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.family import family as find_family

@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
-from cuda.bindings import driver
 
+from jitlto.cuda.libraries import driver
 from jitlto.errors import OperatorError
 from jitlto.runtime.launch.arguments import ArgumentConverter
 from jitlto.runtime.launch.compiled import loaded_function

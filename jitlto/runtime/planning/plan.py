@@ -6,7 +6,6 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -17,6 +16,7 @@ from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.cuda.nvjitlink_file import name_loaded
 from jitlto.errors import ArchitectureError, JitltoError, LinkError, VersionError
+from jitlto.model.cached import cached_property
 from jitlto.model.compatibility import LinkTarget, choose_target, select_images
 from jitlto.model.fragment import Fragment, Image, SymbolKind
 from jitlto.model.frozen import Shared

@@ -6,7 +6,7 @@ import ctypes
 from types import TracebackType
 from typing import Any
 
-from jitlto.cuda import device
+from jitlto.cuda import device, libraries
 from jitlto.errors import LaunchError
 from jitlto.runtime.tuning.search import Launch
 
@@ -29,16 +29,13 @@ class Bench:
     """
 
     def __init__(self, *, cold: bool = False) -> None:
-        from cuda.bindings import driver
-        from cuda.core import Stream
-
         self.cold = cold
         self._device = device.current()
-        self._driver = driver
+        self._driver = driver = libraries.driver
         # By the driver: cuda.core makes streams only in a context that cuda.core made current.
         self._handle = self._check(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))
         #: The stream in which everything is launched.
-        self.stream = Stream.from_handle(int(self._handle))
+        self.stream = libraries.Stream.from_handle(int(self._handle))
         self._events = [self._check(driver.cuEventCreate(0)) for _ in range(2)]
         self._graphs: dict[Launch, tuple[Any, int]] = {}  # with the number of launches in it
         self._flushed = 2 * int(self._device.properties.l2_cache_size) if cold else 0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jitlto.cuda import device
 from jitlto.errors import JitltoError, LinkError, PlanError
+from jitlto.model.cached import cached_property
 from jitlto.model.configuration import normalize_configuration
 from jitlto.model.frozen import Shared
 from jitlto.model.tuning import Launch, TuneRecord, Variant, applies, launch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from jitlto.cuda import device
+from jitlto.cuda import device, libraries
 from jitlto.model.wisdom import DeviceKind
 
 
@@ -24,16 +24,12 @@ def are_alike() -> bool:
         NoDeviceError: If there is none.
     """
     device.current()
-    from cuda.core import Device
-
-    return len({_kind(int(each.device_id)) for each in Device.get_all_devices()}) == 1
+    return len({_kind(int(each.device_id)) for each in libraries.Device.get_all_devices()}) == 1
 
 
 @cache
 def _kind(ordinal: int) -> DeviceKind:
-    from cuda.core import Device
-
-    found = Device(ordinal)
+    found = libraries.Device(ordinal)
     major, minor = found.compute_capability
     properties = found.properties
     clock, count = int(properties.memory_clock_rate), int(properties.multiprocessor_count)

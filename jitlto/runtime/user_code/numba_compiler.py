@@ -30,6 +30,7 @@ from jitlto.runtime.user_code.adapter import USE_CPP, qualified_name
 from jitlto.runtime.user_code.compilation import Entry, entry_key, load_entry, save_entry
 from jitlto.runtime.user_code.python_fingerprint import fingerprint
 from jitlto.storage.cache_dir import CacheDir
+from jitlto.uninterrupted import uninterrupted
 
 _PACKAGES = ("numba-cuda", "numba", "llvmlite", "numpy")
 _NUMBA_TYPES = {
@@ -246,6 +247,7 @@ def _compiler_versions() -> dict[str, str]:
         ) from error
 
 
+@uninterrupted
 def _compile(
     function: PythonFunction, name: str, signature: Signature, base: Architecture, fast_math: bool
 ) -> CompiledFunction:

@@ -6,13 +6,14 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from msgspec.structs import astuple
 
 from jitlto.errors import DatabaseError
+from jitlto.model.cached import cached_property
 from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image
 from jitlto.model.frozen import Shared

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from jitlto.errors import DatabaseError
 from jitlto.storage.files import identity
+from jitlto.uninterrupted import uninterrupted
 
 #: Hints for a file that is not a database, or not a sound one.
 BUILD_HINT, REBUILD_HINT = "make it with `jitlto build FAMILY -o DB`", "fetch, install or build it again"
@@ -73,6 +74,7 @@ class SqliteReader:
         with self._reading():
             self._connect()
 
+    @uninterrupted  # a fork could leave a lock of SQLite locked
     def _connect(self) -> None:
         # immutable: no locks and no journal beside a file that may lie in a read-only site-packages.
         uri = f"file:{quote(os.fsencode(self.location))}?mode=ro&immutable=1"
@@ -122,7 +124,7 @@ class SqliteReader:
     def count(self, table: str) -> int:
         """Return the number of rows of a table."""
         self._survive_fork()
-        with self._reading(), self._lock:
+        with self._reading(), uninterrupted, self._lock:
             rows: int = self.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
         return rows
 
@@ -131,7 +133,7 @@ class SqliteReader:
         self._survive_fork()
         query = f"SELECT {column} FROM {table} WHERE {key} = ?"  # noqa: S608 - our own names
         try:  # as _reading does, in a third of the time: look-ups are many
-            with self._lock:
+            with uninterrupted, self._lock:
                 row = self.connection.execute(query, (value,)).fetchone()
         except _ERRORS as error:
             raise self._explain(error) from error

@@ -1,0 +1,44 @@
+"""NVIDIA's Python packages, ``cuda.*``: the one place that imports them, each when it is first used.
+
+Two threads cannot import ``cuda.core`` at once: one finds it half imported.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from importlib import import_module
+from typing import Any
+
+from jitlto.uninterrupted import uninterrupted
+
+# What other modules import from here → where it is: a module of the bindings, or an attribute.
+_BINDINGS = "cuda.bindings"
+_HOMES = {
+    **dict.fromkeys(("driver", "nvfatbin", "nvjitlink", "nvrtc"), _BINDINGS),
+    **dict.fromkeys(("Buffer", "Device", "Kernel", "LaunchConfig", "ObjectCode", "Stream", "launch"), "cuda.core"),
+    "ParamHolder": "cuda.core._kernel_arg_handler",
+    "StridedMemoryView": "cuda.core.utils",
+    "find_nvidia_binary_utility": "cuda.pathfinder",
+    "find_nvidia_header_directory": "cuda.pathfinder",
+    "load_nvidia_dynamic_lib": "cuda.pathfinder",
+}
+_lock = threading.RLock()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _HOMES[name]
+    with uninterrupted, _lock:
+        value = import_module(f"{home}.{name}") if home == _BINDINGS else getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
