@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from jitlto.build.findings import Finding, group_findings, link_failure
 from jitlto.build.shards import Shard
 from jitlto.cuda import nvjitlink
 from jitlto.errors import DatabaseError
@@ -16,12 +17,12 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.check_result import CheckResult, FamilyCheck, FamilyLinks, LinkCheck, Note
 from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.proofs import Proofs
 from jitlto.verify.compare import FamilyComparison, compare_families
 from jitlto.verify.covering_array import choose_cover
-from jitlto.verify.findings import Finding, group_findings, link_failure
 from jitlto.verify.link_all import LinkJob, link_all, require_readable
-from jitlto.verify.proofs import Proofs, Scope
 from jitlto.verify.prove import FamilyProof, prove
+from jitlto.verify.scope import Scope
 
 if TYPE_CHECKING:  # not imported at run time, so that checks without a store do not load it
     from jitlto.storage.remote.shared import SharedStores
@@ -139,7 +140,7 @@ def _link(
     jobs = [LinkJob(f, kernel, target, mode) for f in families for target in targets for kernel in mine[f.name]]
     failures: list[tuple[int, str, Finding]] = []
     known = Counter(job.family.name for job in jobs)
-    for position, job, error in scope.run(link_all, jobs, lambda job: scope.proofs.link_key(job, "link")):
+    for position, job, error in scope.run(link_all, jobs, lambda job: scope.link_key(job, "link")):
         known[job.family.name] -= 1
         if error is not None:
             subject = str(job.kernel.resolution.entry.key)
