@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import TypeAlias
 
 from jitlto.build.findings import Finding, Kind, group_findings, message_of
 from jitlto.build.unused import find_unused
@@ -25,6 +27,8 @@ from jitlto.model.resolve import Index, agrees
 from jitlto.model.text import pluralize
 from jitlto.storage.check_result import Cause
 from jitlto.storage.proofs import Proofs
+
+_Provided: TypeAlias = tuple[FragmentKey, str]  # a fragment, and a symbol that it provides
 
 #: The most kernels of a family of which each is planned; of what exceeds them, a covering set is.
 MOST_KERNELS = 10_000
@@ -175,23 +179,44 @@ def _report_unused(
 def find_dead_ends(index: Index, ends: Sequence[DeadEnd]) -> list[Finding]:
     """Return what is wrong in configurations that give no kernel, each once, with the remedy for authors."""
     # A missing fragment is found once for each value of every parameter that has nothing to do with it.
-    near = _near_providers(index) if ends else ()
-    findings = (_dead_end(index, end, near) for end in ends)
+    named = _named_alike(index) if ends else {}
+    findings = (_dead_end(index, end, named) for end in ends)
     return list({(f.subject, f.message, tuple(f.configuration.items())): f for f in findings}.values())
 
 
-def _dead_end(index: Index, end: DeadEnd, near_providers: Iterable[tuple[str, str]]) -> Finding:
+def _dead_end(index: Index, end: DeadEnd, named: Mapping[str, Sequence[_Provided]]) -> Finding:
     error = end.error
     hint = error.hint
+    group = end.entry.key.group
     if isinstance(error, MissingProviderError) and not _is_left_out(index, end):
-        near = next((provider for name, provider in near_providers if name in error.what), None)
-        hint = f"{near}: give both the same types" if near else "add a fragment that defines it to the family"
+        near = next((several for name, several in named.items() if name in error.what), ())
+        hint = (
+            _describe_near(near, end)
+            if near
+            else (
+                "declare a group that defines it; one that callers supply has an interface, and neither matrix nor template"
+            )
+        )
     elif error.code == "plan-unknown-value-combination":  # its hint is for callers
-        hint = f"add it to the matrix of the group that provides it, or leave it out of that of {end.entry.key.group}"
+        hint = f"add it to the matrix of the group that provides it, or leave it out of that of {group}"
     elif error.code == "plan-duplicate-definition" and _share_helper(index, end.fragments):
         hint = "make it inline or static, or declare it in an interface and define it in one group"
+    elif error.code == "plan-ambiguous-fragments":
+        hint = "leave it out of all but one, or tell them apart by a parameter that all have in key"
     subject, configuration = str(end.entry.key), dict(end.configuration)
     return Finding(_kind(error), message_of(error), hint, subject, configuration, code=error.code)
+
+
+def _describe_near(near: Sequence[_Provided], end: DeadEnd) -> str:
+    """Say what those lack that provide a missing function with other types."""
+    given = dict(end.configuration)
+    apart = [[name for name, value in key.parameters if given.get(name, value) != value] for key, _ in near]
+    if all(apart):
+        names = min(apart, key=len)
+        group, values = near[apart.index(names)][0].group, ", ".join(f"{name}={given[name]}" for name in names)
+        return f"add {values} to the matrix of {group}, or leave it out of that of {end.entry.key.group}"
+    key, name = next(provided for provided, names in zip(near, apart, strict=True) if not names)
+    return f"{key} provides {demangle(name)}: give both the same types"
 
 
 def _share_helper(index: Index, fragments: Iterable[Fragment]) -> bool:
@@ -210,14 +235,13 @@ def _kind(error: JitltoError) -> Kind:
     return Kind.INTERFACE if isinstance(error, InterfaceMismatchError) else Kind.CONFLICT
 
 
-def _near_providers(index: Index) -> list[tuple[str, str]]:
-    """Return each function that nothing provides and that a fragment provides with different types, and which."""
-    named: dict[str, str] = {}
+def _named_alike(index: Index) -> dict[str, list[_Provided]]:
+    """Return, for each function that nothing provides, the fragments that provide it with other types."""
+    named: dict[str, list[_Provided]] = defaultdict(list)
     for name, providers in sorted(index.providers.items()):
-        if providers:
-            named.setdefault(base_name(name), f"{providers[0].key} provides {demangle(name)}")
-    return [
-        (demangle(name), named[base_name(name)])
+        named[base_name(name)] += [(fragment.key, name) for fragment in providers]
+    return {
+        demangle(name): named[base_name(name)]
         for name in sorted(index.required)
         if not index.providers.get(name) and base_name(name) in named
-    ]
+    }
