@@ -190,13 +190,7 @@ def _dead_end(index: Index, end: DeadEnd, named: Mapping[str, Sequence[_Provided
     group = end.entry.key.group
     if isinstance(error, MissingProviderError) and not _is_left_out(index, end):
         near = next((several for name, several in named.items() if name in error.what), ())
-        hint = (
-            _describe_near(near, end)
-            if near
-            else (
-                "declare a group that defines it; one that callers supply has an interface, and neither matrix nor template"
-            )
-        )
+        hint = _describe_near(near, end) if near else "declare a group that defines it, or that callers supply it"
     elif error.code == "plan-unknown-value-combination":  # its hint is for callers
         hint = f"add it to the matrix of the group that provides it, or leave it out of that of {group}"
     elif error.code == "plan-duplicate-definition" and _share_helper(index, end.fragments):
