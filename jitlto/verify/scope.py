@@ -65,6 +65,6 @@ class Scope:
         """Return the key of a proof about a kernel; None if it cannot be linked, or an image is damaged."""
         try:
             plan = job.plan()
+            return self.proofs.image_key(plan.database, plan.images, of, plan.digest, *inputs)
         except JitltoError:
             return None  # whoever links it says why
-        return self.proofs.image_key(plan.database, plan.images, of, plan.digest, *inputs)

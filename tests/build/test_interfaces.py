@@ -329,7 +329,7 @@ WIDE = """struct argument {
 __device__ float activation(const argument& a);"""
 CALL_WIDE = "argument a; a.x = *x; *x = activation(a);"
 WIDE_FAMILY = family(WIDE, "", call=CALL_WIDE) | {
-    "activation.cu.jinja": f"// {{{{name}}}}\n{INCLUDE}__device__ float activation(const argument& a) {{ return a.x; }}\n"
+    "activation.cu.jinja": f"// {{{{name}}}}\n{INCLUDE}__device__ float activation(const argument& a) {{ return a.x; }}"
 }
 BEFORE = {
     "group": {"family.toml": TOML.replace("[device", 'options = ["-DWIDE"]\n[device') + DECLARED},
