@@ -126,9 +126,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
 def build_family(tmp_path: Path) -> BuildFamily:
     """Build a family given as files (name → text) into ``tmp_path / "<name>.fragdb"``."""
 
-    def make(files: dict[str, str], name: str = "family") -> BuildReport:
-        path = write_family(tmp_path / name, files)
-        return build([declaration.load_family(path)], tmp_path / f"{name}.fragdb", executor=compiler())
+    def make(files: dict[str, str], name: str = "family", *, allow_incomplete: bool = False) -> BuildReport:
+        families = [declaration.load_family(write_family(tmp_path / name, files))]
+        output = tmp_path / f"{name}.fragdb"
+        return build(families, output, executor=compiler(), allow_incomplete=allow_incomplete)
 
     return make
 

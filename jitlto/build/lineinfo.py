@@ -52,13 +52,14 @@ def build_twin(
     executor: Executor | None = None,
     cache: Cache | None = None,
     observer: Observer = NO_OBSERVER,
+    allow_incomplete: bool = False,
 ) -> Path:
     """Build the twin of a database that was built from ``families``, and return its directory.
 
     Args:
         families: As they were built.
         database: The database.
-        jobs, executor, cache, observer: As for :func:`jitlto.build.pipeline.build`.
+        jobs, executor, cache, observer, allow_incomplete: As for :func:`jitlto.build.pipeline.build`.
 
     Raises:
         JitltoError: As for :func:`jitlto.build.pipeline.build`, or if the twin cannot be written.
@@ -71,7 +72,15 @@ def build_twin(
     try:
         made = work / "new"
         made.mkdir()
-        build(rendered, made / database.name, jobs=jobs, executor=executor, cache=cache, observer=observer)
+        build(
+            rendered,
+            made / database.name,
+            jobs=jobs,
+            executor=executor,
+            cache=cache,
+            observer=observer,
+            allow_incomplete=allow_incomplete,
+        )
         files: dict[str, dict[str, str]] = {}
         written: dict[str, bytes] = {}
         uses = {name: (name, *record.uses) for name, record in rendered.records.items()}

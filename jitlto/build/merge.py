@@ -11,7 +11,8 @@ from typing import Literal
 
 from msgspec.structs import astuple
 
-from jitlto.build import validate
+from jitlto.build import proof, validate
+from jitlto.build.cache.cache import Cache
 from jitlto.build.interfaces import check_interfaces
 from jitlto.errors import BuildError
 from jitlto.model.cached import cached_property
@@ -20,6 +21,7 @@ from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, ImageKind
 from jitlto.model.text import describe_differences, pluralize
 from jitlto.storage.database import FragmentDatabase, writer
+from jitlto.storage.proofs import Proofs
 
 _MAX_LISTED = 3
 
@@ -54,6 +56,8 @@ def merge_databases(
     allow_gaps: bool = False,
     allow_mixed: bool = False,
     prefer: Literal["first", "last"] | None = None,
+    allow_incomplete: bool = False,
+    cache: Cache | None = None,
 ) -> MergeReport:
     """Merge parts of one build, complete databases of different families, or both, into one database.
 
@@ -65,10 +69,13 @@ def merge_databases(
         allow_gaps: Leave out fragments that no part holds.
         allow_mixed: Accept parts from different compilers.
         prefer: The input to prefer if fragments with the same key or families with the same name differ.
+        allow_incomplete: Write the database although kernels lack something, and report that as advice.
+        cache: The build cache, which keeps what was proved of databases; None to plan every kernel again.
 
     Raises:
         DatabaseError: If an input cannot be read or is damaged, or the output cannot be written.
-        BuildError: If the inputs do not belong together, or cannot form a consistent database.
+        BuildError: If the inputs do not belong together, cannot form a consistent database, or have a kernel that does
+            not plan.
     """
     paths, output = [Path(path) for path in paths], Path(output)
     if not paths:
@@ -89,11 +96,17 @@ def merge_databases(
             planned = record.select(fragments)
             if family.faults is not None:
                 check_interfaces(record, planned, family.faults)
-            merger.advice += validate.check_fragments(record, planned)
+            validate.check_fragments(record, planned)
             merger.advice += _report_mixed(record.name, planned)
         blobs = _Images(families)
         gaps = [key for family in families for key in family.gaps]
-        digest = writer.write(output, [family.record for family in families], fragments, blobs, gaps=gaps)
+        proofs = Proofs(cache.store if cache else None)
+
+        def prove(digest: str) -> None:
+            whole = [*records.values()], fragments, gaps
+            merger.advice += proof.prove_once(proofs, digest, *whole, allow_incomplete=allow_incomplete)
+
+        digest = writer.write(output, [*records.values()], fragments, blobs, gaps=gaps, check=prove)
     return MergeReport(output, digest, tuple(fragments), tuple(dict.fromkeys(merger.advice)))
 
 

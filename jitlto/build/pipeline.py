@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from jitlto.build import shards, validate
+from jitlto.build import proof, shards, validate
 from jitlto.build.architecture_notes import ArchitectureReport
 from jitlto.build.architecture_report import compare_architectures
 from jitlto.build.assemble import assemble
@@ -34,6 +34,7 @@ from jitlto.model.fragment import Fragment
 from jitlto.model.text import check_type
 from jitlto.storage.database import writer
 from jitlto.storage.declaration import FamilyDeclaration
+from jitlto.storage.proofs import Proofs
 
 # What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds,
 # while something is written within those.
@@ -73,8 +74,9 @@ def build(
     shard: Shard | None = None,
     recorded: Mapping[str, int] | None = None,
     compare_archs: bool = False,
+    allow_incomplete: bool = False,
 ) -> BuildReport:
-    """Build families into one database. The file is written only if all checks pass.
+    """Build families into one database. The file is written only if all checks pass, and every kernel plans.
 
     Args:
         families: Families with distinct names.
@@ -88,6 +90,7 @@ def build(
         shard: Build only this part; :func:`jitlto.build.merge.merge_databases` joins the parts.
         recorded: Recorded costs in milliseconds by key, for balancing shards.
         compare_archs: Compare the code of a sample of fragments for later architectures.
+        allow_incomplete: Write the database although kernels lack something, and report that as advice.
 
     Raises:
         JitltoError: The first failure; with ``keep_going`` a :class:`~jitlto.build.failures.FailedFragmentsError` with
@@ -123,13 +126,20 @@ def build(
     advice, part = _validate(sources, made, shard)
     observer.phase("write")
     fragments = tuple(sorted(made.fragments, key=lambda fragment: fragment.key))
-    digest = writer.write(output, list(sources.records.values()), fragments, made.blobs, part=part)
+    records = list(sources.records.values())
+    proofs = Proofs(cache.store if cache else None)
+
+    def prove(digest: str) -> None:
+        if shard is None:  # otherwise the merge does
+            advice.extend(proof.prove_once(proofs, digest, records, fragments, allow_incomplete=allow_incomplete))
+
+    digest = writer.write(output, records, fragments, made.blobs, part=part, check=prove)
     if cache is not None and outcome.compiled:
         cache.store.prune()
     if cache is not None and cache.shared is not None:
         cache.shared.stores.finish(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
     use, seconds = find_use(outcome.layers, outcome.seconds_saved, cache), time.perf_counter() - begin
-    return BuildReport(output, digest, fragments, outcome.compiled, advice, seconds, notes, use)
+    return BuildReport(output, digest, fragments, outcome.compiled, tuple(dict.fromkeys(advice)), seconds, notes, use)
 
 
 def _announce(
@@ -248,16 +258,14 @@ def _check_failures(sources: RenderedFamilies, outcome: Outcome) -> None:
         raise FailedFragmentsError(group_failures(failed, tried), len(tried))
 
 
-def _validate(
-    sources: RenderedFamilies, made: _Assembled, shard: Shard | None
-) -> tuple[tuple[str, ...], PartRecord | None]:
+def _validate(sources: RenderedFamilies, made: _Assembled, shard: Shard | None) -> tuple[list[str], PartRecord | None]:
     """Check the fragments of each family, and those that it uses, against each other; for a shard, the merge does."""
     records = [record.with_used(sources.records) for record in sources.records.values()]
     advice = [*sources.advice, *(text for _, text in sorted(made.advice.items()))]
     if shard is not None:
         digests, identities = sources.source_digests(), sources.toolchain_identities()
         part = shards.make_part_record(shard, digests, made.faults, identities, advice)
-        return tuple(advice), part
+        return advice, part
     for (family, name), is_taken in sorted(made.structures.items()):
         if not is_taken:
             text = f'{family}: no kernel takes the structure of [struct."{name}"] by value'
@@ -265,5 +273,5 @@ def _validate(
     for record in records:
         fragments = record.select(made.fragments)
         check_interfaces(record, fragments, made.faults)
-        advice += validate.check_fragments(record, fragments)
-    return tuple(dict.fromkeys(advice)), None  # those on used families come once for each of their users
+        validate.check_fragments(record, fragments)
+    return advice, None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 from jitlto.build.matrix import Matrix, load_matrix
 from jitlto.build.rendering import process
@@ -63,15 +64,16 @@ def render_family(
         family: The declaration.
         on_error: Gets each combination that cannot be rendered, without a text; by default the first such error is
             raised.
-        on_warning: Gets what the naming convention has to say of the matrices.
+        on_warning: Gets what the naming convention has to say of the matrices, and their parameters that nothing uses.
         known: What was rendered before.
 
     Raises:
         MatrixError: A matrix breaks a rule.
         RenderError: A template is malformed or uses an undefined name; it names file, line, group and combination.
         FamilyError: Two combinations of a group have one key, lack a key parameter, or have different keys and the same
-            source; or an exclusion names a value that the matrix lacks.
+            source; nothing uses a key parameter; or an exclusion names a value that the matrix lacks.
     """
+    unused: dict[Path, set[str]] = {}
     for group in family.groups:
         if group.matrix is None or group.template is None:
             continue
@@ -83,9 +85,9 @@ def render_family(
         keys = _iterate_keys(family, group, matrix, where, on_warning or (lambda _: None))
         same = SameSources(group)
         while batch := list(islice(keys, _BATCH)):
-            for source, outcome in _render(family, group, batch, where, known, stop=on_error is None):
+            for source, outcome in _render(family, group, batch, where, known, same.used, stop=on_error is None):
                 if isinstance(outcome, str):
-                    same.add(source.key, outcome)
+                    same.add(source.key, source.combination, outcome)
                     yield source
                 # Each combination of a template that never ends takes its time.
                 elif on_error is None or outcome.code == "render-limit":
@@ -94,6 +96,10 @@ def render_family(
                     same.has_gaps = True
                     on_error(source, outcome)
         same.check(where)
+        unused[group.matrix] = unused.get(group.matrix, same.unused) & same.unused
+    if on_warning is not None:
+        for path, name in sorted((path, name) for path, names in unused.items() for name in names):
+            on_warning(f"{path}: nothing uses {name}: no template, params or key of {family.name}; remove it")
 
 
 def _iterate_keys(
@@ -152,12 +158,13 @@ def _render(
     batch: Sequence[tuple[FragmentKey, Mapping[str, str]]],
     where: str,
     known: RenderedTexts | None,
+    used: set[str],
     *,
     stop: bool,
 ) -> Iterator[tuple[RenderedSource, str | RenderError]]:
     """Render a batch of combinations of a group, which is declared at ``where``.
 
-    Each comes with the digest of its plain text, or with its error.
+    Each comes with the digest of its plain text, or with its error. Names that are looked up are added to ``used``.
     """
     folders = [str(path.parent) for path in (group.template, family.path) if path is not None]
     request: process.Request = {
@@ -170,6 +177,7 @@ def _render(
         if known:
             known.put(request, answers)
     for (key, combination), answer in zip(batch, answers, strict=False):  # fewer if the process had to be ended
+        used.update(answer.get("used", ()))
         text, params = answer.get("text", ""), tuple(answer.get("params", ()))
         source = RenderedSource(key, group, combination, text, params, interfaces)
         yield source, _make_error(answer, group, combination, where) if "what" in answer else answer["digest"]

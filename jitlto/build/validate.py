@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations_with_replacement
 from typing import NamedTuple, TypeAlias
 
-from jitlto.errors import BuildError, FamilyError, PlanError
-from jitlto.model.enumeration import Kernel, enumerate_kernels, find_user_symbols
+from jitlto.errors import BuildError, FamilyError
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role, SymbolKind
-from jitlto.model.mangling import base_name, demangle
-from jitlto.model.ptx import missing_symbol_hint
-from jitlto.model.resolve import Index, is_compatible
+from jitlto.model.mangling import demangle
+from jitlto.model.resolve import is_compatible
 from jitlto.model.text import suggest
 
 _MACRO = re.compile(r"-[DU]|--(?:un)?define-macro[= ]")
@@ -74,29 +72,16 @@ def _macros(family: FamilyRecord) -> set[str]:
     return {option for option in family.options if _MACRO.match(option)}
 
 
-def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list[str]:
+def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> None:
     """Check a family's fragments, and those that it uses, against each other.
 
-    Returns:
-        Advice on code that is allowed but probably a mistake.
-
     Raises:
-        BuildError: If a function is inline in one of two fragments that can meet in a plan and not in the other, the
-            layouts of a required symbol and its provider differ, or two groups of a kernel set one link option
-            differently.
+        BuildError: If a function is inline in one of two fragments that can meet in a plan and not in the other, or the
+            layouts of a required symbol and its provider differ.
     """
     interface = {symbol.name for fragment in fragments for symbol in fragment.requires}
-    own = _find_own_implementations(family, fragments, interface)
-    reached = _reach_groups(family, fragments)
-    definitions = _definitions(fragments, interface)
-    _check_inline(definitions, reached)
+    _check_inline(_definitions(fragments, interface), _reach_groups(family, fragments))
     _check_layouts(fragments)
-    _check_link_options(family, fragments)
-    return [
-        *_report_unmet(family, fragments),
-        *_report_own_implementations(own),
-        *_report_strong_helpers(definitions, interface, reached, own),
-    ]
 
 
 def shares_inline_functions(fragments: Sequence[Fragment]) -> bool:
@@ -210,99 +195,6 @@ def check_deprecated(family: FamilyRecord, keys: Iterable[FragmentKey], where: s
             else:
                 hint = suggest(each.parameter, values, f"the parameters are {', '.join(sorted(values)) or 'none'}")
             raise FamilyError(what, code="family-deprecated", where=where, hint=hint)
-
-
-def _check_link_options(family: FamilyRecord, fragments: Sequence[Fragment]) -> None:
-    if not family.groups_disagree():
-        return
-    index = Index(fragments)
-    for kernel in enumerate_kernels(index, find_user_symbols(family, index)):
-        if isinstance(kernel, Kernel):
-            try:
-                family.link_options(kernel.resolution.fragments)
-            except PlanError as error:
-                what = f"{error.what} (kernel {kernel.resolution.entry.key})"
-                hint = "set it for one of the groups, or to one value in all groups of a kernel"
-                raise BuildError(what, code="build-conflicting-link-options", where=family.name, hint=hint) from None
-
-
-def _report_unmet(family: FamilyRecord, fragments: Sequence[Fragment]) -> Iterable[str]:
-    """Report requirements that no fragment meets, unless the family has groups that callers supply, or no kernel."""
-    if any(group.supplied for group in family.groups) or not any(g.role is Role.ENTRYPOINT for g in family.groups):
-        return
-    provided = {symbol.name for fragment in fragments for symbol in fragment.provides}
-    unmet: dict[str, Fragment] = {}
-    for fragment in fragments:
-        for symbol in fragment.requires:
-            if symbol.name not in provided:
-                unmet.setdefault(symbol.name, fragment)
-    alike: dict[str, tuple[str, Fragment]] = {}  # by the name without types
-    if unmet:
-        for fragment in fragments:
-            for symbol in fragment.provides:
-                alike.setdefault(base_name(symbol.name), (symbol.name, fragment))
-    for name, fragment in sorted(unmet.items()):
-        near = alike.get(base_name(name))
-        beside = f"; {near[1].key} provides {demangle(near[0])}" if near else ""
-        beside = beside or "".join(f"; {hint}" for hint in [missing_symbol_hint(name)] if hint)
-        yield f"{demangle(name)} is required by {fragment.key}, and no fragment of {family.name} provides it{beside}"
-
-
-def _find_own_implementations(
-    family: FamilyRecord, fragments: Sequence[Fragment], interface: set[str]
-) -> dict[str, tuple[Fragment, Fragment]]:
-    """Find kernels that define what a device group is there to provide; by symbol, with a fragment of that group."""
-    defined = {symbol.name for f in fragments if f.role is Role.ENTRYPOINT for symbol in f.provides}
-    headers = dict(family.headers)
-    called = {f.key.group for f in fragments if any(symbol.name in interface for symbol in f.provides)}
-    providers: dict[str, Fragment] = {}
-    for fragment in fragments:
-        group = family.group(fragment.key.group)
-        header = headers.get(group.interface or "", "") if group else ""
-        for symbol in fragment.provides if fragment.role is Role.DEVICE else ():
-            if symbol.name not in defined:
-                continue
-            declared = re.search(rf"\b{re.escape(base_name(symbol.name))}\b", header)
-            # An inline helper may occur in any fragment.
-            if symbol.name in interface or (fragment.key.group not in called and (declared or not symbol.weak)):
-                providers.setdefault(symbol.name, fragment)
-    return {
-        symbol.name: (fragment, providers[symbol.name])
-        for fragment in fragments
-        if fragment.role is Role.ENTRYPOINT
-        for symbol in fragment.provides
-        if symbol.name in providers
-    }
-
-
-def _report_own_implementations(found: Mapping[str, tuple[Fragment, Fragment]]) -> Iterable[str]:
-    reported: set[tuple[str, str]] = set()
-    for symbol, (kernel, provider) in sorted(found.items()):
-        groups = kernel.key.group, provider.key.group
-        if groups not in reported:
-            reported.add(groups)
-            yield (
-                f"{kernel.key} defines {demangle(symbol)} itself, which group {provider.key.group} provides: include "
-                "the group's interface in the kernel, and not its implementation"
-            )
-
-
-def _report_strong_helpers(
-    definitions: _Definitions, interface: set[str], reached: _Reached, reported: Collection[str]
-) -> Iterable[str]:
-    """Report functions and variables of two fragments that can meet in a plan, neither of them inline."""
-    # An overload of an interface function is a mistake in its types rather than a helper.
-    called = {base_name(name) for name in interface}
-    for name, several in sorted(definitions.items()):
-        strong = [definition for definition in several if not definition.inline]
-        if len(strong) < 2 or base_name(name) in called or name in reported:
-            continue
-        if pair := _find_meeting(strong, lambda one, other: _meet(one, other, reached)):
-            one, other = (definition.fragment.key for definition in pair)
-            yield (
-                f"{demangle(name)} is defined in {one} and in {other}, which do not link together: make it inline or "
-                "static"
-            )
 
 
 def _meet(one: _Definition, other: _Definition, reached: _Reached) -> bool:

@@ -16,7 +16,16 @@ import click
 from jitlto.cli.outcome import print_error
 from jitlto.cli.output import print_built, print_json
 from jitlto.cli.output_files import check_outputs, family_sources, write_output
-from jitlto.cli.parameters import DATABASE_FILE, DIRECTORY, FILE, PathType, jobs_option, json_option, shard_option
+from jitlto.cli.parameters import (
+    DATABASE_FILE,
+    DIRECTORY,
+    FILE,
+    PathType,
+    allow_incomplete_option,
+    jobs_option,
+    json_option,
+    shard_option,
+)
 from jitlto.cli.progress import progress
 from jitlto.errors import BuildError
 from jitlto.model.partial_key import describe_nearest, find_key
@@ -97,6 +106,7 @@ Example:
     "--no-compare-archs", is_flag=True,
     help="Do not compare the code of a sample of fragments for later architectures.",
 )  # fmt: skip
+@allow_incomplete_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @json_option
 def build(**options: Any) -> None:
@@ -128,16 +138,18 @@ def build(**options: Any) -> None:
 
     recorded = read_costs(o.costs)
     package = None if o.project is None else _package(o.project, o.names)
+    root = package.config.root if package else Path()
+    cache = None if o.no_cache else find_project_stores(root).open_cache(o.cache_dir)
     if package and o.output and not (o.prints_only or o.shard or o.lineinfo):
-        taken = prebuilt.copy_prebuilt(package.config, package.families, o.output)
+        taken = prebuilt.copy_prebuilt(
+            package.config, package.families, o.output, cache, allow_incomplete=o.allow_incomplete
+        )
         if taken:
             print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
             return
     families = package.families if package else [declaration.load_family(path) for path in _paths(o.names)]
     families = with_used(families)
     check_outputs(outputs, family_sources(families), database="-o")
-    root = package.config.root if package else Path()
-    cache = None if o.no_cache else find_project_stores(root).open_cache(o.cache_dir)
     if cache is not None and not cache.costs() and cache.shared is None:  # nothing has what they would make
         workers = _start_workers(o.jobs) if compiles_here else None
     rendered = RenderedFamilies(families, keep_going=o.keep_going, cache=cache)
@@ -169,6 +181,7 @@ class _Options:
     dry_run: bool
     timings: Path | None
     no_compare_archs: bool
+    allow_incomplete: bool
     quiet: bool
     as_json: bool
 
@@ -230,10 +243,17 @@ def _build(
                     shard=o.shard,
                     recorded=recorded,
                     compare_archs=not o.no_compare_archs,
+                    allow_incomplete=o.allow_incomplete,
                 )
                 if o.lineinfo:
                     twin = lineinfo.build_twin(
-                        rendered.families, output, jobs=o.jobs, executor=executor, cache=cache, observer=recorder
+                        rendered.families,
+                        output,
+                        jobs=o.jobs,
+                        executor=executor,
+                        cache=cache,
+                        observer=recorder,
+                        allow_incomplete=o.allow_incomplete,
                     )
             finally:  # timings of a failed build are written too
                 if o.timings is not None:

@@ -13,7 +13,7 @@ from jitlto.cli.families import DATABASE, open_database, print_installed
 from jitlto.cli.outcome import print_error
 from jitlto.cli.output import print_built, print_json, print_json_list
 from jitlto.cli.output_files import check_outputs, check_writable, write_output
-from jitlto.cli.parameters import DATABASE_FILE, FILE, PAGE_FILE, PATH, json_option
+from jitlto.cli.parameters import DATABASE_FILE, FILE, PAGE_FILE, PATH, allow_incomplete_option, json_option
 from jitlto.errors import DatabaseError, JitltoError
 from jitlto.model.fragment import Fragment
 from jitlto.model.mangling import demangle
@@ -220,6 +220,7 @@ def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> Non
 @click.option("-o", "--output", type=DATABASE_FILE, required=True, help="The database.")
 @click.option("--allow-gaps", is_flag=True, help="Leave out fragments that no PART holds.")
 @click.option("--allow-mixed", is_flag=True, help="Accept parts made by different compilers.")
+@allow_incomplete_option
 @click.option("--prefer", type=click.Choice(["first", "last"]), help="The PART to prefer where they differ.")
 @json_option
 def merge(
@@ -230,9 +231,10 @@ def merge(
     The result is byte for byte that of an unsharded build. Complete databases of different families are joined too.
     The database is written at the end, completely or not at all.
     """
+    from jitlto.build.cache.cache import open_cache
     from jitlto.build.merge import merge_databases
 
-    report = merge_databases(parts, output, prefer=prefer, **allow)
+    report = merge_databases(parts, output, prefer=prefer, cache=open_cache(), **allow)
     print_built(report, f"from {pluralize(len(parts), 'file')} in {report.path}", as_json=as_json)
 
 

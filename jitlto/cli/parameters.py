@@ -112,6 +112,9 @@ class TargetList(Target):
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+allow_incomplete_option = click.option(
+    "--allow-incomplete", is_flag=True, help="Write the database although kernels lack something, with warnings."
+)
 
 
 def jobs_option(what: str) -> Callable[[F], F]:

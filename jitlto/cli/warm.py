@@ -118,7 +118,7 @@ def _current_device() -> list[None]:
 
 
 def _causes(result: WarmResult) -> Sequence[Cause]:
-    from jitlto.verify.findings import group_findings, link_failure
+    from jitlto.build.findings import group_findings, link_failure
 
     findings, fragments = [], []
     for outcome in result.failures:

@@ -26,13 +26,21 @@ class Candidates:
             self._shapes[tuple(name for name, _ in fragment.key.parameters)].append(position)
         # By the parameters of a shape that configurations give: configurations mostly give the same ones.
         self._by_values: dict[tuple[_Names, _Names], _Positions] = {}
+        self._names = sorted({name for shape in self._shapes for name in shape})
+        self._found: dict[tuple[str | None, ...], list[Fragment]] = {}  # by the values of all these
 
     def parameters(self) -> set[str]:
         """Return the names of all parameters that they have."""
-        return {name for shape in self._shapes for name in shape}
+        return set(self._names)
 
     def find(self, configuration: Mapping[str, str]) -> list[Fragment]:
         """Return those that no value of the configuration contradicts; parameters that it does not name are free."""
+        values = tuple(map(configuration.get, self._names))
+        if values not in self._found:
+            self._found[values] = self._find(configuration)
+        return self._found[values]
+
+    def _find(self, configuration: Mapping[str, str]) -> list[Fragment]:
         found: list[int] = []
         for shape in self._shapes:
             given = tuple(name for name in shape if name in configuration)

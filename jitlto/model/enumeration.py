@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple, TypeAlias
 
 from jitlto.errors import PlanError
 from jitlto.model.family_record import FamilyRecord
@@ -20,6 +23,8 @@ from jitlto.model.resolve import Index, Resolution, UserSymbols, agrees, resolve
 # Comments and includes: they declare nothing.
 _NO_DECLARATION = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*include[^\n]*", re.S | re.M)
 _WORD = re.compile(r"[A-Za-z_]\w*")
+
+_Combination: TypeAlias = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +60,20 @@ class DeadEnd:
     fragments: tuple[Fragment, ...]
 
 
-def enumerate_kernels(index: Index, user_symbols: Collection[str] = ()) -> Iterator[Kernel | DeadEnd]:
+def enumerate_kernels(
+    index: Index, user_symbols: Collection[str] = (), most: int | None = None
+) -> Iterator[Kernel | DeadEnd]:
     """Yield all kernels of a family, each once, by entrypoint and then by parameter values, and all dead ends.
 
     Args:
         index: The family's fragments.
         user_symbols: The symbols that callers supply at run time; see :func:`find_user_symbols`.
+        most: How many to yield before only those follow that a covering set needs: every entrypoint, every combination
+            of values on which the choice of a fragment depends, and of those for which two fragments define one name.
     """
+    cover = None if most is None else _Cover(index, most)
     for entry in sorted(index.entrypoints, key=lambda fragment: fragment.key):
-        yield from _kernels_of(index, entry, user_symbols)
+        yield from _kernels_of(index, entry, user_symbols, cover)
 
 
 def find_user_symbols(record: FamilyRecord, index: Index) -> frozenset[str]:
@@ -89,21 +99,99 @@ def find_user_symbols(record: FamilyRecord, index: Index) -> frozenset[str]:
     return frozenset(n for n in index.required if not index.providers.get(n) and base_name(n) in declared)
 
 
-def _kernels_of(index: Index, entry: Fragment, user_symbols: Collection[str]) -> Iterator[Kernel | DeadEnd]:
+class _Cover:
+    """The combinations of values that occurred in kernels, counted from the first beyond ``most`` kernels on.
+
+    What a required symbol brings into a kernel depends on the parameters of its providers, and in turn on those of what
+    they require; whether two definitions of a name meet, on the parameters of both.
+    """
+
+    def __init__(self, index: Index, most: int) -> None:
+        self._index = index
+        self._left = most
+        self._covered: set[_Combination] = set()
+        self._deciding: dict[str, Sequence[str]] = {}  # by symbol
+
+    def combinations(self, entry: Fragment, step: _Step, configuration: Mapping[str, str]) -> list[_Combination] | None:
+        """Return those of a configuration, some values of which may be open; None if there are kernels with all."""
+        if self._left > 0:
+            return []
+        found: list[_Combination] = [(*entry.key.parameters, (entry.key.group, None))]
+        for name in (*step.required, *self._defined_twice):
+            parameters = self._defined_twice.get(name) or self._parameters(name)
+            found.append(((name, None), *((each, configuration.get(each)) for each in parameters)))
+        return None if self._covered.issuperset(found) else found
+
+    def add(self, node: _Node | None) -> None:
+        """Count a kernel, or a dead end, with the configurations that led to it."""
+        self._left -= 1
+        while node is not None:
+            self._covered.update(node.combinations)
+            node = node.parent
+
+    def _parameters(self, symbol: str) -> Sequence[str]:
+        if symbol not in self._deciding:
+            groups = list(dict.fromkeys(fragment.key.group for fragment in self._index.providers.get(symbol, ())))
+            for group in groups:  # which grows
+                groups += self._groups[group][1] - {*groups}
+            self._deciding[symbol] = sorted({name for group in groups for name in self._groups[group][0]})
+        return self._deciding[symbol]
+
+    @cached_property
+    def _fragments(self) -> Collection[Fragment]:
+        providers = chain.from_iterable(self._index.providers.values())
+        return {fragment.key: fragment for fragment in (*self._index.entrypoints, *providers)}.values()
+
+    @cached_property
+    def _groups(self) -> Mapping[str, tuple[set[str], set[str]]]:
+        """The parameters of each group, and the groups that provide what it requires."""
+        found: dict[str, tuple[set[str], set[str]]] = {}
+        for fragment in self._fragments:
+            parameters, groups = found.setdefault(fragment.key.group, (set(), set()))
+            parameters.update(name for name, _ in fragment.key.parameters)
+            for symbol in fragment.requires:
+                groups.update(other.key.group for other in self._index.providers.get(symbol.name, ()))
+        return found
+
+    @cached_property
+    def _defined_twice(self) -> Mapping[str, Sequence[str]]:
+        """The parameters of all fragments that define a name, for each that several define and not inline."""
+        definers: dict[str, list[Fragment]] = {}
+        for fragment in self._fragments:
+            for symbol in fragment.provides:
+                if not symbol.weak and symbol.name not in self._index.required:
+                    definers.setdefault(symbol.name, []).append(fragment)
+        return {
+            symbol: sorted({name for fragment in several for name, _ in fragment.key.parameters})
+            for symbol, several in definers.items()
+            if len(several) > 1
+        }
+
+
+def _kernels_of(
+    index: Index, entry: Fragment, user_symbols: Collection[str], cover: _Cover | None
+) -> Iterator[Kernel | DeadEnd]:
     seen: set[tuple[FragmentKey, ...]] = set()
-    pending = [dict(entry.key.parameters)]
+    pending: list[tuple[dict[str, str], _Node | None]] = [(dict(entry.key.parameters), None)]
     while pending:
-        configuration = pending.pop()
-        step = _close(index, entry, configuration, user_symbols)
+        configuration, parent = pending.pop()
+        before = parent.step if parent and all(agrees(f.key, configuration) for f in parent.step.chosen) else None
+        step = _close(index, entry, configuration, user_symbols, before)
+        combinations = cover.combinations(entry, step, configuration) if cover else []
+        if combinations is None:
+            continue
+        node = _Node(step, combinations, parent)
         missing = [name for name, candidates in step.open.items() if not candidates]
         choice = None if missing else _choice(step, configuration)
         if choice is not None:
             name, values = choice
-            pending += [configuration | {name: value} for value in reversed(values)]
+            pending += [(configuration | {name: value}, node) for value in reversed(values)]
             continue
         concerned = _concerned(index, step, configuration, missing)
         if concerned is None:
             continue
+        if cover is not None:
+            cover.add(node)
         supplied = [UserSymbols("the caller's code", step.user_symbols, ())] if step.user_symbols else []
         try:
             resolution = resolve(index, configuration, entry_group=entry.key.group, supplied=supplied)
@@ -120,9 +208,11 @@ def _kernels_of(index: Index, entry: Fragment, user_symbols: Collection[str]) ->
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Result of a configuration: chosen fragments, open symbols with their candidates, callers' symbols."""
+    """Result of a configuration: chosen fragments, what they require and provide, open symbols with candidates."""
 
     chosen: tuple[Fragment, ...]
+    required: Collection[str]
+    provided: Collection[str]
     open: Mapping[str, Sequence[Fragment]]
     user_symbols: tuple[Symbol, ...]
 
@@ -130,29 +220,52 @@ class _Step:
         return [fragment for several in self.open.values() for fragment in several]
 
 
-def _close(index: Index, entry: Fragment, configuration: Mapping[str, str], user_symbols: Collection[str]) -> _Step:
-    """Choose the fragments that the configuration determines, and in turn those that they require."""
-    chosen = [entry]
-    candidates: dict[str, list[Fragment]] = {}
-    waiting: dict[str, Symbol] = {}
-    callers: dict[str, Symbol] = {}
-    provided: set[str] = set()
-    new: Fragment | None = entry
-    while new is not None:
-        provided.update(symbol.name for symbol in new.provides)
-        for symbol in new.requires:
-            if symbol.name in user_symbols:
-                callers[symbol.name] = symbol
-            elif symbol.name not in waiting:
-                waiting[symbol.name] = symbol
-                candidates[symbol.name] = index.find_providers(symbol.name, configuration)
-        still_open = [name for name in sorted(waiting) if name not in provided]
-        new = next((candidates[name][0] for name in still_open if len(candidates[name]) == 1), None)
-        if new is not None:
-            chosen.append(new)
-    return _Step(
-        tuple(chosen), {name: candidates[name] for name in still_open}, tuple(callers[name] for name in sorted(callers))
-    )
+class _Node(NamedTuple):
+    """A configuration with some values open, and the one with a value less that led to it."""
+
+    step: _Step
+    combinations: Sequence[_Combination]
+    parent: _Node | None
+
+
+def _close(
+    index: Index,
+    entry: Fragment,
+    configuration: Mapping[str, str],
+    user_symbols: Collection[str],
+    before: _Step | None = None,
+) -> _Step:
+    """Choose the fragments that the configuration determines, and in turn those that they require.
+
+    Args:
+        before: The result of a configuration with fewer values, which none of its chosen fragments contradicts.
+    """
+    chosen = list(before.chosen) if before else [entry]
+    candidates: dict[str, Sequence[Fragment]] = {}
+    required = set(before.required) if before else set[str]()
+    callers = {symbol.name: symbol for symbol in before.user_symbols} if before else {}
+    provided = set(before.provided) if before else set[str]()
+    for name in before.open if before else ():
+        candidates[name] = index.find_providers(name, configuration)
+    pending = [] if before else [entry]
+    while True:
+        for new in pending:
+            provided.update([symbol.name for symbol in new.provides])
+            for symbol in new.requires:
+                if symbol.name in user_symbols:
+                    callers[symbol.name] = symbol
+                elif symbol.name not in required:
+                    required.add(symbol.name)
+                    candidates[symbol.name] = index.find_providers(symbol.name, configuration)
+        candidates = {name: several for name, several in candidates.items() if name not in provided}
+        found = min((name for name, several in candidates.items() if len(several) == 1), default=None)
+        if found is None:
+            break
+        pending = [candidates[found][0]]
+        chosen += pending
+    still_open = {name: candidates[name] for name in sorted(candidates)}
+    users = tuple(callers[name] for name in sorted(callers))
+    return _Step(tuple(chosen), required, provided, still_open, users)
 
 
 def _choice(step: _Step, configuration: Mapping[str, str]) -> tuple[str, list[str]] | None:

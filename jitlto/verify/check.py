@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from jitlto.build.findings import Finding, group_findings, link_failure
 from jitlto.build.shards import Shard
 from jitlto.cuda import nvjitlink
 from jitlto.errors import DatabaseError, JitltoError
@@ -16,12 +17,12 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.check_result import CheckResult, FamilyCheck, FamilyLinks, LinkCheck, Note
 from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.proofs import Proofs
 from jitlto.verify.compare import FamilyComparison, compare_families
 from jitlto.verify.covering_array import choose_cover
-from jitlto.verify.findings import Finding, group_findings, link_failure
 from jitlto.verify.link_all import LinkJob, link_all, require_readable
-from jitlto.verify.proofs import Proofs, Scope
 from jitlto.verify.prove import FamilyProof, prove
+from jitlto.verify.scope import Scope
 
 if TYPE_CHECKING:  # not imported at run time, so that checks without a store do not load it
     from jitlto.storage.remote.shared import SharedStores
@@ -140,7 +141,7 @@ def _link(
     failures: list[tuple[int, str, Finding]] = []
     known = Counter(job.family.name for job in jobs)
     # A kernel that is linked with a warning is linked again by the next check, which warns too.
-    for position, job, found in scope.run(link_all, jobs, lambda job: scope.proofs.link_key(job, "link")):
+    for position, job, found in scope.run(link_all, jobs, lambda job: scope.link_key(job, "link")):
         known[job.family.name] -= 1
         if isinstance(found, JitltoError):
             subject = str(job.kernel.resolution.entry.key)

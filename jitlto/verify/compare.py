@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, permutations
 
+from jitlto.build.findings import Finding, Kind, link_failure, message_of
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.errors import JitltoError
@@ -20,10 +21,9 @@ from jitlto.runtime.linking.definitions import CONFLICT, find_conflict, strong_n
 from jitlto.runtime.linking.parallel import run_parallel
 from jitlto.runtime.user_code.inputs import read_ltoir
 from jitlto.verify.covering_array import choose_cover
-from jitlto.verify.findings import Finding, Kind, link_failure, message_of
 from jitlto.verify.link_all import LinkJob, require_readable
-from jitlto.verify.proofs import Scope
 from jitlto.verify.prove import FamilyProof
+from jitlto.verify.scope import Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def compare_families(
 
     def key(comparison: Comparison) -> str | None:
         strong = sorted(_strong_names(comparison))
-        return scope.proofs.link_key(comparison.job, "comparison", comparison.positions, strong)
+        return scope.link_key(comparison.job, "comparison", comparison.positions, strong)
 
     for position, comparison, error in scope.run(partial(run_parallel, _compare), scope.shard.share(comparisons), key):
         if error is not None:

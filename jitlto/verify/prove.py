@@ -10,26 +10,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from jitlto.errors import (
-    AmbiguousConfigurationError,
-    InterfaceMismatchError,
-    JitltoError,
-    LinkError,
-    MissingProviderError,
-    UnknownValueError,
-)
+from jitlto.build.findings import Finding, Kind
+from jitlto.build.proof import find_dead_ends
+from jitlto.build.unused import find_unused
 from jitlto.model.configuration import sorted_values
 from jitlto.model.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
 from jitlto.model.exclusions import Exclusion, cover
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import FragmentKey, Role
-from jitlto.model.mangling import base_name, demangle
-from jitlto.model.resolve import Index, agrees
+from jitlto.model.mangling import demangle
 from jitlto.model.text import pluralize
 from jitlto.runtime.family import KernelFamily
-from jitlto.verify.findings import Finding, Kind, message_of
 from jitlto.verify.same_code import find_same_code
-from jitlto.verify.unused import find_unused
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +59,7 @@ def prove(
     found = list(enumerate_kernels(family.index, find_user_symbols(family.record, family.index)))
     planned = [each for each in found if isinstance(each, Kernel)]
     ends = [each for each in found if isinstance(each, DeadEnd)]
-    # A missing fragment is found once for each value of every parameter that has nothing to do with it.
-    near = _near_providers(family.index) if ends else ()
-    distinct = {
-        (f.subject, f.message, tuple(f.configuration.items())): f
-        for f in (_dead_end(family.index, e, near) for e in ends)
-    }
-    failures = list(distinct.values())
+    failures = find_dead_ends(family.index, ends)
     notes = list(_supplied(family.name, planned))
     groups = family.record.groups
     is_shared = bool(groups) and not any(group.role is Role.ENTRYPOINT for group in groups)
@@ -95,40 +81,6 @@ def prove(
     (failures if complete else notes).extend(gaps)
     made = tuple(planned), tuple(failures), tuple(notes)
     return FamilyProof(family.name, len(fragments), *made, reached_or_failed)
-
-
-def _dead_end(index: Index, end: DeadEnd, near_providers: Iterable[tuple[str, str]]) -> Finding:
-    error = end.error
-    hint = error.hint
-    if error.code == "plan-missing-provider" and not any(agrees(key, dict(end.configuration)) for key in index.gaps):
-        near = next((provider for name, provider in near_providers if name in error.what), None)
-        hint = f"{near}: give both the same types" if near else "add a fragment that defines it to the family"
-    elif error.code == "plan-unknown-value-combination":  # its hint is for callers
-        hint = f"add it to the matrix of the group that provides it, or leave it out of that of {end.entry.key.group}"
-    return Finding(_kind(error), message_of(error), hint, str(end.entry.key), dict(end.configuration), code=error.code)
-
-
-def _kind(error: JitltoError) -> Kind:
-    if isinstance(error, LinkError):
-        return Kind.LINK
-    if isinstance(error, (MissingProviderError, UnknownValueError)):
-        return Kind.REQUIREMENT
-    if isinstance(error, AmbiguousConfigurationError):
-        return Kind.AMBIGUITY
-    return Kind.INTERFACE if isinstance(error, InterfaceMismatchError) else Kind.CONFLICT
-
-
-def _near_providers(index: Index) -> list[tuple[str, str]]:
-    """Return each function that nothing provides and that a fragment provides with different types, and which."""
-    named: dict[str, str] = {}
-    for name, providers in sorted(index.providers.items()):
-        if providers:
-            named.setdefault(base_name(name), f"{providers[0].key} provides {demangle(name)}")
-    return [
-        (demangle(name), named[base_name(name)])
-        for name in sorted(index.required)
-        if not index.providers.get(name) and base_name(name) in named
-    ]
 
 
 def _supplied(family: str, planned: Iterable[Kernel]) -> Iterator[Finding]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from jitlto.build.findings import Finding, Kind
 from jitlto.model.fragment import Fragment, ImageKind
-from jitlto.verify.findings import Finding, Kind
 
 
 def find_same_code(fragments: Iterable[Fragment]) -> Iterator[Finding]:

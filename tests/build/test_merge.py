@@ -17,9 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from jitlto.build import proof
+from jitlto.build.cache.cache import open_cache
 from jitlto.build.interface_proof import Faults
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
+from jitlto.build.proof import UnplannedKernelsError
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard, make_part_record
 from jitlto.cli import cli
@@ -337,9 +340,21 @@ def test_checks_of_the_whole_family_run_at_the_merge(tmp_path: Path) -> None:
 
 def test_advice_about_the_whole_family_is_given_at_the_merge(tmp_path: Path) -> None:
     lonely = by_hand(tmp_path / "whole.fragdb", requires=Symbol("_Z5otherf", SymbolKind.FUNCTION, "(4)(4)"))
-    advice = merge_databases(lonely.parts(tmp_path, 2), tmp_path / "merged").advice
-    assert advice[0] == "the matrix is odd"
-    assert any("other(float) is required by f/kern[t=float]" in text for text in advice)
+    parts = lonely.parts(tmp_path, 2)
+    first, *rest = merge_databases(parts, tmp_path / "merged", allow_incomplete=True).advice
+    assert first == "the matrix is odd"
+    assert any("other(float)" in text and "f/kern[t=float]" in text for text in rest)
+
+
+def test_a_merge_plans_every_kernel_once(hand: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lonely = by_hand(tmp_path / "whole.fragdb", requires=Symbol("_Z5otherf", SymbolKind.FUNCTION, "(4)(4)"))
+    with raises(UnplannedKernelsError, "build-unplanned-kernels", "other(float)", "f/kern[t=float]"):
+        merge_databases(lonely.parts(tmp_path, 2), tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+    cache, parts = open_cache(tmp_path / "cache"), hand.parts(tmp_path, 2)
+    merge_databases(parts, tmp_path / "merged", cache=cache)
+    monkeypatch.setattr(proof, "enumerate_kernels", None)
+    merge_databases(parts, tmp_path / "merged", cache=cache)
 
 
 # --- Files ---

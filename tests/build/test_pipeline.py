@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.build import proof
+from jitlto.build.cache.cache import open_cache
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.failures import FailedFragmentsError
 from jitlto.build.pipeline import BuildReport, build
+from jitlto.build.proof import UnplannedKernelsError
 from jitlto.build.rendered_families import family_record
 from jitlto.build.shards import Shard
 from jitlto.errors import BuildError, CompileError, DatabaseError, FamilyError, JitltoError, RenderError
@@ -238,16 +241,42 @@ def test_the_record_holds_only_headers_reachable_from_interfaces(tmp_path: Path)
     assert record.interfaces == ("op.cuh",)
 
 
+FAR = changed(
+    kern__cu__jinja=MINI["kern.cu.jinja"]
+    .replace("namespace mini {", "__device__ float far(float);\nnamespace mini {", 1)
+    .replace("op<T>(x[i])", "op<T>(far(x[i]))")
+)
+
+
 @pytest.mark.slow
-def test_advice_reaches_the_report(build_family: BuildFamily) -> None:
-    report = build_family(
-        changed(
-            kern__cu__jinja=MINI["kern.cu.jinja"]
-            .replace("namespace mini {", "__device__ float far(float);\nnamespace mini {", 1)
-            .replace("op<T>(x[i])", "op<T>(far(x[i]))")
-        )
-    )
-    assert any("far(float) is required by" in advice for advice in report.advice)
+def test_a_kernel_that_lacks_something_is_an_error_and_no_database(tmp_path: Path) -> None:
+    families = [declaration.load_family(write_family(tmp_path / "mini", FAR))]
+    cache, output = open_cache(tmp_path / "cache"), tmp_path / "mini.fragdb"
+    for _ in range(2):
+        with raises(
+            UnplannedKernelsError, "build-unplanned-kernels", "far(float)", "mini/kern[", hint="--allow-incomplete"
+        ):
+            build(families, output, jobs=1, cache=cache)
+        assert not output.exists()
+    for _ in range(2):
+        (advice,) = build(families, output, jobs=1, cache=cache, allow_incomplete=True).advice
+        assert "far(float)" in advice
+    before = output.read_bytes()
+    with raises(UnplannedKernelsError, "build-unplanned-kernels"):
+        build(families, output, jobs=1, cache=cache)
+    assert output.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_a_build_without_work_does_not_plan_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    families = [declaration.load_family(write_family(tmp_path / "mini", MINI))]
+    cache = open_cache(tmp_path / "cache")
+    digest = build(families, tmp_path / "1.fragdb", jobs=1, cache=cache).digest
+    monkeypatch.setattr(proof, "enumerate_kernels", None)
+    assert build(families, tmp_path / "2.fragdb", jobs=1, cache=cache).digest == digest
+    with pytest.raises(TypeError):
+        build(families, tmp_path / "3.fragdb", jobs=1, cache=None)
+    build(families, tmp_path / "4.fragdb", jobs=1, cache=None, shard=Shard(1, 2))
 
 
 @pytest.mark.slow
@@ -256,7 +285,7 @@ def test_a_definition_that_contradicts_the_interface_does_not_compile(build_fami
     files = dict(MINI)
     files["op.cuh"] = "#pragma once\n__device__ float op(float a);\n"
     files["op.json"] = '{"data_type": ["float"], "op_name": ["twice"]}'
-    files["op.cu.jinja"] = "__device__ int op(float a) { return 2 * a; }\n"
+    files["op.cu.jinja"] = "__device__ int op({{data_type}} a) { return 2 * a; }  // {{op_name}}\n"
     files["kern.json"] = '{"data_type": ["float"]}'
     files["kern.cu.jinja"] = '#include "op.cuh"\n__global__ void kern(float* x, unsigned n) { x[0] = op(x[0]); }\n'
     both = "`__device__ float op(float a);`", "`__device__ int op(float a)`"
@@ -269,7 +298,7 @@ def test_a_requirer_that_declares_an_interface_for_itself_is_refused(build_famil
     files = dict(MINI)
     files["op.cuh"] = "#pragma once\n__device__ float op(float a);\n"
     files["op.json"] = '{"data_type": ["float"], "op_name": ["twice"]}'
-    files["op.cu.jinja"] = "__device__ float op(float a) { return 2 * a; }\n"
+    files["op.cu.jinja"] = "__device__ float op({{data_type}} a) { return 2 * a; }  // {{op_name}}\n"
     files["kern.json"] = '{"data_type": ["float"]}'
     files["kern.cu.jinja"] = (
         "__device__ int op(float a);\n__global__ void kern(float* x, unsigned n) { x[0] = op(x[0]); }\n"

@@ -19,9 +19,10 @@ from jitlto.runtime.linking import definitions
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.check_result import CheckResult, FamilyLinks
 from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.proofs import ENTRIES, Proofs
 from jitlto.verify.check import check
 from jitlto.verify.link_all import LinkJob
-from jitlto.verify.proofs import ENTRIES, Proofs, Scope
+from jitlto.verify.scope import Scope
 from tests.support.memory_stores import MemoryStores
 
 

@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from jitlto.build.findings import Kind, group_findings, link_failure
 from jitlto.cuda import nvjitlink
 from jitlto.errors import LinkError, PlanError, VersionError
 from jitlto.model.enumeration import DeadEnd, Kernel, enumerate_kernels
@@ -23,7 +24,6 @@ from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase
 from jitlto.storage.database.writer import write
-from jitlto.verify.findings import Kind, group_findings, link_failure
 from jitlto.verify.link_all import LinkJob, link_all, require_readable
 from jitlto.verify.prove import FamilyProof, prove
 from tests.model.test_resolve import FAMILY, HELPER, OP, OP_DOUBLE, fragment, function, kernel

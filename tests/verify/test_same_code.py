@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from jitlto.build.findings import Kind
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role
 from jitlto.model.versions import Architecture, Version
-from jitlto.verify.findings import Kind
 from jitlto.verify.same_code import find_same_code
 
 

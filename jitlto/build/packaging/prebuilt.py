@@ -10,8 +10,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from jitlto import config
+from jitlto.build.cache.cache import Cache
 from jitlto.build.packaging.pyproject import PackageConfig
 from jitlto.build.pipeline import BuildReport
+from jitlto.build.proof import prove_once
 from jitlto.build.rendered_families import family_record
 from jitlto.build.templates import render_family
 from jitlto.errors import DatabaseError, ProjectError
@@ -19,15 +21,27 @@ from jitlto.model.fragment import ImageKind
 from jitlto.storage import database, files
 from jitlto.storage.database import FragmentDatabase, writer
 from jitlto.storage.declaration import FamilyDeclaration
+from jitlto.storage.proofs import Proofs
 
 
-def copy_prebuilt(package: PackageConfig, families: Sequence[FamilyDeclaration], output: Path) -> BuildReport | None:
+def copy_prebuilt(
+    package: PackageConfig,
+    families: Sequence[FamilyDeclaration],
+    output: Path,
+    cache: Cache | None,
+    *,
+    allow_incomplete: bool = False,
+) -> BuildReport | None:
     """Copy the database that ``JITLTO_PREBUILT`` names, if it matches the declared ``families`` of the package.
 
     Return None if ``JITLTO_PREBUILT`` is not set.
 
+    Args:
+        cache, allow_incomplete: As for :func:`jitlto.build.merge.merge_databases`.
+
     Raises:
         ProjectError: If the database does not exist, or does not match.
+        BuildError: If one of its kernels does not plan.
         DatabaseError: If it is damaged, or cannot be written to ``output``.
     """
     prebuilt = config.current().prebuilt
@@ -38,8 +52,11 @@ def copy_prebuilt(package: PackageConfig, families: Sequence[FamilyDeclaration],
     with FragmentDatabase(path) as opened:
         opened.verify()
         check_prebuilt(opened, families)
+        proofs, fragments = Proofs(cache.store if cache else None), tuple(opened.fragments())
+        whole = [*opened.families.values()], fragments, opened.gaps
+        advice = prove_once(proofs, opened.digest, *whole, allow_incomplete=allow_incomplete)
         _copy(path, output)
-        return BuildReport(output, opened.digest, tuple(opened.fragments()), 0, (), time.perf_counter() - begin)
+        return BuildReport(output, opened.digest, fragments, 0, tuple(advice), time.perf_counter() - begin)
 
 
 def _find(prebuilt: Path, package: PackageConfig) -> Path:

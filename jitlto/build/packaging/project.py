@@ -69,6 +69,7 @@ def build_package(
     jobs: int | None = None,
     cache: Cache | None = None,
     observer: Observer = NO_OBSERVER,
+    allow_incomplete: bool = False,
 ) -> BuildReport:
     """Build the database of a package: compile its families, or copy the database that ``JITLTO_PREBUILT`` names.
 
@@ -78,16 +79,19 @@ def build_package(
         jobs: Number of parallel compilers; by default as many as cores and memory allow.
         cache: The build cache; by default the user's, over the stores of the environment or the package.
         observer: Receives the events of the build.
+        allow_incomplete: Write the database although kernels lack something, and report that as advice.
 
     Raises:
         JitltoError: The first error.
     """
     package, output = load_package(Path(pyproject)), Path(output)
-    report = copy_prebuilt(package.config, package.families, output)
+    cache = cache or find_project_stores(package.config.root).open_cache()
+    report = copy_prebuilt(package.config, package.families, output, cache, allow_incomplete=allow_incomplete)
     if report is not None:
         return report
-    cache = cache or find_project_stores(package.config.root).open_cache()
-    return pipeline.build(package.families, output, jobs=jobs, cache=cache, observer=observer)
+    return pipeline.build(
+        package.families, output, jobs=jobs, cache=cache, observer=observer, allow_incomplete=allow_incomplete
+    )
 
 
 def summarize(report: BuildReport) -> str:

@@ -60,6 +60,11 @@ class JinjaTemplate:
         """The SHA-256 of each file read so far, by its name beside the template; None for one that is not there."""
         return self._loader.read
 
+    @property
+    def used(self) -> set[str]:
+        """The names that were looked up so far."""
+        return self._environment.used
+
     def render_file(self, combination: Mapping[str, str]) -> str:
         return self._environment.get_template(self._name).render(_wrap(combination))
 
@@ -77,6 +82,7 @@ class CMakeTemplate:
     def __init__(self, path: Path, folders: Sequence[str]) -> None:
         self._path, self._folders = path, folders
         self.read: dict[str, str | None] = {}
+        self.used: set[str] = set()
         self._text: str | None = None
 
     def render_file(self, combination: Mapping[str, str]) -> str:
@@ -90,6 +96,7 @@ class CMakeTemplate:
         def substitute(match: re.Match[str]) -> str:
             if match[1] not in combination:
                 raise UndefinedPlaceholderError(match[1], text.count("\n", 0, match.start()) + 1)
+            self.used.add(match[1])
             return combination[match[1]]
 
         return _PLACEHOLDER.sub(substitute, text)
@@ -183,9 +190,16 @@ class _CodeGenerator(CodeGenerator):
         self.write("))")
 
 
+class _Context(Context):
+    def resolve_or_missing(self, key: str) -> Any:
+        self.environment.used.add(key)  # type: ignore[attr-defined]  # that of _Sandbox
+        return super().resolve_or_missing(key)
+
+
 class _Sandbox(SandboxedEnvironment):
     """Templates see values and nothing of Python, and get the same text every time."""
 
+    context_class = _Context
     code_generator_class = _CodeGenerator
     intercepted_binops = frozenset({"*", "+", "%"})
 
@@ -200,6 +214,7 @@ class _Sandbox(SandboxedEnvironment):
             optimized=False,  # Jinja's optimizer evaluates constants with Python's own operators
         )
         self.globals = {"range": range}
+        self.used: set[str] = set()
         del self.filters["random"]
         for name in self.filters.keys() - _TAKE_ANYTHING:
             self.filters[name] = _printing(self.filters[name])

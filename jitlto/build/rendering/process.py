@@ -47,6 +47,7 @@ class Answer(TypedDict, total=False):
     digest: str  # of the text without comments and blanks
     params: list[str]
     read: dict[str, str | None]  # SHA-256 of the files read so far by their names; None for one that is not there
+    used: list[str]  # names that the template or ``params`` looked up so far
     what: str
     code: str
     hint: str

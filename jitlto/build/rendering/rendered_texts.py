@@ -63,7 +63,7 @@ class RenderedTexts:
 
 
 def _without_files(answer: Answer) -> Answer:
-    return {"text": answer["text"], "params": answer["params"], "digest": answer["digest"]}
+    return {"text": answer["text"], "params": answer["params"], "digest": answer["digest"], "used": answer["used"]}
 
 
 def _sha256(name: str, request: Request) -> str | None:

@@ -77,7 +77,8 @@ def _answer(
         text = _check(template.render_file(combination), length)
         if isinstance(template, JinjaTemplate) and (left := plain_text.find_placeholder(text)):
             raise PlaceholderError(f"{left[0]} is left in the source: it is a placeholder of CMake, not of Jinja")
-        return {"text": text, "params": params, "digest": plain_text.digest(text), "read": dict(template.read)}
+        files, used = dict(template.read), sorted(template.used)
+        return {"text": text, "params": params, "digest": plain_text.digest(text), "read": files, "used": used}
     except Exception as error:  # noqa: BLE001 - the program raises it
         answer = _describe(error, combination)
         if entry is None:

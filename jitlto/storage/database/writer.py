@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -29,6 +29,7 @@ def write(
     *,
     part: PartRecord | None = None,
     gaps: Iterable[FragmentKey] = (),
+    check: Callable[[str], object] = lambda _: None,
 ) -> str:
     """Write a database, whole or not at all; an existing one is replaced.
 
@@ -37,6 +38,7 @@ def write(
         blobs: The bytes of every image, by SHA-256 in hexadecimal; each is looked up once, when it is written.
         part: The part of a sharded build that it is; None if it is complete.
         gaps: Keys of the fragments that a merge left out.
+        check: Called with the digest before the file takes its place; what it raises leaves an existing one as it is.
 
     Returns:
         The digest: equal digests mean equal databases.
@@ -54,7 +56,9 @@ def write(
     try:
         with files.replacing(path) as temporary:
             temporary.touch(exist_ok=False)
-            return _fill(temporary, meta, names, hash_tree.SortedRows(make_rows(families, fragments)), blobs)
+            digest = _fill(temporary, meta, names, hash_tree.SortedRows(make_rows(families, fragments)), blobs)
+            check(digest)
+        return digest
     except (sqlite3.Error, OSError) as error:
         raise _unwritable(path, getattr(error, "strerror", None) or str(error)) from error
 

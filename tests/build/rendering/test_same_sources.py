@@ -163,7 +163,7 @@ def test_two_keys_have_one_source_only_if_all_in_which_they_differ_is_shared(
     same = SameSources(group)
     same.has_gaps = True
     for p, q, text in rows:
-        same.add(FragmentKey.make("f", "g", {"p": p, "q": q}), text)
+        same.add(FragmentKey.make("f", "g", {"p": p, "q": q}), {"p": p, "q": q}, text)
     clash = any(
         a[2] == b[2] and ((a[0] != b[0] and "p" not in names) or (a[1] != b[1] and "q" not in names))
         for a in rows

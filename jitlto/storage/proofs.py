@@ -1,24 +1,20 @@
-"""What earlier checks have proved: an unchanged kernel is not linked or compared again.
+"""What was proved before: an unchanged kernel is not linked or compared again, an unchanged database not planned again.
 
-Proofs are in the user's cache, and in shared stores for checks on other machines.
-A proof is known by the digest of its plan, which covers all that a link depends on. Failures are not stored: they are
-found again, with their messages.
+Proofs are in the user's cache, and in shared stores for checks on other machines. A proof is known by all that it
+depends on, such as the digest of a plan. Failures are not stored: they are found again, with their messages.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from jitlto.build.shards import Shard
 from jitlto.errors import JitltoError
 from jitlto.model.fragment import Image
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.database import FragmentDatabase
-from jitlto.verify.link_all import LinkJob
 from jitlto.version import __version__
 
 if TYPE_CHECKING:  # not imported at run time, so that checks without a store do not load it
@@ -27,9 +23,6 @@ if TYPE_CHECKING:  # not imported at run time, so that checks without a store do
 #: The folder of the entries in the cache directory.
 ENTRIES = "proofs"
 _SCHEMA = 2  # of what is proved
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 class Proofs:
@@ -49,14 +42,6 @@ class Proofs:
     def key(self, of: str, *inputs: object) -> str:
         """Return the key of a proof, made from all that it depends on, as JSON values."""
         return hashlib.sha256(json.dumps([_SCHEMA, __version__, of, *inputs]).encode()).hexdigest()
-
-    def link_key(self, job: LinkJob, of: str, *inputs: object) -> str | None:
-        """Return the key of a proof about a kernel; None if it cannot be linked, or an image is damaged."""
-        try:
-            plan = job.plan()
-            return self.image_key(plan.database, plan.images, of, plan.digest, *inputs)
-        except JitltoError:
-            return None  # whoever links it says why
 
     def image_key(self, database: FragmentDatabase, images: Iterable[Image], of: str, *inputs: object) -> str | None:
         """Return the key of a proof about images; None if the database no longer holds one as it was."""
@@ -94,50 +79,3 @@ class Proofs:
             self._store.prune_if_due()
         if key is not None and self._stores is not None and not (self._store and self._store.readonly):
             self._stores.put(ENTRIES, key, key.encode())
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What a check links and compares, and whom it tells.
-
-    Args:
-        shard: Its share of all links and comparisons.
-        proofs: What need not be done again.
-        workers: The number of parallel links.
-        on_links: Called with the number of links or comparisons.
-        on_link: Called with the position of each that is finished.
-    """
-
-    shard: Shard
-    proofs: Proofs
-    workers: int | None
-    on_links: Callable[[int], object]
-    on_link: Callable[[int], object]
-
-    def run(
-        self,
-        work: Callable[[Sequence[T], int | None], Iterable[tuple[int, T, R | None]]],
-        jobs: Sequence[T],
-        key: Callable[[T], str | None],
-    ) -> Iterator[tuple[int, T, R | None]]:
-        """Do what has not been proved before; yield the position of each such job, the job, and what was found.
-
-        Args:
-            work: Does jobs in parallel, as :func:`jitlto.verify.link_all.link_all`; it finds None where all is well.
-            key: Returns the key of the proof that a job makes.
-        """
-        self.on_links(len(jobs))
-        keys = list(map(key, jobs))
-        self.proofs.fetch(keys)
-        left = []
-        for position in range(len(jobs)):
-            if self.proofs.has(keys[position]):
-                self.on_link(position)
-            else:
-                left.append(position)
-        for number, job, found in work([jobs[position] for position in left], self.workers):
-            position = left[number]
-            self.on_link(position)
-            if found is None:
-                self.proofs.add(keys[position])
-            yield position, job, found
