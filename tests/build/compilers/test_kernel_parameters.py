@@ -73,16 +73,36 @@ def test_an_extern_c_kernel_has_names_and_the_types_that_the_compiler_sees(name:
     )
 
 
+SPELLED = """
+int S::*m, int (S::*f)(int), int (*const b)[3], const float (*c)[2][4], int (**g)(S*), void (*)(int, float),
+float (&e)[2], const S& h, const float (&)[2][3], float* (&)[2], const float* (*)[2], void (&)(int, float*), n::E&,
+const S (&)[4], float* const (&)[2], const volatile int* o, volatile float* q, const float& r, long double* s,
+char16_t u, char32_t v, wchar_t w, decltype(nullptr) x, n::T (*z)[3], const n::T* const (*)[3][4], float*& i,
+const float* const& j, int (*(&k)[2])(float), box<box<float*>>& l, float (*(*y)[2])[3], const volatile int (&)[2],
+float* (*aa)(int), long& cc, unsigned char const volatile* const* dd
+"""
+WIDE = ", __int128 a, unsigned __int128 d, __int128* p, const __int128& ee, box<__int128> ff, int (*gg)(__int128)"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["nvrtc", "nvcc"])
-def test_types_of_an_extern_c_kernel_are_spelled_as_those_of_another(name: str) -> None:
-    listed = (
-        "int S::*m, int (S::*f)(int), int (*const b)[3], const float (*c)[2][4], int (**g)(S*), void (*)(int, float)"
-    )
-    both = (
-        f'struct S {{ int x; }};\nextern "C" __global__ void k({listed}) {{}}\n__global__ void other({listed}) {{}}\n'
-    )
-    compiled = dict(compile_text(name, both).parameters)
+@pytest.mark.parametrize(
+    ("name", "listed", "options"),
+    [
+        ("nvrtc", SPELLED, ()),
+        ("nvrtc", SPELLED + WIDE, ("--device-int128",)),
+        ("nvrtc", SPELLED + ", char8_t t", ("--std=c++20",)),
+        ("nvcc", SPELLED + WIDE, ()),
+    ],
+)
+def test_types_of_an_extern_c_kernel_are_spelled_as_those_of_another(
+    name: str, listed: str, options: tuple[str, ...]
+) -> None:
+    both = f"""struct S {{ int x; }}; template <class T> struct box {{ T t; }};
+namespace n {{ enum class E : short {{ A }}; struct T {{ int x; }}; }}
+extern "C" __global__ void k({listed}) {{}}
+__global__ void other({listed}) {{}}
+"""
+    compiled = dict(compile_text(name, both, *options).parameters)
     (mangled,) = (kernel for kernel in compiled if kernel != "k")
     assert [type_ for _, type_ in compiled["k"]] == parameter_types(mangled)
 
