@@ -100,7 +100,7 @@ class FamilyIndex(Index):
     def find_required(self, symbols: Iterable[str]) -> set[str]:
         """Return those symbols that a fragment requires; of used families, only device fragments count."""
         if "_whole" in self.__dict__:
-            return self._whole.required & set(symbols)
+            return {symbol for symbol in symbols if symbol in self._whole.required}
         found = set()
         for name in self._families:
             asked = {name_symbol(name, symbol): symbol for symbol in symbols}
@@ -194,12 +194,12 @@ class _Required(Set[str]):
     def __contains__(self, symbol: object) -> bool:
         return isinstance(symbol, str) and bool(self._index.find_required((symbol,)))
 
-    def __and__(self, symbols: Iterable[object]) -> set[str]:  # type: ignore[override]
+    def __and__(self, symbols: Iterable[object]) -> set[str]:
         return self._index.find_required([symbol for symbol in symbols if isinstance(symbol, str)])
 
     __rand__ = __and__
 
-    def __rsub__(self, symbols: Iterable[str]) -> set[str]:  # type: ignore[override]
+    def __rsub__(self, symbols: Iterable[str]) -> set[str]:
         return set(symbols).difference(self & symbols)
 
     def __iter__(self) -> Iterator[str]:

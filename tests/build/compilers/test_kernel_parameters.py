@@ -6,6 +6,8 @@ from functools import cache
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from jitlto.build.compilers.base import CompiledSource, CompileJob, Toolchain, find_toolchain
 from jitlto.errors import CompileError, ToolchainError
@@ -228,3 +230,43 @@ def test_a_source_that_does_not_compile_has_its_own_errors_alone() -> None:
 @pytest.mark.slow
 def test_without_warnings_nothing_is_known() -> None:
     assert parameters("nvrtc", TYPES, "-w") == {}
+
+
+NESTED = """
+template <int N> struct Int {}; template <class... T> struct Tuple {}; template <class A, class B> struct Layout {};
+namespace lib { template <class T, class U> struct Mainloop { T alpha; };
+template <class T, class Op> __global__ void device_kernel(const T* in, T* out, Op op, Tuple<Op, T>* more, int n) {} }
+"""
+types = st.recursive(
+    st.sampled_from(["float", "int", "const double*", "unsigned char", "Int<7>"]),
+    lambda inner: (
+        st.builds("Layout<{}, {}>".format, inner, inner)
+        | st.builds("lib::Mainloop<float, {}>".format, inner)
+        | st.lists(inner, min_size=1, max_size=6).map(lambda several: f"Tuple<{', '.join(several)}>")
+    ),
+    max_leaves=60,
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=12, deadline=None)
+@given(types, st.integers(0, 40))
+@example("Tuple<" + ", ".join(f"Layout<Int<{n}>, Int<{n + 1}>>" for n in range(150)) + ">", 0)
+@example("float", 40)
+def test_the_parameters_of_a_kernel_with_a_name_of_any_length_are_those_that_the_compiler_sees(
+    op: str, depth: int
+) -> None:
+    """The compiler itself compares the types that are told with its own."""
+    op = f"lib::Mainloop<float, {'Tuple<' * depth}{op}{'>' * depth}>"
+    expected = ["const float*", "float*", op, f"Tuple<{op}, float>*", "int"]
+    made = f"template __global__ void lib::device_kernel<float, {op}>({', '.join(expected)});"
+    (kernel,) = dict(compile_text("nvrtc", NESTED + made).parameters)
+    told = parameter_types(kernel)
+    assert told is not None
+    same = "template <class, class> struct is {}; template <class T> struct is<T, T> { typedef int yes; };\n"
+    asked = "\n".join(
+        f"typedef is<{mine}, {theirs}>::yes ok{number};"
+        for number, (mine, theirs) in enumerate(zip(told, expected, strict=True))
+    )
+    compile_text("nvrtc", f"{NESTED}{same}{asked}\n__global__ void k(int a) {{}}", asked=False)
+    assert base_name(kernel) == "device_kernel"
