@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from jitlto.build.compilers.base import CompiledSource
@@ -13,7 +14,7 @@ from jitlto.model.fragment import Fragment, Image, ImageKind, Role, Symbol, Symb
 from jitlto.model.layouts import is_supported, parse_definitions, parse_type
 from jitlto.model.mangling import base_name, demangle, parameter_types
 from jitlto.model.type_spelling import canonical_spelling, is_same_type
-from jitlto.model.types import Parameter, find_scalar
+from jitlto.model.types import UNKNOWN_TYPE, Parameter, find_scalar
 
 
 def assemble(rendered: RenderedSource, compiled: CompiledSource) -> tuple[Fragment, dict[str, bytes]]:
@@ -87,10 +88,11 @@ def _make_signature(rendered: RenderedSource, kernel: str, compiled: CompiledSou
     sizes = dict(compiled.kernels)[kernel]
     found = dict(compiled.parameters).get(kernel, ((None, None),) * len(sizes))
     described = next(symbol.layout for symbol in compiled.provides if symbol.name == kernel)
-    mangled = parameter_types(kernel)  # None: extern "C"
-    actual: list[str | None] = [type_ for _, type_ in found] if mangled is None else [*mangled]
-    if actual == ["void"]:
-        actual = []
+    is_c = not kernel.startswith("_Z")
+    actual: Sequence[str | None] = [type_ for _, type_ in found]
+    if not is_c:
+        mangled = parameter_types(kernel) or ()  # none of a name that is too long to be written out
+        actual = mangled if len(mangled) == len(sizes) else [None] * len(sizes)
     declared = [_split_declaration(text, rendered) for text in rendered.params]
     names = [name for _, name in declared]
     names = names or [name or f"arg{number}" for number, (name, _) in enumerate(found)]
@@ -108,12 +110,12 @@ def _make_signature(rendered: RenderedSource, kernel: str, compiled: CompiledSou
     for name, type_, stated, layout in zip(
         names, actual, [type_ for type_, _ in declared] or [None] * len(names), sizes, strict=True
     ):
-        chosen = stated or type_
-        if chosen is None:
+        chosen = stated or type_ or ("" if is_c else UNKNOWN_TYPE)
+        if not chosen:
             counts = f"the kernel takes {len(sizes)} parameters, but params declares {len(declared)}"
             what = f'{counts}; the type of {name!r} is not known, for the name of an extern "C" kernel has no types'
             raise error(what, 'list every parameter of the kernel in params, in order, as "type name"')
-        if type_ and stated and not _may_declare(stated, type_, is_c=mangled is None):
+        if type_ and stated and not _may_declare(stated, type_, is_c=is_c):
             raise error(f"parameter {name!r} is declared as {stated}, but the kernel takes {type_}")
         known = find_scalar(chosen)
         expected = 8 if chosen.rstrip().endswith(("*", "&")) else known.size if known else layout[0]
@@ -164,7 +166,7 @@ def _is_enum(type_name: str, number: int, layout: str) -> bool:
 
 @lru_cache(maxsize=4096)  # the kernels of a build share their types
 def _is_name(type_name: str) -> bool:
-    return parse_type(type_name) is None and is_supported(type_name)
+    return type_name != UNKNOWN_TYPE and parse_type(type_name) is None and is_supported(type_name)
 
 
 def _may_declare(declared: str, actual: str, *, is_c: bool) -> bool:

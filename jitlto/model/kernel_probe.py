@@ -23,37 +23,67 @@ NAME = "jitlto_probe"
 _MOST_KERNELS, _MOST_WORDS = 8, 60
 _SCALARS = (
     "bool", "char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int", "long",
-    "unsigned long", "long long", "unsigned long long", "float", "double", "void",
+    "unsigned long", "long long", "unsigned long long", "float", "double", "void", "wchar_t", "char16_t", "char32_t",
+    "decltype(nullptr)",
 )  # fmt: skip
+# Those that an option or a later standard adds, by the macro that tells.
+_MORE_SCALARS = {
+    "__int128": "__SIZEOF_INT128__", "unsigned __int128": "__SIZEOF_INT128__", "char8_t": "__cpp_char8_t",
+}  # fmt: skip
+# NVRTC's own names for the former, in the arguments of a template.
+_WIDE = {"**128-BIT SIGNED INTEGER**": "__int128", "**128-BIT UNSIGNED INTEGER**": "unsigned __int128"}
 # Whatever a source or an option has made of this one warning.
 _ANSWERS = """
 #pragma nv_diag_warning deprecated_entity
 template <int, unsigned long long, class...> struct jitlto_probe_answer { enum { value [[deprecated]] = 1 }; };
 """
-# A type is a number: that of its scalar, or the first for any other, in five bits of which the first is set; then two
-# bits for each level from the inside, 1 for const and 2 for a pointer.
-_FIRST, _BASE_BITS = 16, 5
+# A type is a list from the outside in, for the compiler leaves out what is deep in one another. It ends with what has a
+# name, and its number in the table of scalars, 0 for others.
 _TYPES = """
-template <class> struct jitlto_probe_scalar {{ enum : int {{ value = {first} }}; }};
+template <class> struct jitlto_probe_scalar {{ enum : int {{ value = 0 }}; }};
 {scalars}
+template <class...> struct jitlto_probe_is;
+template <int, class> struct jitlto_probe_named;
+struct jitlto_probe_const;
+struct jitlto_probe_volatile;
+struct jitlto_probe_pointer;
+struct jitlto_probe_reference;
+template <unsigned long long> struct jitlto_probe_array;
+template <class...> struct jitlto_probe_function;
+template <class, class> struct jitlto_probe_push;
+template <class F, class... T> struct jitlto_probe_push<F, jitlto_probe_is<T...>>
+{{ typedef jitlto_probe_is<F, T...> is; }};
 template <class T> struct jitlto_probe_type
-{{ typedef T base; enum : unsigned long long {{ value = jitlto_probe_scalar<T>::value }}; }};
-template <class T> struct jitlto_probe_type<const T>
-{{ typedef typename jitlto_probe_type<T>::base base;
-  enum : unsigned long long {{ value = jitlto_probe_type<T>::value * 4 + 1 }}; }};
-template <class T> struct jitlto_probe_type<T*>
-{{ typedef typename jitlto_probe_type<T>::base base;
-  enum : unsigned long long {{ value = jitlto_probe_type<T>::value * 4 + 2 }}; }};
-template <unsigned long long, class> struct jitlto_probe_is;
+{{ typedef jitlto_probe_is<jitlto_probe_named<jitlto_probe_scalar<T>::value, T>> is; }};
+{compounds}
+template <class T, class... A> struct jitlto_probe_type<T(A...)>
+{{ typedef typename jitlto_probe_type<T>::is result;
+  typedef jitlto_probe_is<jitlto_probe_function<result, typename jitlto_probe_type<A>::is...>> is; }};
 template <int N, unsigned long long M, class> struct jitlto_probe {{ enum {{ value = 1 }}; }};
 template <class...> struct jitlto_probe_list;
 template <int N, unsigned long long M, class... A> struct jitlto_probe<N, M, jitlto_probe_list<A...>*>
-{{ enum {{ value = jitlto_probe_answer<N, M, jitlto_probe_is<jitlto_probe_type<A>::value,
-    typename jitlto_probe_type<A>::base>...>::value }}; }};
+{{ enum {{ value = jitlto_probe_answer<N, M, typename jitlto_probe_type<A>::is...>::value }}; }};
 struct jitlto_probe_tag;
 template <class... A> __device__ jitlto_probe_list<A...>* jitlto_probe_deduce(void (*)(A...), int);
 __device__ void jitlto_probe_deduce(jitlto_probe_tag* (*)(jitlto_probe_tag*), long);
 """
+_COMPOUND = """
+template <class T{1}> struct jitlto_probe_type<{0}>
+{{ typedef typename jitlto_probe_push<jitlto_probe_{2}, typename jitlto_probe_type<{3}>::is>::is is; }};
+"""
+_QUALIFIERS = ("", "const ", "volatile ", "const volatile ")
+_COMPOUNDS = "".join(
+    _COMPOUND.format(*each)
+    for each in (
+        ("const T", "", "const", "T"),
+        ("volatile T", "", "volatile", "T"),
+        ("const volatile T", "", "volatile", "const T"),
+        ("T*", "", "pointer", "T"),
+        ("T&", "", "reference", "T"),
+        *((f"{cv}T[N]", ", decltype(sizeof 0) N", "array<N>", f"{cv}T") for cv in _QUALIFIERS),
+        *((f"{cv}T[]", "", "array<0>", f"{cv}T") for cv in _QUALIFIERS),
+    )
+)
 _ANSWER = re.compile(r'jitlto_probe_answer<.*?>::value \[with (.*)\]" was declared deprecated')
 _DEFINE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(define|undef)[ \t]+([\w$]+)([^\n]*)", re.M)
 _WORD = re.compile(r"[\w$]+")
@@ -103,11 +133,7 @@ def make_probe(texts: Iterable[bytes], only: str | None = None) -> Probe:
     questions = tuple(_question(kernel, macros) for kernel in found)
     text = _ANSWERS
     if any(question.kernel.is_c for question in questions):
-        scalars = "\n".join(
-            f"template <> struct jitlto_probe_scalar<{name}> {{ enum : int {{ value = {number} }}; }};"
-            for number, name in enumerate(_SCALARS, _FIRST + 1)
-        )
-        text += _TYPES.format(scalars=scalars, first=_FIRST)
+        text += _TYPES.format(scalars=_number_scalars(), compounds=_COMPOUNDS)
     for number, question in enumerate(questions):
         bits = []
         for place, word in enumerate(question.words):
@@ -124,6 +150,14 @@ def make_probe(texts: Iterable[bytes], only: str | None = None) -> Probe:
             asked = f"jitlto_probe<{number}, ({mask}), decltype(jitlto_probe_deduce(::{name}, 0))>"
         text += f'static_assert({asked}::value, "");\n'
     return Probe(MARK + text.encode(), questions)
+
+
+def _number_scalars() -> str:
+    text = ""
+    for number, name in enumerate((*_SCALARS, *_MORE_SCALARS), 1):
+        line = f"template <> struct jitlto_probe_scalar<{name}> {{ enum : int {{ value = {number} }}; }};\n"
+        text += f"#ifdef {_MORE_SCALARS[name]}\n{line}#endif\n" if name in _MORE_SCALARS else line
+    return text
 
 
 @lru_cache(maxsize=256)  # the sources of a build share their headers
@@ -165,7 +199,9 @@ def read_answers(probe: Probe, log: str, kernels: Mapping[str, int]) -> dict[str
     Returns:
         The parameters of each kernel of which the probe asked.
     """
-    answers: dict[int, tuple[int, tuple[str, ...]]] = {}
+    for name, spelling in _WIDE.items():
+        log = log.replace(name, spelling)
+    answers: dict[int, tuple[int, tuple[str | None, ...]]] = {}
     for match in _ANSWER.finditer(log):
         parts = [part.partition("=")[2].strip() for part in split_top_level(match[1])]
         numbers = [_NUMBER.match(part) for part in parts[:2]]
@@ -204,18 +240,40 @@ def _names(question: Question, mask: int, count: int) -> tuple[str | None, ...]:
     return unknown if question.doubted or macros - question.harmless else kernel.names
 
 
-def _type(answer: str) -> str:
-    """Return the type that an answer ``jitlto_probe_is<number, base>`` means, spelled as demanglers do."""
-    number, _, base = answer.partition("<")[2].removesuffix(">").partition(",")
-    bits = f"{int(re.sub('[^0-9]', '', number)):b}"
-    scalar = int(bits[:_BASE_BITS], 2) - _FIRST
-    levels = [bits[place : place + 2] for place in range(_BASE_BITS, len(bits), 2)]
-    spelled = "".join(" const" if level == "01" else "*" for level in levels)
-    if scalar:
-        return _SCALARS[scalar - 1] + spelled
-    base = re.sub(r" (?=[*&])", "", base.strip())
-    if base.endswith("]"):  # what qualifies an array qualifies its elements
-        element, _, extents = base.partition(" [")
-        inner = spelled.removeprefix(" const")
-        return f"{element}{' const' * (inner != spelled)} ({inner}) [{extents}"
-    return base.replace(" (", f" ({spelled})(", 1) if spelled and base.endswith(")") else base + spelled
+def _type(answer: str, rest: str = "") -> str | None:
+    """Return the type that an answer means, spelled as demanglers do; None if the compiler left a part of it out.
+
+    Args:
+        answer: The compiler's, ``jitlto_probe_is<...>``.
+        rest: What follows the type where something is declared with it.
+    """
+    if "/*" in answer:
+        return None
+    *outer, inmost = _arguments(answer)
+    for kind in outer:
+        if kind in _BEHIND:
+            rest = _BEHIND[kind] + rest
+            continue
+        count = _NUMBER.match(_arguments(kind)[0])
+        extent = f"[{count[1]}]" if count and count[1] != "0" else "[]"
+        rest = rest + extent if rest.startswith(" (") else f" ({rest}) {extent}"
+    first, *others = _arguments(inmost)
+    if inmost.startswith("jitlto_probe_function"):
+        parameters = ", ".join(_type(other) or "" for other in others)
+        return _type(first, f" ({rest})({parameters})")
+    if first != "0":
+        return (*_SCALARS, *_MORE_SCALARS)[int(first) - 1] + rest
+    name = re.sub(r" (?=[*&])", "", ", ".join(others)).replace(">>", "> >")
+    return name.replace(" (", f" ({rest})(", 1) if rest and name.endswith(")") else name + rest
+
+
+def _arguments(answer: str) -> list[str]:
+    return split_top_level(answer.partition("<")[2].removesuffix(">"))
+
+
+_BEHIND = {
+    "jitlto_probe_const": " const",
+    "jitlto_probe_volatile": " volatile",
+    "jitlto_probe_pointer": "*",
+    "jitlto_probe_reference": "&",
+}

@@ -69,6 +69,9 @@ def structure(
     return Layout(type_name, size, alignment, "structure", None, tuple(fields), has_names)
 
 
+_EXTENTS = re.compile(r"(?:\s*\[\s*\d{1,9}\s*\])+\s*\Z")
+
+
 def parse_type(type_name: str, structures: Mapping[str, Layout] | None = None) -> Layout | None:
     """Return the layout of a C++ type that is known: a scalar, a pointer, a built-in vector type, an array of these.
 
@@ -76,8 +79,9 @@ def parse_type(type_name: str, structures: Mapping[str, Layout] | None = None) -
         type_name: Its name; with extents for an array, ``float[3]``.
         structures: The layouts of further types by canonical spelling.
     """
-    base, *extents = re.split(r"\s*\[\s*(\d{1,9})\s*\]\s*", type_name.strip())[:-1] or [type_name]
-    counts = [int(extent) for extent in extents if extent]
+    match = _EXTENTS.search(type_name)
+    base, extents = (type_name[: match.start()], match[0]) if match else (type_name, "")
+    counts = [int(extent) for extent in re.findall(r"\d+", extents)]
     if base.rstrip().removesuffix("const").rstrip().endswith(("*", "&")):
         layout: Layout | None = Layout(base.strip(), _POINTER, _POINTER, "pointer")
     else:

@@ -1,53 +1,77 @@
-"""Demangling of C++ names (Itanium C++ ABI, used by NVRTC and nvcc)."""
+"""Names of functions and variables, demangled (Itanium C++ ABI, used by NVRTC and nvcc)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import NamedTuple
 
-# A mangled name may refer to its own parts; every such reference can double the length of the demangled name.
-_REFERENCE = re.compile(r"[ST][0-9A-Z]*_")
-_FEW_REFERENCES = 24
-_SECONDS, _MEMORY = 1, 256 << 20  # limits of the process that demangles a name with more
+# A mangled name refers to its own parts, and every reference can double the length of the demangled name.
+_MOST_CHARACTERS = 1 << 20
+_MOST_NESTED = 1 << 14  # types in one another, read by a process of its own where the interpreter's stack is too short
+_SECONDS, _MEMORY = 2, 512 << 20  # limits of that process
 _FIRST_WORD = re.compile(r"(?<![\w:~])[A-Za-z_]\w*(?:::)?")  # of each qualified name
 _TOOLKIT_WORD = re.compile(
     r"(?:cuda|cub|thrust|nvcuda|cooperative_groups|std)::|__\w+(?:::)?"  # what C++ reserves for implementations
     r"|void|bool|char|wchar_t|char\d+_t|short|int|long|float|double|signed|unsigned|const(?:::)?|volatile|operator"
     r"|(?:u?(?:char|short|int|long|longlong)|float|double)[1-4](?:_\d+a)?|dim3"
 )
-_OPERATOR = re.compile(r"\boperator *(?:\(\)|\[\]|[-+*/%^&|~!=<>,]+)")
+_OPERATOR = re.compile(r"operator *(?:\(\)|\[\]|->\*?|[-+*/%^&|~!=<>,]+)")
 
 
-@cache
+class _Parts(NamedTuple):
+    """A demangled name: all of it, its last part, the same with its scopes, and the parameters of a function."""
+
+    text: str
+    base: str
+    qualified: str
+    parameters: tuple[str, ...] | None
+
+
 def demangle(name: str) -> str:
-    """Demangle a symbol with the C++ runtime's ``__cxa_demangle``.
+    """Demangle a symbol, spelled as GNU's demangler does.
 
     Args:
         name: A mangled name, or one that is not mangled (``extern "C"``).
 
     Returns:
-        str: The C++ name; ``name`` itself if it is not mangled, no C++ runtime library can be loaded, or writing it out
-            takes seconds or hundreds of megabytes.
+        str: The C++ name; ``name`` itself if it is not mangled, or has too many characters when written out.
     """
-    if not name.startswith("_Z"):
-        return name
-    if len(_REFERENCE.findall(name)) > _FEW_REFERENCES:
-        return _demangle_in_subprocess(name) or name
-    function = _cxa_demangle()
-    return (function(name) if function else None) or name
+    return _read(name).text
 
 
-def _demangle_in_subprocess(name: str) -> str | None:
-    """Demangle in a process with limits of time and memory; return None if it exceeds them."""
+@cache
+def _read(name: str) -> _Parts:
+    if name.startswith("_Z"):
+        import demangle  # imported lazily: takes 40 ms, and plans do not need it
+
+        try:
+            return _read_mangled(name)
+        except demangle.LimitExceeded as error:
+            if error.limit_name == "recursion depth" and (parts := _read_in_subprocess(name)):
+                return parts
+        except demangle.DemanglingError:
+            pass
+    return _Parts(name, name, name, None)
+
+
+def _read_mangled(name: str, max_depth: int = 256) -> _Parts:
+    import demangle
+
+    limits = demangle.Limits(max_depth, max_output=_MOST_CHARACTERS, max_input=_MOST_CHARACTERS)
+    parts = demangle.signature(name, language="itanium", style="gnu", limits=limits)
+    return _Parts(parts.demangled, parts.base_name, parts.qualified_name, parts.parameters)
+
+
+def _read_in_subprocess(name: str) -> _Parts | None:
+    """Read a name of deeply nested types in a process with a deep stack; return None if it exceeds its limits."""
+    import json
     import subprocess
     import sys
 
     try:
         done = subprocess.run(
-            [sys.executable, "-I", __file__],
+            [sys.executable, "-P", __file__],
             input=name.encode("utf-8", "replace"),
             capture_output=True,
             timeout=10 * _SECONDS,
@@ -55,19 +79,19 @@ def _demangle_in_subprocess(name: str) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
+    return _Parts(*json.loads(done.stdout)) if done.returncode == 0 else None
 
 
 def _main() -> None:
-    """Demangle a name from standard input within the limits: the subprocess's side."""
+    """Read a name from standard input within the limits: the subprocess's side."""
+    import json
     import resource
     import sys
 
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
-    function = _cxa_demangle()
-    name = sys.stdin.buffer.read().decode()
-    sys.stdout.buffer.write(((function(name) if function else None) or "").encode())
+    sys.setrecursionlimit(100 * _MOST_NESTED)
+    json.dump(_read_mangled(sys.stdin.buffer.read().decode(), _MOST_NESTED), sys.stdout)
 
 
 def parameter_types(name: str) -> list[str] | None:
@@ -76,15 +100,11 @@ def parameter_types(name: str) -> list[str] | None:
     >>> parameter_types("_Z3addPKfi")
     ['float const*', 'int']
     """
-    text = demangle(name)
-    if text == name or not text.endswith(")"):
+    parameters = _read(name).parameters
+    if parameters is None:
         return None
-    depth, start = 0, len(text) - 1
-    for start in range(len(text) - 1, -1, -1):
-        depth += {")": 1, "(": -1}.get(text[start], 0)
-        if depth == 0:
-            break
-    return split_top_level(text[start + 1 : -1])
+    # A pack is one parameter.
+    return split_top_level(", ".join(filter(None, parameters)))
 
 
 def base_name(name: str) -> str:
@@ -93,20 +113,9 @@ def base_name(name: str) -> str:
     >>> base_name("_ZN1a1kIfEEvPKT_")
     'k'
     """
-    text = demangle(name).replace("(anonymous namespace)", "{anonymous}")
-    operator = ""
-    if match := _OPERATOR.search(text):
-        # Brackets in an operator's name do not nest: put a word in its place while the others are removed.
-        operator = match[0]
-        text = f"{text[: match.start()]}operator{text[match.end() :]}"
-    flat, depth = [], 0
-    for character in text:
-        depth += character == "<"
-        if depth == 0:
-            flat.append(character)
-        depth -= character == ">"
-    base = re.split(r"::|\s", "".join(flat).partition("(")[0].strip())[-1]
-    return operator if operator and base == "operator" else base
+    base = _read(name).base
+    operator = _OPERATOR.match(base)
+    return operator[0] if operator else base.partition("<")[0]
 
 
 def qualified_name(name: str) -> str:
@@ -115,17 +124,7 @@ def qualified_name(name: str) -> str:
     >>> qualified_name("_ZN1a1kIfEEvPKT_")
     'a::k<float>'
     """
-    text = demangle(name).replace("(anonymous namespace)", "{anonymous}")
-    if _OPERATOR.search(text):
-        return text
-    begin = depth = 0
-    for position, character in enumerate(text):
-        depth += {"<": 1, ">": -1}.get(character, 0)
-        if depth == 0 and character == " ":
-            begin = position + 1
-        elif depth == 0 and character == "(":
-            return text[begin:position]
-    return text[begin:]
+    return _read(name).qualified
 
 
 def is_toolkit_name(name: str) -> bool:
@@ -152,45 +151,6 @@ def split_top_level(text: str) -> list[str]:
     if text[start:].strip():
         parts.append(text[start:].strip())
     return parts
-
-
-@cache
-def _cxa_demangle() -> Callable[[str], str | None] | None:
-    import ctypes  # imported lazily: takes 3 ms, and plans do not need it
-
-    for library in _runtime_libraries():
-        with suppress(OSError, AttributeError):
-            return _binding(ctypes.CDLL(library).__cxa_demangle, ctypes.CDLL(None).free)
-    return None
-
-
-def _runtime_libraries() -> Iterator[str]:
-    yield from ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1")
-    from ctypes.util import find_library  # the last resort, because it runs programs
-
-    if library := find_library("c++"):
-        yield library
-
-
-def _binding(function: Any, free: Any) -> Callable[[str], str | None]:
-    import ctypes
-
-    function.restype = ctypes.c_void_p
-    function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
-    free.argtypes = [ctypes.c_void_p]
-
-    def call(name: str) -> str | None:
-        status = ctypes.c_int()
-        pointer = function(name.encode(), None, None, ctypes.byref(status))
-        if not pointer:
-            return None
-        try:
-            # Wrong lengths in a name may split a character.
-            return ctypes.string_at(pointer).decode("utf-8", "replace")
-        finally:
-            free(pointer)
-
-    return call
 
 
 if __name__ == "__main__":

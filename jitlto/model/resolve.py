@@ -9,6 +9,7 @@ It is longer than most modules because all rules that decide between fragments a
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TypeAlias
@@ -276,19 +277,21 @@ def _check_alternatives(
 ) -> None:
     """Check that no other fragment could provide what one provides that was chosen for another symbol."""
     settled = {symbol.name for owner in explicit for symbol in owner.provides}
-    entry = chosen[0]
-    for name in sorted(index.required & ({symbol.name for symbol in entry.provides} - settled)):
-        for other in index.find_providers(name, bound):
-            raise PlanError(
-                f"{entry.key} defines {demangle(name)} itself, which group {other.key.group} provides",
-                code="plan-duplicate-definition",
-                hint="include the group's interface in the kernel, and not its implementation",
-            )
-    provided = {symbol.name for fragment in chosen for symbol in fragment.provides}
-    for name in sorted(index.required & (provided - settled)):
-        agreeing = index.find_providers(name, bound)
-        if len(agreeing) > 1:
-            raise _undecided(index, {_provide(name): agreeing}, bound, given, [*chosen, *explicit])
+    entry, *others = chosen
+    own = {symbol.name for symbol in entry.provides}
+    provided = own.union(symbol.name for fragment in others for symbol in fragment.provides)
+    wanted = sorted(index.required & (provided - settled))
+    agreeing = {name: several for name in wanted if (several := index.find_providers(name, bound))}
+    if doubled := own & agreeing.keys():
+        name = min(doubled)
+        raise PlanError(
+            f"{entry.key} defines {demangle(name)} itself, which group {agreeing[name][0].key.group} provides",
+            code="plan-duplicate-definition",
+            hint="include the group's interface in the kernel, and not its implementation",
+        )
+    for name, several in agreeing.items():
+        if len(several) > 1:
+            raise _undecided(index, {_provide(name): several}, bound, given, [*chosen, *explicit])
 
 
 def _undecided(
@@ -374,10 +377,10 @@ def _check_inputs_used(
         if theirs & required:
             _check_overloads(item.name, theirs - required, right, likely)
             continue
+        alike = {base_name(name): name for name in sorted(theirs, reverse=True)}
         for wanted in (*likely, *sorted(index.required)):
-            for name in sorted(theirs):
-                if base_name(name) == base_name(wanted):
-                    raise _mismatch(item.name, demangle(name), demangle(wanted))
+            if name := alike.get(base_name(wanted)):
+                raise _mismatch(item.name, demangle(name), demangle(wanted))
         defined = ", ".join(map(demangle, sorted(theirs))) or "nothing"
         called = ", ".join(map(demangle, sorted(index.required))) or "nothing"
         raise PlanError(
@@ -393,7 +396,10 @@ def _check_overloads(input_name: str, unused: set[str], right: set[str], likely:
 
     They would be ignored, and fragments linked in their place. An overload beside the right one is the caller's affair.
     """
-    functions = {qualified_name(name): name for name in sorted(unused)}
+    # Of thousands of symbols only those are demangled that may have such a name: one that is no operator's is in them.
+    names = {base_name(wanted) for wanted in likely}
+    alike = re.compile("|".join(map(re.escape, names)) if all(map(str.isidentifier, names)) else "")
+    functions = {qualified_name(name): name for name in sorted(filter(alike.search, unused if names else ()))}
     for function in map(qualified_name, right if functions else ()):
         functions.pop(function, None)
     for wanted in likely if functions else ():

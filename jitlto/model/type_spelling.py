@@ -26,7 +26,10 @@ def is_same_type(a: str, b: str) -> bool:
 @lru_cache(maxsize=4096)  # the kernels of a build share their types
 def canonical_spelling(type_name: str) -> str:
     """Return a C++ parameter type in canonical spelling: ``const`` behind what it qualifies, canonical scalar names."""
-    return _spelling(type_name, parameter=True)
+    try:
+        return _spelling(type_name, parameter=True)
+    except RecursionError:  # of hundreds of types in one another
+        return "".join(type_name.split())
 
 
 def _spelling(type_name: str, *, parameter: bool) -> str:

@@ -43,6 +43,9 @@ class Parameter(Frozen):
         return f"{self.type} {self.name}"
 
 
+#: The type of a parameter of which only size and alignment are known: callers pass as many bytes.
+UNKNOWN_TYPE = "?"
+
 _ALIASES: tuple[tuple[Scalar, tuple[str, ...]], ...] = (
     (Scalar("bool", "b1", 1), ()),
     (Scalar("char", "i1", 1), ("signed char", "int8_t")),

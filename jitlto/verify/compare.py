@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, permutations
@@ -11,19 +11,25 @@ from itertools import combinations, permutations
 from jitlto.build.findings import Finding, Kind, link_failure, message_of
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
-from jitlto.errors import JitltoError
+from jitlto.errors import JitltoError, LinkError, ToolchainError
 from jitlto.model.compatibility import can_link_for, can_read, linkable_architectures
-from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, SymbolKind
+from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Symbol, SymbolKind
 from jitlto.model.mangling import demangle
+from jitlto.model.ptx import Module
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking.definitions import CONFLICT, find_conflict, strong_names
-from jitlto.runtime.linking.parallel import run_parallel
+from jitlto.runtime.linking.parallel import default_workers, run_parallel
 from jitlto.runtime.user_code.inputs import read_ltoir
+from jitlto.storage.cache_dir import CacheDir
+from jitlto.verify.alone import find_suspects
 from jitlto.verify.covering_array import choose_cover
 from jitlto.verify.link_all import LinkJob, require_readable
 from jitlto.verify.prove import FamilyProof
 from jitlto.verify.scope import Scope
+
+_FEW = 8
+_HIDDEN_HINT = "the link keeps the one that is not inline for both: define it inline in both, or rename one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,16 @@ class Comparison:
 
     job: LinkJob
     positions: tuple[int, ...]
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """All of the kernel."""
+        return self.job.kernel.resolution.fragments
+
+    @property
+    def is_large(self) -> bool:
+        """Whether to link each fragment alone first, because so many links of all would take long."""
+        return len(self.positions) > _FEW
 
 
 def compare_families(
@@ -72,13 +88,17 @@ def compare_families(
             jobs = [LinkJob(family, kernel, target, "lto") for kernel in proof.kernels]
             chosen, pairs[family.name] = choose_comparisons(jobs)
             comparisons += chosen
-        failures += _find_hidden(family, proof, scope)
+        few = {f.key for c in comparisons if c.job.family is family and not c.is_large for f in c.fragments}
+        failures += _find_hidden(family, proof, scope, few)
 
     def key(comparison: Comparison) -> str | None:
         strong = sorted(_strong_names(comparison))
-        return scope.link_key(comparison.job, "comparison", comparison.positions, strong)
+        what = "comparison of many" if comparison.is_large else "comparison"
+        return scope.link_key(comparison.job, what, comparison.positions, strong)
 
     for position, comparison, error in scope.run(partial(run_parallel, _compare), scope.shard.share(comparisons), key):
+        if isinstance(error, ToolchainError):
+            raise error
         if error is not None:
             failures.append((position, comparison.job.family.name, _finding(comparison.job, error)))
     failures.sort(key=lambda failure: failure[0])
@@ -132,32 +152,63 @@ def comparable_targets(architectures: Iterable[Architecture], linker: Version) -
 
 
 def _compare(comparison: Comparison) -> None:
-    plan = comparison.job.plan()
-    fragments = comparison.job.kernel.resolution.fragments
+    plan, fragments = comparison.job.plan(), comparison.fragments
     inputs = [
         LinkInput(InputKind.FATBIN, plan.database.read(image), fragment.key.text)
         for fragment, image in zip(fragments, plan.images, strict=True)
     ]
-    strong = _strong_names(comparison)
-    pairs = list(combinations(comparison.positions, 2))
     target = plan.link_target.linked_for
-    conflict = find_conflict(inputs, comparison.positions, pairs, target, plan.options, strong)
+    fronts, pairs = comparison.positions, [*combinations(comparison.positions, 2)]
+    if comparison.is_large:
+        store = comparison.job.family.session.kernel_cache.store
+        suspects = find_suspects(inputs, fragments, target, plan.options)
+        for position in suspects.differing:
+            _check_hidden(inputs[position], fragments[position], fragments, store)
+        named = {*suspects.differing, *suspects.unclear}
+        cleared = next((position for position in range(len(inputs)) if position not in named), None)
+        if cleared is not None:  # it means what all that are cleared mean
+            fronts = (cleared, *sorted(named.intersection(fronts)))
+            pairs = [pair for pair in pairs if not named.isdisjoint(pair)]
+    workers = default_workers() if comparison.is_large else 1
+    conflict = find_conflict(inputs, fronts, pairs, target, plan.options, _strong_names(comparison), workers)
     if conflict is not None:
         raise conflict.error()
 
 
+def _check_hidden(
+    content: LinkInput, fragment: Fragment, fragments: Sequence[Fragment], store: CacheDir | None
+) -> None:
+    """Check that no function is inline in a fragment, and not in another of a kernel."""
+    own = {symbol.name for symbol in (*fragment.provides, *fragment.requires)}
+    wanted = {name: (each, s) for each in fragments for name, s in _strong_functions(each).items() if name not in own}
+    module = read_ltoir(content, [symbol for _, symbol in wanted.values()], store, "-O0")
+    if hidden := sorted(_defined(module) & wanted.keys()):
+        what = _say_hidden(hidden[0], fragment.key, wanted[hidden[0]][0].key)
+        raise LinkError(what, code=CONFLICT, hint=_HIDDEN_HINT)
+
+
+def _defined(module: Module | None) -> set[str]:
+    return {name for name, each in module.declarations.items() if each.defined} if module else set()
+
+
+def _say_hidden(name: str, one: FragmentKey, other: FragmentKey) -> str:
+    return f"{demangle(name)} is inline in {one}, but not in {other}"
+
+
+def _strong_functions(fragment: Fragment) -> dict[str, Symbol]:
+    return {s.name: s for s in fragment.provides if not s.weak and s.kind is SymbolKind.FUNCTION}
+
+
 def _strong_names(comparison: Comparison) -> set[str]:
-    fragments = comparison.job.kernel.resolution.fragments
-    return strong_names(symbol for fragment in fragments for symbol in (*fragment.provides, *fragment.requires))
+    return strong_names(symbol for f in comparison.fragments for symbol in (*f.provides, *f.requires))
 
 
-def _find_hidden(family: KernelFamily, proof: FamilyProof, scope: Scope) -> Iterator[tuple[int, str, Finding]]:
+def _find_hidden(
+    family: KernelFamily, proof: FamilyProof, scope: Scope, keys: Collection[FragmentKey]
+) -> Iterator[tuple[int, str, Finding]]:
     """Find functions that are inline in one fragment and not in another: the link keeps the latter in every order."""
-    _, fragments = family.database.planned(family.name)
-    strong = {
-        fragment.key: {s.name: s for s in fragment.provides if not s.weak and s.kind is SymbolKind.FUNCTION}
-        for fragment in fragments
-    }
+    fragments = [f for f in family.database.planned(family.name)[1] if f.key in keys]
+    strong = {fragment.key: _strong_functions(fragment) for fragment in fragments}
     wanted = {name: symbol for symbols in strong.values() for name, symbol in symbols.items()}
     every = scope.proofs.key("wanted", sorted(wanted))
     store = family.session.kernel_cache.store
@@ -176,8 +227,7 @@ def _find_hidden(family: KernelFamily, proof: FamilyProof, scope: Scope) -> Iter
         fragment, image = item
         content = LinkInput(InputKind.FATBIN, family.database.read(image), fragment.key.text)
         module = read_ltoir(content, list(wanted.values()), store, "-O0")
-        defined = {name for name, each in module.declarations.items() if each.defined} if module else set()
-        return defined & wanted.keys() - own[fragment.key] or None
+        return _defined(module) & wanted.keys() - own[fragment.key] or None
 
     def key(item: tuple[Fragment, Image]) -> str | None:
         fragment, image = item
@@ -192,14 +242,12 @@ def _find_hidden(family: KernelFamily, proof: FamilyProof, scope: Scope) -> Iter
             hidden[fragment.key] |= found
     reported: set[tuple[FragmentKey, FragmentKey]] = set()
     for kernel in proof.kernels if hidden else ():
-        for one, other in permutations(kernel.resolution.fragments, 2):
+        among = [fragment for fragment in kernel.resolution.fragments if fragment.key in keys]
+        for one, other in permutations(among, 2):
             names = hidden.get(one.key, set()) & strong[other.key].keys()
             if names and (one.key, other.key) not in reported:
                 reported.add((one.key, other.key))
-                message = f"{demangle(min(names))} is inline in {one.key}, but not in {other.key}"
-                hint = "the link keeps the one that is not inline for both: define it inline in both, or rename one"
-                yield (
-                    -1,
-                    family.name,
-                    Finding(Kind.DEFINITION, message, hint, str(one.key), kernel.configuration, code=CONFLICT),
-                )
+                what = _say_hidden(min(names), one.key, other.key)
+                subject, configuration = str(one.key), kernel.configuration
+                found_here = Finding(Kind.DEFINITION, what, _HIDDEN_HINT, subject, configuration, code=CONFLICT)
+                yield -1, family.name, found_here

@@ -16,7 +16,6 @@ from jitlto.config import Config
 from jitlto.cuda import device, driver, libraries, nvjitlink, toolkit
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.errors import DatabaseError, JitltoError, ToolchainError
-from jitlto.model import mangling
 from jitlto.model.compatibility import linkable_architectures, ltoir_links, newest_ptx_isa
 from jitlto.model.prediction import LinkMethod, find_incompatibility, preview_link
 from jitlto.model.versions import Version
@@ -150,9 +149,6 @@ def _find_toolchain_versions(diagnosis: Diagnosis) -> tuple[Version | None, Vers
             diagnosis.require_to_build(name, "missing", toolkit.install_hint())
         else:
             diagnosis.require(name, str(root))
-    demangled = mangling.demangle("_Z1fv") == "f()"
-    remedy = "install libstdc++ (Debian: libstdc++6; Alpine: libstdc++), which is needed to read kernel signatures"
-    diagnosis.require("C++ demangler", "of the C++ runtime" if demangled else "missing", demangled, remedy)
     nvdisasm = toolkit.find_binary("nvdisasm")
     remedy = "pip install nvidia-cuda-nvdisasm (works with CUDA 12 too), or install a CUDA toolkit"
     state = nvdisasm or "not found (only `--dump sass` needs it)"

@@ -16,6 +16,7 @@ from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
 from jitlto.model.fragment import Fragment, FragmentKey, ImageKind, Parameter, Role
 from jitlto.model.headers import Source
+from jitlto.model.types import UNKNOWN_TYPE
 from jitlto.model.versions import Architecture
 from jitlto.storage.declaration import GroupDeclaration
 from tests.support.errors import raises
@@ -229,3 +230,34 @@ def test_params_that_contradict_the_kernel(
     text: str, params: tuple[str, ...], code: str, names: tuple[str, ...]
 ) -> None:
     refuse(f"build-params-{code}", text, *names, params=params)
+
+
+NESTED = "template <class T> struct wrap {}; template <class T> __global__ void k(T* x, wrap<T> y, int n) {}\n"
+
+
+def test_a_kernel_whose_name_nobody_reads_builds_with_types_of_params_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jitlto.build.assemble.parameter_types", lambda _: None)
+    text = NESTED + "template __global__ void k<float>(float*, wrap<float>, int);"
+    fragment, _ = make(text, ("x", "y", "n"))
+    assert fragment.signature == (
+        Parameter("x", UNKNOWN_TYPE, 8, 8),
+        Parameter("y", UNKNOWN_TYPE, 1, 1),
+        Parameter("n", UNKNOWN_TYPE, 4, 4),
+    )
+    fragment, _ = make(text, ("float* x", "wrap<float> y", "int n"))
+    assert [parameter.type for parameter in fragment.signature] == ["float*", "wrap<float>", "int"]
+    refuse("build-params-mismatch", text, "'n'", params=("float* x", "wrap<float> y", "double n"))
+
+
+def test_a_kernel_with_a_name_of_thousands_of_characters_has_its_types_and_its_name() -> None:
+    wide = ", ".join(f"wrap<wrap<int[{n}]>>" for n in range(1, 200))
+    text = (
+        NESTED
+        + f"""template <class... T> struct pack {{}}; namespace n {{ using op = pack<{wide}>; }}
+template __global__ void k<n::op>(n::op*, wrap<n::op>, int);"""
+    )
+    fragment, _ = make(text, entry="k")
+    assert len(fragment.entry) > 2000
+    first, second, third = (parameter.type for parameter in fragment.signature)
+    assert (first.endswith("> >*"), second, third) == (True, f"wrap<{first[:-1]} >", "int")
+    refuse("build-params-mismatch", text, "'n'", params=("x", "y", "float n"))

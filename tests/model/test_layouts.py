@@ -101,7 +101,8 @@ def test_offsets_follow_from_alignments() -> None:
     ("type_", "size", "alignment"),
     [
         ("float", 4, 4), ("const  float", 4, 4), ("unsigned __int128", 16, 16), ("float const*", 8, 8), ("T&", 8, 8),
-        ("cuda::std::uint32_t", 4, 4), ("struct float4", 16, 16), ("float3[2][3]", 72, 4), ("double4_32a", 32, 32),
+        ("cuda::std::uint32_t", 4, 4), ("struct float4", 16, 16), ("float3[2][3]", 72, 4), ("float [2] [3] ", 24, 4),
+        ("double4_32a", 32, 32),
         ("double4_16a", 32, 16), ("dim3", 12, 4), ("__half2", 4, 4), ("cuda::std::complex<double>", 16, 16),
         ("void (*)(int)*", 8, 8),
     ],
@@ -112,7 +113,9 @@ def test_known_types_have_a_layout(type_: str, size: int, alignment: int) -> Non
     assert (layout.size, layout.alignment) == (size, alignment)
 
 
-@pytest.mark.parametrize("type_", ["mine::point", "float5", "half4x", "", "float[0]", "point[3]", "auto", "xfloat4"])
+@pytest.mark.parametrize(
+    "type_", ["mine::point", "float5", "half4x", "", "float[0]", "point[3]", "auto", "xfloat4", "box<int [3]>"]
+)
 def test_other_types_have_none(type_: str) -> None:
     assert parse_type(type_) is None
 

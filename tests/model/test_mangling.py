@@ -50,7 +50,7 @@ def test_any_name_can_be_asked_for(name: str) -> None:
         ("_Z3addPKfi", ["float const*", "int"]),
         ("_Z1fv", []),
         ("_Z1fPFvifEPKc", ["void (*)(int, float)", "char const*"]),
-        ("_Z1k3BoxIfLi4EES_", ["Box<float, 4>", "Box"]),
+        ("_Z1k3BoxIfLi4EES0_", ["Box<float, 4>", "Box<float, 4>"]),
         ("_ZN1a1kIfEEvPKT_", ["float const*"]),
         ("_ZN1F4withE1GILb1EE", ["G<true>"]),
         ("kernel", None),
@@ -78,6 +78,7 @@ def test_parameter_types(name: str, types: list[str] | None) -> None:
         ("_ZgtRK1FS1_", "operator>"),
         ("_ZrsRK1FS1_", "operator>>"),
         ("_ZN1FptEv", "operator->"),
+        ("_ZN1FptIiEEvT_", "operator->"),
         ("_ZplRK1FS1_", "operator+"),
         ("_ZlsIfE1FS0_T_", "operator<<"),
         ("_ZN9operators3runEv", "run"),
@@ -86,6 +87,24 @@ def test_parameter_types(name: str, types: list[str] | None) -> None:
 )
 def test_base_name(name: str, base: str) -> None:
     assert base_name(name) == base
+
+
+@pytest.mark.parametrize("levels", [1, 100, 200, 1000, 4000])
+def test_names_of_deeply_nested_types_are_read(levels: int) -> None:
+    name = "_ZN1a1kI" + "1BI" * levels + "f" + "E" * levels + "EEvPT_i"
+    assert parameter_types(name) == ["B<" * levels + "float" + " ".join(">" * levels) + "*", "int"]
+    assert base_name(name) == "k"
+
+
+def test_a_name_that_means_millions_of_characters_is_left_as_it_is() -> None:
+    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    name = "_Z1k1PIiiE" + "".join(f"S_IS{digits[n]}_S{digits[n]}_E" for n in range(30))
+    assert (demangle(name), base_name(name), parameter_types(name)) == (name, name, None)
+
+
+def test_a_pack_is_as_many_parameters_as_it_has() -> None:
+    assert parameter_types("_Z1kIJifEEvDpT_c") == ["int", "float", "char"]
+    assert parameter_types("_Z1kIJEEvDpT_c") == ["char"]
 
 
 words = st.text(st.sampled_from("abc *&:"), max_size=5)
@@ -116,7 +135,7 @@ def test_splitting_loses_nothing_but_commas_and_space(text: str) -> None:
         ("f", "f"),
         ("_Z1fi", "f"),
         ("_ZN1a1kIfEEvPKT_", "a::k<float>"),
-        ("_ZN12_GLOBAL__N_11fEv", "{anonymous}::f"),
+        ("_ZN12_GLOBAL__N_11fEv", "(anonymous namespace)::f"),
         ("_ZN1a1kI3BoxIN1b1TEEEEvT_", "a::k<Box<b::T> >"),
         ("_Z1kILi1EEvv", "k<1>"),
     ],

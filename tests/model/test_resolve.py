@@ -16,6 +16,7 @@ from jitlto.errors import (
     PlanError,
     UnknownValueError,
 )
+from jitlto.model import mangling
 from jitlto.model.enumeration import DeadEnd, enumerate_kernels
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 from jitlto.model.resolve import Index, Resolution, UserSymbols, agrees, is_compatible, resolve
@@ -702,3 +703,16 @@ def test_one_answer_to_all_that_is_open_is_enough(fragments: list[Fragment], dat
             named = re.findall(r"(\w+) \(", error.hint or "")
             answer = {name: value for name, value in whole.items() if name in named}
             assert resolve(index, first | answer) == found.resolution
+
+
+def test_inline_functions_of_an_input_are_not_demangled_to_look_for_overloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def spy(name: str) -> str:
+        asked.append(name)
+        return mangling.qualified_name(name)
+
+    monkeypatch.setattr("jitlto.model.resolve.qualified_name", spy)
+    helpers = [function(f"_Z7another{n}f", weak=True) for n in range(1000)]
+    resolve(Index([kernel(OP)]), {}, supplied=[supplied(OP, *helpers)])
+    assert len(asked) < 10

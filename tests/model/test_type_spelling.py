@@ -80,3 +80,9 @@ def test_different_types(a: str, b: str) -> None:
 def test_a_spelling_spells_itself(type_name: str) -> None:
     assert canonical_spelling(canonical_spelling(type_name)) == canonical_spelling(type_name)
     assert is_same_type(type_name, type_name)
+
+
+def test_types_of_any_depth_are_compared() -> None:
+    deep = "B<" * 2000 + "float" + ">" * 2000
+    assert is_same_type(deep, deep.replace(">>", "> >"))
+    assert not is_same_type(deep, deep.replace("float", "int"))

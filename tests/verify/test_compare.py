@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from jitlto.cuda import nvjitlink
+from jitlto.cuda.nvjitlink import Linked, LinkInput
 from jitlto.model.versions import Version
 from jitlto.storage.check_result import CheckResult
 from jitlto.storage.database import FragmentDatabase
@@ -160,9 +164,11 @@ def make_pair(directory: Path, mine: str, theirs: str, options: str) -> Fragment
     return built(directory, files, "pair").database
 
 
-@pytest.fixture
-def compare(tmp_path: Path) -> Compare:
-    """Check a family of a kernel and a function, each with a helper of its own."""
+@pytest.fixture(params=["each first", "each alone"])
+def compare(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Compare:
+    """Check a family of a kernel and a function, each with a helper of its own, as small kernels and as large ones."""
+    if request.param == "each alone":
+        monkeypatch.setattr("jitlto.verify.compare._FEW", 1)
 
     def run(mine: str, theirs: str, archs: str = "") -> CheckResult:
         with make_pair(tmp_path / str(len(list(tmp_path.iterdir()))), mine, theirs, archs) as database:
@@ -222,3 +228,84 @@ def test_a_family_that_cannot_be_compared_is_noted(tmp_path: Path, monkeypatch: 
     assert result.holds
     assert result.families[0].compared is None
     assert [note.kind for note in result.families[0].notes] == ["uncompared"]
+
+
+def make_many(directory: Path, helpers: list[str]) -> FragmentDatabase:
+    """Build a kernel that calls a function of each of many groups, each with a helper of its own."""
+    names = range(len(helpers))
+    groups = "".join(
+        f'[device.g{n}]\nmatrix = "one.json"\ntemplate = "g{n}.cu.jinja"\ninterface = false\n' for n in names
+    )
+    declared = "".join(f"__device__ float f{n}(float* x, float* y, int n);\n" for n in names)
+    calls = "".join(f"x[{n}] = f{n}(x, y, n);\n" for n in names)
+    files = {
+        "family.toml": '[family]\nname = "many"\n[entrypoint.k]\nmatrix = "one.json"\ntemplate = "k.cu.jinja"\n'
+        + groups,
+        "one.json": "{}",
+        "k.cu.jinja": f"{declared}__global__ void k(float* x, float* y, int n) {{\n{calls}}}\n",
+    }
+    for n, helper in enumerate(helpers):
+        text = f"__device__ float f{n}(float* x, float* y, int n) {{ return {n} + HELPER(y, x, n); }}\n"
+        files[f"g{n}.cu.jinja"] = helper + text.replace("HELPER", f"own{n}" if f"own{n}(" in helper else "helper")
+    return built(directory, files, "many").database
+
+
+@pytest.fixture
+def linked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of inputs of each link of a check."""
+    counts: list[int] = []
+
+    def spy(inputs: Sequence[LinkInput], *args: Any, **options: Any) -> Linked:
+        counts.append(len(inputs))
+        return nvjitlink.link(inputs, *args, **options)
+
+    for module in ("jitlto.runtime.linking.definitions", "jitlto.verify.alone", "jitlto.runtime.user_code.inputs"):
+        monkeypatch.setattr(f"{module}.link", spy)
+    return counts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", DIFFERENT)
+def test_one_definition_among_many_that_differs_is_found(tmp_path: Path, way: str) -> None:
+    """It is neither the first nor the last: the order of the fragments alone would not show it."""
+    usual, other = DIFFERENT[way]
+    with make_many(tmp_path / "many", [usual] * 5 + [other] + [usual] * 5) as database:
+        (cause,) = check(database).families[0].failures
+    assert (cause.kind, cause.code) == ("definition", "link-conflicting-definitions")
+    assert "many/g5[]" in cause.message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["inline", "__forceinline__"])
+@pytest.mark.parametrize("after", ["return s;", "return s + 1;"])
+def test_a_function_that_is_inline_in_one_of_many_fragments_alone_is_a_failure(
+    tmp_path: Path, where: str, after: str
+) -> None:
+    others = [body(where="inline").replace("helper", f"own{n}") for n in range(9)]
+    with make_many(tmp_path / "many", [body(where=""), *others[1:], body(where=where, after=after)]) as database:
+        (cause,) = check(database).families[0].failures
+    assert (cause.kind, cause.code) == ("definition", "link-conflicting-definitions")
+    assert cause.message == "helper(float*, float*, int) is inline in many/g9[], but not in many/g0[]"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_work_of_a_comparison_grows_with_the_fragments(tmp_path: Path, linked: list[int], shared: bool) -> None:
+    totals = []
+    for count in (10, 20, 40):
+        helpers = [SAME if shared else SAME.replace("helper", f"own{n}") for n in range(count)]
+        with make_many(tmp_path / f"{count}", helpers) as database:
+            linked.clear()
+            assert check(database).holds
+        totals.append(sum(linked))
+    assert totals[2] - totals[1] == 2 * (totals[1] - totals[0])
+
+
+@pytest.mark.slow
+@pytest.mark.timing
+def test_a_kernel_of_many_fragments_is_compared_in_seconds(tmp_path: Path) -> None:
+    helpers = [f"__device__ inline float own{n}(float* x, float* y, int n) {{ return x[n]; }}\n" for n in range(120)]
+    with make_many(tmp_path / "many", helpers) as database:
+        begin = time.perf_counter()
+        assert check(database, use_cache=False).holds
+    assert time.perf_counter() - begin < 10  # 1 where nothing else runs

@@ -82,10 +82,10 @@ def find_conflict(
     if len(fronts) < 2:
         return None
     orders = [[*lead, *_first(inputs, inputs[position])] for position in fronts]
-    links = [(order, flags) for flags in _flags(options) for order in orders]
+    links = [(order, flags) for flags in link_flags(options) for order in orders]
     with ThreadPoolExecutor(workers) as pool:
         texts = list(pool.map(lambda each: _ptx(each[0], target, each[1]), links))
-    for number, flags in enumerate(_flags(options)):
+    for number, flags in enumerate(link_flags(options)):
         frames = number > 0
         linked = texts[number * len(orders) : (number + 1) * len(orders)]
         if _agree(linked, frames):
@@ -110,7 +110,7 @@ def _first(inputs: Sequence[LinkInput], *front: LinkInput) -> list[LinkInput]:
     return [*front, *(item for item in inputs if not any(item is each for each in front))]
 
 
-def _flags(options: LinkOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def link_flags(options: LinkOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return flags without optimisation, and those of the link or, if it has none, the default; none for ptxas."""
     plain = replace(options, max_registers=None, lineinfo=False, split_compile=None, ptxas=())
     unoptimised, optimised = (
@@ -148,7 +148,7 @@ def _find_differing(
     orders: Iterable[Sequence[LinkInput]], target: Architecture, options: LinkOptions, strong: Collection[str]
 ) -> tuple[str, ...]:
     """Return the functions that differ between two orders; all that may where only the optimiser tells them apart."""
-    flags, _ = _flags(options)
+    flags, _ = link_flags(options)
     modules = [parse_ptx(_ptx(order, target, flags)) for order in orders]
     names: list[str] = []
     for frames in (False, True):

@@ -41,6 +41,7 @@ class FamilyIndex(Index):
         self._family = family.name
         self._families = (family.name, *family.uses)
         self._fragments: dict[FragmentKey, Fragment | None] = {}
+        self._provides: dict[FragmentKey, frozenset[str]] = {}
 
     @cached_property
     def gaps(self) -> Sequence[FragmentKey]:  # type: ignore[override]
@@ -89,27 +90,29 @@ class FamilyIndex(Index):
             fragment
             for name in self._families
             for fragment in self._find(name, "symbol", name_symbol(name, symbol), configuration)
-            if fragment.role is Role.DEVICE and any(symbol == provided.name for provided in fragment.provides)
+            if fragment.role is Role.DEVICE and symbol in self._provided(fragment)
         ]
         return sorted(found, key=lambda fragment: fragment.key)
 
     def provider_parameters(self, symbol: str) -> set[str]:
         return self._whole.provider_parameters(symbol)
 
-    def is_required(self, symbol: str) -> bool:
-        """Return whether a fragment requires a symbol; of used families, only device fragments count."""
+    def find_required(self, symbols: Iterable[str]) -> set[str]:
+        """Return those symbols that a fragment requires; of used families, only device fragments count."""
         if "_whole" in self.__dict__:
-            return symbol in self._whole.required
+            return {symbol for symbol in symbols if symbol in self._whole.required}
+        found = set()
         for name in self._families:
-            listed = self._list("symbol", name_symbol(name, symbol))
-            if listed and (Role.DEVICE in listed.required_by or (listed.required_by and name == self._family)):
-                return True
-        return False
+            asked = {name_symbol(name, symbol): symbol for symbol in symbols}
+            for row, listed in self._rows.find_all("symbol", asked, _decode_list).items():
+                if Role.DEVICE in listed.required_by or (listed.required_by and name == self._family):
+                    found.add(asked[row])
+        return found
 
     # --- rows ---
 
     def _list(self, kind: str, key: str) -> KeyList | None:
-        return self._rows.find(kind, key, lambda record: serialization.decode(KeyList, record))
+        return self._rows.find(kind, key, _decode_list)
 
     def _find(
         self, family: str, kind: str, key: str, configuration: Mapping[str, str], group: str | None = None
@@ -172,19 +175,32 @@ class FamilyIndex(Index):
             self._fragments[key] = self._rows.find_fragment(key)
         return self._fragments[key]
 
+    def _provided(self, fragment: Fragment) -> frozenset[str]:
+        if fragment.key not in self._provides:
+            self._provides[fragment.key] = frozenset(symbol.name for symbol in fragment.provides)
+        return self._provides[fragment.key]
+
+
+def _decode_list(record: bytes) -> KeyList:
+    return serialization.decode(KeyList, record)
+
 
 class _Required(Set[str]):
-    """The symbols that fragments require; iterating reads all fragments."""
+    """The symbols that fragments require; iterating reads all fragments, and operators look up all symbols at once."""
 
     def __init__(self, index: FamilyIndex) -> None:
         self._index = index
 
-    @classmethod
-    def _from_iterable(cls, symbols: Iterable[str]) -> set[str]:  # type: ignore[override]  # of results of operators
-        return set(symbols)
-
     def __contains__(self, symbol: object) -> bool:
-        return isinstance(symbol, str) and self._index.is_required(symbol)
+        return isinstance(symbol, str) and bool(self._index.find_required((symbol,)))
+
+    def __and__(self, symbols: Iterable[object]) -> set[str]:
+        return self._index.find_required([symbol for symbol in symbols if isinstance(symbol, str)])
+
+    __rand__ = __and__
+
+    def __rsub__(self, symbols: Iterable[str]) -> set[str]:
+        return set(symbols).difference(self & symbols)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._index._whole.required)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 from jitlto.errors import DatabaseError, JitltoError
@@ -163,9 +165,20 @@ class StoredRows:
 
     def find(self, kind: str, key: str, decode: Callable[[bytes], T]) -> T | None:
         """Return the decoded record of a row; None if there is no such row."""
-        rows = self._decode_bucket(self.bucket(hash_tree.bucket_of(kind, key, self.root.buckets)))
-        record = rows.get(kind, {}).get(key)
-        return None if record is None else self.decode(lambda: decode(bytes(record)))
+        return self.find_all(kind, (key,), decode).get(key)
+
+    def find_all(self, kind: str, keys: Iterable[str], decode: Callable[[bytes], T]) -> dict[str, T]:
+        """Return the decoded records of the rows with some keys, as far as there are such rows; read a bucket once."""
+        buckets: dict[int, list[str]] = defaultdict(list)
+        for key in keys:
+            buckets[hash_tree.bucket_of(kind, key, self.root.buckets)].append(key)
+        found = {}
+        for number, several in buckets.items():
+            rows = self._decode_bucket(self.bucket(number)).get(kind, {})
+            for key in several:
+                if (record := rows.get(key)) is not None:
+                    found[key] = self.decode(partial(decode, bytes(record)))
+        return found
 
     def find_fragment(self, key: FragmentKey) -> Fragment | None:
         """Return the fragment with a key; None if there is none."""

@@ -6,6 +6,8 @@ from functools import cache
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from jitlto.build.compilers.base import CompiledSource, CompileJob, Toolchain, find_toolchain
 from jitlto.errors import CompileError, ToolchainError
@@ -73,16 +75,36 @@ def test_an_extern_c_kernel_has_names_and_the_types_that_the_compiler_sees(name:
     )
 
 
+SPELLED = """
+int S::*m, int (S::*f)(int), int (*const b)[3], const float (*c)[2][4], int (**g)(S*), void (*)(int, float),
+float (&e)[2], const S& h, const float (&)[2][3], float* (&)[2], const float* (*)[2], void (&)(int, float*), n::E&,
+const S (&)[4], float* const (&)[2], const volatile int* o, volatile float* q, const float& r, long double* s,
+char16_t u, char32_t v, wchar_t w, decltype(nullptr) x, n::T (*z)[3], const n::T* const (*)[3][4], float*& i,
+const float* const& j, int (*(&k)[2])(float), box<box<float*>>& l, float (*(*y)[2])[3], const volatile int (&)[2],
+float* (*aa)(int), long& cc, unsigned char const volatile* const* dd
+"""
+WIDE = ", __int128 a, unsigned __int128 d, __int128* p, const __int128& ee, box<__int128> ff, int (*gg)(__int128)"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["nvrtc", "nvcc"])
-def test_types_of_an_extern_c_kernel_are_spelled_as_those_of_another(name: str) -> None:
-    listed = (
-        "int S::*m, int (S::*f)(int), int (*const b)[3], const float (*c)[2][4], int (**g)(S*), void (*)(int, float)"
-    )
-    both = (
-        f'struct S {{ int x; }};\nextern "C" __global__ void k({listed}) {{}}\n__global__ void other({listed}) {{}}\n'
-    )
-    compiled = dict(compile_text(name, both).parameters)
+@pytest.mark.parametrize(
+    ("name", "listed", "options"),
+    [
+        ("nvrtc", SPELLED, ()),
+        ("nvrtc", SPELLED + WIDE, ("--device-int128",)),
+        ("nvrtc", SPELLED + ", char8_t t", ("--std=c++20",)),
+        ("nvcc", SPELLED + WIDE, ()),
+    ],
+)
+def test_types_of_an_extern_c_kernel_are_spelled_as_those_of_another(
+    name: str, listed: str, options: tuple[str, ...]
+) -> None:
+    both = f"""struct S {{ int x; }}; template <class T> struct box {{ T t; }};
+namespace n {{ enum class E : short {{ A }}; struct T {{ int x; }}; }}
+extern "C" __global__ void k({listed}) {{}}
+__global__ void other({listed}) {{}}
+"""
+    compiled = dict(compile_text(name, both, *options).parameters)
     (mangled,) = (kernel for kernel in compiled if kernel != "k")
     assert [type_ for _, type_ in compiled["k"]] == parameter_types(mangled)
 
@@ -227,3 +249,43 @@ def test_a_warning_made_an_error_still_is_one_in_the_source() -> None:
 @pytest.mark.slow
 def test_without_warnings_nothing_is_known() -> None:
     assert parameters("nvrtc", TYPES, "-w") == {}
+
+
+NESTED = """
+template <int N> struct Int {}; template <class... T> struct Tuple {}; template <class A, class B> struct Layout {};
+namespace lib { template <class T, class U> struct Mainloop { T alpha; };
+template <class T, class Op> __global__ void device_kernel(const T* in, T* out, Op op, Tuple<Op, T>* more, int n) {} }
+"""
+types = st.recursive(
+    st.sampled_from(["float", "int", "const double*", "unsigned char", "Int<7>"]),
+    lambda inner: (
+        st.builds("Layout<{}, {}>".format, inner, inner)
+        | st.builds("lib::Mainloop<float, {}>".format, inner)
+        | st.lists(inner, min_size=1, max_size=6).map(lambda several: f"Tuple<{', '.join(several)}>")
+    ),
+    max_leaves=60,
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=12, deadline=None)
+@given(types, st.integers(0, 40))
+@example("Tuple<" + ", ".join(f"Layout<Int<{n}>, Int<{n + 1}>>" for n in range(150)) + ">", 0)
+@example("float", 40)
+def test_the_parameters_of_a_kernel_with_a_name_of_any_length_are_those_that_the_compiler_sees(
+    op: str, depth: int
+) -> None:
+    """The compiler itself compares the types that are told with its own."""
+    op = f"lib::Mainloop<float, {'Tuple<' * depth}{op}{'>' * depth}>"
+    expected = ["const float*", "float*", op, f"Tuple<{op}, float>*", "int"]
+    made = f"template __global__ void lib::device_kernel<float, {op}>({', '.join(expected)});"
+    (kernel,) = dict(compile_text("nvrtc", NESTED + made).parameters)
+    told = parameter_types(kernel)
+    assert told is not None
+    same = "template <class, class> struct is {}; template <class T> struct is<T, T> { typedef int yes; };\n"
+    asked = "\n".join(
+        f"typedef is<{mine}, {theirs}>::yes ok{number};"
+        for number, (mine, theirs) in enumerate(zip(told, expected, strict=True))
+    )
+    compile_text("nvrtc", f"{NESTED}{same}{asked}\n__global__ void k(int a) {{}}", asked=False)
+    assert base_name(kernel) == "device_kernel"

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitlto.errors import ArgumentError
-from jitlto.model.types import Parameter
+from jitlto.model.types import UNKNOWN_TYPE, Parameter
 from jitlto.runtime.launch import by_value
 from jitlto.runtime.launch.arguments import make_converter
+from jitlto.runtime.launch.packed import Packed
 from tests.support.errors import raises
 
 
@@ -59,6 +60,12 @@ def test_what_an_enum_cannot_hold_is_refused() -> None:
         refused("range", "enum color", 1, value, str(value))
     for argument in ("red", 1.0, None, b"\1", enum.Enum("Word", {"A": "a"}).A):  # type: ignore[attr-defined]
         refused("type", "enum color", 1, argument)
+
+
+def test_of_an_unknown_type_bytes_are_passed() -> None:
+    assert isinstance(convert(UNKNOWN_TYPE, 4, b"\3\0\0\0"), Packed)
+    refused("type", UNKNOWN_TYPE, 4, 3)
+    refused("layout", UNKNOWN_TYPE, 4, b"\3")
 
 
 # --- 128-bit integers ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from jitlto.errors import PlanError
 from jitlto.model.configuration import parameter_values
@@ -21,6 +23,7 @@ from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase, writer
 from jitlto.storage.database._index_rows import PAGE
+from jitlto.storage.database._stored_rows import StoredRows
 
 pytestmark = pytest.mark.any_toolkit
 
@@ -106,6 +109,9 @@ def compare(index: Index, whole: Index, configuration: dict[str, str]) -> None:
         assert index.find_providers(symbol, configuration) == whole.find_providers(symbol, configuration)
         assert index.provider_keys(symbol) == whole.provider_keys(symbol)
         assert (symbol in index.required) == (symbol in whole.required)
+    some = {"_Zf", "h h", "none"}
+    assert index.required & some == some & index.required == some & whole.required
+    assert some - index.required == some - whole.required
 
 
 def answer(index: Index, configuration: dict[str, str], **request: Any) -> object:
@@ -171,3 +177,38 @@ def test_lists_of_several_pages_are_read_to_their_end(tmp_path: Path) -> None:
         for configuration in ({"a": "11"}, {"b": "3"}, {"a": "3", "b": "12"}, {}):
             assert index.find_providers("_Zop", configuration) == whole.find_providers("_Zop", configuration)
             assert answer(index, configuration) == answer(whole, configuration)
+
+
+def crowded(path: Path, count: int) -> None:
+    """Write a kernel and a function of it, which define many inline functions each."""
+    helpers = tuple(Symbol(f"_Z6helper{n}f", SymbolKind.FUNCTION, "(4)(4)", True) for n in range(count))
+    content = [
+        made(FragmentKey.make("f", "kernel", {"a": "x"}), (), ("_Zop",), Role.ENTRYPOINT),
+        made(FragmentKey.make("f", "op", {"a": "x"}), ("_Zop",), ()),
+    ]
+    writer.write(path, [family("f")], [replace(f, provides=(*f.provides, *helpers)) for f in content], {})
+
+
+def test_a_plan_reads_each_bucket_a_few_times_whatever_its_fragments_define(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    bucket = StoredRows.bucket
+    monkeypatch.setattr(StoredRows, "bucket", lambda self, number: reads.append(number) or bucket(self, number))
+    for count in (100, 400, 1600):
+        crowded(tmp_path / f"{count}", count)
+        with FragmentDatabase(tmp_path / f"{count}") as database:
+            _, index = database.index("f")
+            reads.clear()
+            assert len(resolve(index, {"a": "x"}).fragments) == 2
+            assert len(reads) < database._rows.root.buckets + 12
+            assert len(reads) < count
+
+
+@pytest.mark.timing
+def test_a_plan_of_thousands_of_inline_functions_takes_a_moment(tmp_path: Path) -> None:
+    crowded(tmp_path / "f", 6000)
+    with FragmentDatabase(tmp_path / "f") as database:
+        begin = time.process_time()
+        resolve(database.index("f")[1], {"a": "x"})
+        assert time.process_time() - begin < 2  # 0.2 where nothing else runs
