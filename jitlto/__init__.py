@@ -6,11 +6,10 @@ Importing this package loads no CUDA library, no NumPy and no file. Names are re
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-from jitlto import uninterrupted as uninterrupted  # before the imports that a fork waits for
 from jitlto.version import __version__
 
+TYPE_CHECKING = False  # that of typing, which takes longer to import than this package
 if TYPE_CHECKING:
     from jitlto.errors import JitltoError as JitltoError
     from jitlto.model.fragment import FragmentKey as FragmentKey
@@ -67,6 +66,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> object:
     if name not in _EXPORTS:
         raise AttributeError(f"module 'jitlto' has no attribute {name!r}")
+    import_module("jitlto.uninterrupted")  # first, so that a fork waits for the import that follows
     value = getattr(import_module(_EXPORTS[name]), name)
     globals()[name] = value
     return value

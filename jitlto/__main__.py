@@ -1,5 +1,36 @@
-"""``python -m jitlto``: the same command line as ``jitlto``."""
+"""The command ``jitlto``, and ``python -m jitlto``: the command line, and how a signal ends it while it is imported.
 
-from jitlto.cli import main
+Imports next to nothing, since a signal before :func:`main` ends the process in Python's way.
+"""
 
-main()
+from __future__ import annotations
+
+import os
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        import signal  # which imports a few others
+
+        known = {signal.SIGINT: "interrupted", signal.SIGTERM: "ended by SIGTERM", signal.SIGHUP: "ended by SIGHUP"}
+        early = [n for n in known if signal.getsignal(n) in (signal.SIG_DFL, signal.default_int_handler)]
+        for number in early:
+            signal.signal(number, lambda n, _: _end(n, known[signal.Signals(n)]))
+    except KeyboardInterrupt:
+        _end(2, "interrupted")
+    from jitlto import cli  # imported late: takes 0.1 s, in which an interrupt would be a traceback, or be lost
+
+    cli.main(early)
+
+
+def _end(number: int, what: str) -> None:
+    """Exit at once: nothing is to be tidied up yet."""
+    try:
+        os.write(2, f"{what}\n".encode())
+    finally:
+        os._exit(128 + number)
+
+
+if __name__ == "__main__":
+    main()

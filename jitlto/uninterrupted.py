@@ -23,6 +23,7 @@ _changed = threading.Condition()  # guards what follows
 _inside: dict[int, int] = {}  # thread → how often it has entered
 _forking: set[int] = set()  # threads that are about to fork
 _ending: int | None = None  # the thread that ends the interpreter
+_lock = threading.RLock()
 _is_broken = False  # forked while another thread was inside
 
 
@@ -54,8 +55,20 @@ class _Uninterrupted(ContextDecorator):
                     _changed.notify_all()
 
 
-#: As a context, or as a decorator.
-uninterrupted = _Uninterrupted()
+class _Alone(_Uninterrupted):
+    """The same, and one thread at a time."""
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        _lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        _lock.release()
+        super().__exit__()
+
+
+#: As contexts, or as decorators.
+uninterrupted, alone = _Uninterrupted(), _Alone()
 
 
 def _refuse() -> NoReturn:
@@ -112,12 +125,12 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _changed, _is_broken
+    global _changed, _lock, _is_broken
     _is_broken = _is_broken or bool(_others())
     for thread in _others():
         del _inside[thread]
     _forking.clear()
-    _changed = threading.Condition()
+    _changed, _lock = threading.Condition(), threading.RLock()
 
 
 def _before_end() -> None:

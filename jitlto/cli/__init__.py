@@ -10,14 +10,21 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
 import click
 
-from jitlto.cli.outcome import handle_signals, interrupted, is_interrupt, print_error, replace_closed_streams
+from jitlto.cli.outcome import (
+    handle_signals,
+    interrupted,
+    is_interrupt,
+    print_error,
+    replace_closed_streams,
+    take_over_signals,
+)
 from jitlto.errors import JitltoError
 from jitlto.model.python_warnings import DeprecatedValueWarning, LinkWarning
 
@@ -54,12 +61,19 @@ class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
         command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), _VARIABLES.get(cmd_name, cmd_name))
         assert isinstance(command, click.Command)  # noqa: S101 - a slip in the table above, not a user's error
+        take_over_signals(ctx.obj or ())
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # for which click would print an empty line too
+            raise SystemExit(interrupted()) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         # Click would shorten each command's own help, and import all commands for that.
@@ -87,8 +101,12 @@ def cli() -> None:
     """
 
 
-def main() -> None:
-    """Run the command line. Exit status: 0 success, 1 failure, 2 wrong usage, 128 + N ended by signal N."""
+def main(early: Collection[int] = ()) -> None:
+    """Run the command line. Exit status: 0 success, 1 failure, 2 wrong usage, 128 + N ended by signal N.
+
+    Args:
+        early: Signals that end the process at once until the command's modules are imported.
+    """
     replace_closed_streams()
     handle_signals()
     # Characters that the encoding lacks (a tick in latin-1, an undecodable path in UTF-8) are escaped, as on stderr.
@@ -97,7 +115,7 @@ def main() -> None:
     try:
         if sys.__stdout__ is None:  # closed: without this, the next file opened would get its descriptor
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        status = run(sys.argv[1:])
+        status = run(sys.argv[1:], early)
         gc.freeze()  # or the interpreter would look for garbage in all that a build has made, before it ends
         sys.exit(status)
     except OSError as error:
@@ -106,15 +124,15 @@ def main() -> None:
         os._exit(1)  # what is left in the buffers cannot be written either
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run one command and print its errors; returns the exit status.
+def run(arguments: Sequence[str], early: Collection[int] = ()) -> int:
+    """Run one command and print its errors; returns the exit status. ``early`` is that of :func:`main`.
 
     Raises:
         OSError: If standard output cannot be written.
     """
     try:
         with _print_warnings():
-            return cli.main(arguments, prog_name="jitlto", standalone_mode=False) or 0
+            return cli.main(arguments, prog_name="jitlto", standalone_mode=False, obj=early) or 0
     except click.ClickException as error:
         error.show()
         return error.exit_code

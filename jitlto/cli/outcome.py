@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import NoReturn
 
@@ -25,6 +25,12 @@ def handle_signals() -> None:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _end)
     atexit.register(_leave)  # the first to be registered is the last to run
+
+
+def take_over_signals(early: Iterable[int]) -> None:
+    """Have these signals clean up too: they ended the process at once until now."""
+    for number in early:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _end)
 
 
 def _end(number: int, _: FrameType | None) -> None:

@@ -5,12 +5,10 @@ Two threads cannot import ``cuda.core`` at once: one finds it half imported.
 
 from __future__ import annotations
 
-import os
-import threading
 from importlib import import_module
 from typing import Any
 
-from jitlto.uninterrupted import uninterrupted
+from jitlto.uninterrupted import alone
 
 # What other modules import from here → where it is: a module of the bindings, or an attribute.
 _BINDINGS = "cuda.bindings"
@@ -23,22 +21,13 @@ _HOMES = {
     "find_nvidia_header_directory": "cuda.pathfinder",
     "load_nvidia_dynamic_lib": "cuda.pathfinder",
 }
-_lock = threading.RLock()
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _HOMES[name]
-    with uninterrupted, _lock:
+    with alone:
         value = import_module(f"{home}.{name}") if home == _BINDINGS else getattr(import_module(home), name)
     globals()[name] = value
     return value
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork)

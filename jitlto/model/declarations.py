@@ -33,6 +33,7 @@ class Declarations(NamedTuple):
     """What one header or source declares; types by name with namespaces, templates by name alone."""
 
     declared: frozenset[str] = frozenset()  # classes and enums without a definition here
+    templates: frozenset[str] = frozenset()  # class templates, the same
     mentioned: frozenset[tuple[str, ...]] = frozenset()  # as ``struct S`` where it is used: the names that it may mean
     defined: frozenset[str] = frozenset()
     specialised: frozenset[str] = frozenset()  # class templates
@@ -65,9 +66,9 @@ def read_declarations(text: bytes) -> Declarations:
     """Read what a text declares."""
     reader = _Reader()
     reader.read(TOKEN.findall(plain_text(text)))
-    declared, mentioned, defined, specialised, revalued = reader.names
+    declared, mentioned, defined, specialised, revalued, templates = reader.names
     return Declarations(
-        frozenset(declared), frozenset(mentioned), frozenset(defined), frozenset(specialised), frozenset(revalued),
+        frozenset(declared), frozenset(templates), frozenset(mentioned), frozenset(defined), frozenset(specialised), frozenset(revalued),
         frozenset(reader.words) | macros(text),
         reader.asks_architecture, reader.asks_standard,
     )  # fmt: skip
@@ -75,11 +76,15 @@ def read_declarations(text: bytes) -> Declarations:
 
 def undefined_types(texts: Iterable[bytes]) -> frozenset[str]:
     """Return the classes and enums that some headers declare and none of them defines."""
+    texts = list(texts)
     every = [read_declarations(text) for text in texts]
+    plain = "\n".join(map(plain_text, texts))
     defined = frozenset(name for each in every for name in each.defined)
-    # A primary template need not be defined where specialisations are.
+    open_types = {name for each in every for name in each.declared} - defined
+    # A primary template need not be defined where specialisations are, or where nothing uses it.
     specialised = {name for each in every for name in each.specialised}
-    open_types = {n for each in every for n in each.declared if n not in defined and _last(n) not in specialised}
+    templates = {n for each in every for n in each.templates if n not in defined and _last(n) not in specialised}
+    open_types |= {name for name in templates if re.search(rf"\b{_last(name)}\s*<", plain)}
     open_types |= {names[-1] for each in every for names in each.mentioned if defined.isdisjoint(names)}
     return frozenset(open_types)
 
@@ -127,8 +132,8 @@ class _Reader:
     """Reads tokens: statements in namespaces and classes, with the scopes around them."""
 
     def __init__(self) -> None:
-        self.names: tuple[set[str], set[tuple[str, ...]], set[str], set[str], set[str]] = (
-            set(), set(), set(), set(), set(),
+        self.names: tuple[set[str], set[tuple[str, ...]], set[str], set[str], set[str], set[str]] = (
+            set(), set(), set(), set(), set(), set(),
         )  # fmt: skip
         self.words: set[str] = set()
         self.asks_architecture = self.asks_standard = False
@@ -205,7 +210,7 @@ class _Reader:
             names = found.names
             if len(names) == 1 or _LOOKS_LIKE_MACRO.fullmatch(names[0]):
                 if rest[:1] != ["friend"]:
-                    self.names[0].add(self._qualified(names[-1]))
+                    self.names[5 if prefixes else 0].add(self._qualified(names[-1]))
                 return
         self._mention(rest)
         self._specialise(prefixes, rest)

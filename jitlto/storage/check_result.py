@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from jitlto.errors import JitltoError
+from jitlto.model.cached import decoder
 from jitlto.storage import files
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -136,7 +137,7 @@ def read_check_result(path: Path) -> CheckResult:
         JitltoError: If the file cannot be read or is not the result of a check.
     """
     try:
-        return msgspec.json.decode(files.read(path), type=CheckResult)
+        return decoder(CheckResult).decode(files.read(path))
     except OSError as error:
         what, code = f"cannot be read: {error.strerror}", "jitlto-unreadable-file"
         raise JitltoError(what, code=code, where=str(path), hint=_HINT) from error

@@ -13,6 +13,7 @@ from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 
 from jitlto.errors import JitltoError
+from jitlto.model.cached import decoder
 from jitlto.model.text import suggest
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -73,6 +74,7 @@ class TomlTable:
             if field.required and field.encode_name not in self.values:
                 raise self.error(f"missing key {field.encode_name!r}", case="missing-key")
         try:
+            decoder(kind)
             return msgspec.convert(self.values, kind)
         except (msgspec.ValidationError, RecursionError) as error:
             what, _, place = str(error).partition(" - at `$.")

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from jitlto.errors import WisdomError
+from jitlto.model.cached import decoder
 from jitlto.model.wisdom import Entry, Wisdom
 from jitlto.storage import files
 from jitlto.storage.cache_dir import FileLock
@@ -51,14 +52,14 @@ def decode(data: bytes, where: str) -> Wisdom:
         WisdomError: If they are not what :func:`encode` returns, but for white space.
     """
     try:
-        head = msgspec.json.decode(data, type=_Head)
+        head = decoder(_Head).decode(data)
         if head.jitlto_wisdom is None:
             raise ValueError("it does not begin as one")
         if type(head.jitlto_wisdom) is int and head.jitlto_wisdom > _SCHEMA:
             what, hint = f"was written by a newer jitlto (schema {head.jitlto_wisdom})", "update jitlto, or tune again"
             raise WisdomError(what, code="wisdom-newer", where=where, hint=hint)
-        content = msgspec.json.decode(data, type=_Content)
-        entries = msgspec.json.decode(content.entries, type=tuple[Entry, ...])
+        content = decoder(_Content).decode(data)
+        entries = decoder(tuple[Entry, ...]).decode(content.entries)
     except (ValueError, RecursionError) as error:
         is_ours = data.lstrip().startswith(b'{"jitlto_wisdom"')
         what = "is damaged" if is_ours else "is not a file of wisdom"

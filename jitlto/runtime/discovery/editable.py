@@ -38,7 +38,7 @@ DIRECTORY = "editable"
 _MOST_FILES = 20_000  # a start of a program may take as long as reading them
 _SILENT, _PATIENCE = 1.0, 600.0  # seconds of waiting for a concurrent build: without a warning, and at most
 # The build imports the same modules as this process.
-_COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from jitlto.cli import main; main()"
+_COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from jitlto.__main__ import main; main()"
 
 
 def ensure_database(installed: InstalledFamily, source: Path, settings: Config) -> Path:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from jitlto.cuda import nvrtc, toolkit
 from jitlto.errors import JitltoError
 from jitlto.model import ptx
+from jitlto.model.cached import decoder
 from jitlto.model.header_search import HeaderSearch
 from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture, Version
@@ -47,7 +48,7 @@ def load_entry(store: CacheDir | None, kind: type[_E], key: str) -> _E | None:
     if payload is None:
         return None
     try:
-        entry = msgspec.json.decode(payload, type=kind)
+        entry = decoder(kind).decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return entry if entry.key == key else None

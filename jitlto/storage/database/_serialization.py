@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from jitlto.model import expressions
+from jitlto.model.cached import decoder
 from jitlto.model.deprecation import DeprecatedValue
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Name, Role, Symbol
@@ -43,7 +44,7 @@ def decode(kind: type[T], data: bytes) -> T:
         InvalidRecordError: If the data is not JSON in UTF-8, or a value does not have the type or range of ``kind``.
     """
     try:
-        return msgspec.json.decode(data.decode(), type=kind)
+        return decoder(kind).decode(data.decode())
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRecordError(str(error)) from error
 
@@ -220,6 +221,7 @@ def decode_family(record: bytes) -> FamilyRecord:
     try:
         # Not msgspec's decoder: a header may not be UTF-8, and its other bytes are stored as unpaired surrogates.
         values = json.loads(record.decode())
+        decoder(_Family)
         r = msgspec.convert(values, _Family)
         for name, text in r.headers:
             f"{name}{text}".encode("utf-8", "surrogateescape")

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from jitlto.errors import DatabaseError
@@ -93,14 +94,14 @@ class SqliteReader:
     def pragma(self, name: str) -> int | bytes:
         """Return the first value of a pragma."""
         self._survive_fork()
-        with self._reading():
+        with self._reading(), uninterrupted:
             value: int | bytes = self.connection.execute(f"PRAGMA {name}").fetchone()[0]
         return value
 
     def schema(self) -> list[tuple[bytes, ...]]:
         """Return type, name, table and SQL of everything that the file's schema declares, sorted."""
         with self._reading():
-            return sorted(self.connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
+            return sorted(self._rows("SELECT type, name, tbl_name, sql FROM sqlite_master"))
 
     def scan(self, table: str, *columns: str) -> Iterator[list[bytes]]:
         """Yield some columns of all rows of a table, sorted by the first, its key; no more than the file can hold.
@@ -112,7 +113,7 @@ class SqliteReader:
         query = f"SELECT {', '.join(columns)} FROM {table} NOT INDEXED"  # noqa: S608 - our own names
         self._survive_fork()
         with self._reading():
-            for row in self.connection.execute(query):
+            for row in self._rows(query):
                 if not all(isinstance(value, bytes) for value in row):
                     raise self.damaged(f"invalid row in table {table}")
                 remaining -= sum(map(len, row))
@@ -144,10 +145,20 @@ class SqliteReader:
         self._survive_fork()
         query = f"SELECT number, {column} FROM {table} ORDER BY number"  # noqa: S608 - our own names
         with self._reading():
-            for expected, (number, value) in enumerate(self.connection.execute(query)):
+            for expected, (number, value) in enumerate(self._rows(query)):
                 if number != expected:
                     raise self.damaged(f"{table} {expected} is missing")
                 yield value
+
+    def _rows(self, query: str) -> Iterator[Any]:
+        with uninterrupted:
+            rows = self.connection.execute(query)
+        while True:
+            with uninterrupted:
+                row = rows.fetchone()
+            if row is None:
+                return
+            yield row
 
     def _survive_fork(self) -> None:
         """Open the file again in a forked process: SQLite's connections do not survive a fork.
