@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +22,6 @@ from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, ImageKind
 from jitlto.model.text import describe_differences, pluralize
 from jitlto.storage.database import FragmentDatabase, writer
-from jitlto.storage.proofs import Proofs
 
 _MAX_LISTED = 3
 
@@ -100,13 +100,9 @@ def merge_databases(
             merger.advice += _report_mixed(record.name, planned)
         blobs = _Images(families)
         gaps = [key for family in families for key in family.gaps]
-        proofs = Proofs(cache.store if cache else None)
-
-        def prove(digest: str) -> None:
-            whole = [*records.values()], fragments, gaps
-            merger.advice += proof.prove_once(proofs, digest, *whole, allow_incomplete=allow_incomplete)
-
-        digest = writer.write(output, [*records.values()], fragments, blobs, gaps=gaps, check=prove)
+        whole = [*records.values()], fragments, gaps, cache.store if cache else None
+        check = partial(proof.prove_once, merger.advice, *whole, allow_incomplete=allow_incomplete)
+        digest = writer.write(output, [*records.values()], fragments, blobs, gaps=gaps, check=check)
     return MergeReport(output, digest, tuple(fragments), tuple(dict.fromkeys(merger.advice)))
 
 

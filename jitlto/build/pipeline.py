@@ -34,7 +34,6 @@ from jitlto.model.fragment import Fragment
 from jitlto.model.text import check_type
 from jitlto.storage.database import writer
 from jitlto.storage.declaration import FamilyDeclaration
-from jitlto.storage.proofs import Proofs
 
 # What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds,
 # while something is written within those.
@@ -127,13 +126,9 @@ def build(
     observer.phase("write")
     fragments = tuple(sorted(made.fragments, key=lambda fragment: fragment.key))
     records = list(sources.records.values())
-    proofs = Proofs(cache.store if cache else None)
-
-    def prove(digest: str) -> None:
-        if shard is None:  # otherwise the merge does
-            advice.extend(proof.prove_once(proofs, digest, records, fragments, allow_incomplete=allow_incomplete))
-
-    digest = writer.write(output, records, fragments, made.blobs, part=part, check=prove)
+    store = cache.store if cache else None
+    check = partial(proof.prove_once, advice, records, fragments, (), store, allow_incomplete=allow_incomplete)
+    digest = writer.write(output, records, fragments, made.blobs, part=part, check=None if shard else check)
     if cache is not None and outcome.compiled:
         cache.store.prune()
     if cache is not None and cache.shared is not None:

@@ -25,6 +25,7 @@ from jitlto.model.fragment import Fragment, FragmentKey, Role
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.resolve import Index, agrees
 from jitlto.model.text import pluralize
+from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.check_result import Cause
 from jitlto.storage.proofs import Proofs
 
@@ -67,22 +68,31 @@ def _describe(number: int, cause: Cause) -> Iterator[str]:
 
 
 def prove_once(
-    proofs: Proofs,
-    digest: str,
+    advice: list[str],
     families: Sequence[FamilyRecord],
     fragments: Sequence[Fragment],
-    gaps: Sequence[FragmentKey] = (),
+    gaps: Sequence[FragmentKey],
+    store: CacheDir | None,
+    digest: str,
     *,
     allow_incomplete: bool,
-) -> list[str]:
-    """Do what :func:`prove` does, unless a database of the same logical digest was proved without a word."""
+) -> None:
+    """Do what :func:`prove` does, unless it had nothing to say of a database with the same logical digest.
+
+    Args:
+        advice: What is added to.
+        families, fragments, gaps, allow_incomplete: As for :func:`prove`.
+        store: Where proofs are kept; None to keep none.
+        digest: That of the database.
+    """
+    proofs = Proofs(store)
     key = proofs.key("plans", digest)
     if proofs.has(key):
-        return []
-    advice = prove(families, fragments, gaps, allow_incomplete=allow_incomplete)
-    if not advice:
+        return
+    found = prove(families, fragments, gaps, allow_incomplete=allow_incomplete)
+    advice += found
+    if not found:
         proofs.add(key)
-    return advice
 
 
 def prove(
@@ -168,7 +178,8 @@ def _report_unused(
     is_reached = any(fragment.key in reached for fragment in own)
     if index.gaps or any(group.supplied for group in family.groups) or (is_shared and not is_reached):
         return
-    for cause in group_findings(find_unused(index, own, reached, seen), own):
+    found = list(find_unused(index, own, reached, seen))
+    for cause in group_findings(found, own) if found else ():
         more = f" (and {pluralize(cause.count - 1, 'more fragment')} likewise)" if cause.count > 1 else ""
         yield f"{cause.message}{more}; {cause.hint}"
 

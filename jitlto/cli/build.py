@@ -141,14 +141,12 @@ def build(**options: Any) -> None:
     root = package.config.root if package else Path()
     cache = None if o.no_cache else find_project_stores(root).open_cache(o.cache_dir)
     if package and o.output and not (o.prints_only or o.shard or o.lineinfo):
-        taken = prebuilt.copy_prebuilt(
-            package.config, package.families, o.output, cache, allow_incomplete=o.allow_incomplete
-        )
+        how = {"allow_incomplete": o.allow_incomplete}
+        taken = prebuilt.copy_prebuilt(package.config, package.families, o.output, cache, **how)
         if taken:
             print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
             return
-    families = package.families if package else [declaration.load_family(path) for path in _paths(o.names)]
-    families = with_used(families)
+    families = with_used(package.families if package else map(declaration.load_family, _paths(o.names)))
     check_outputs(outputs, family_sources(families), database="-o")
     if cache is not None and not cache.costs() and cache.shared is None:  # nothing has what they would make
         workers = _start_workers(o.jobs) if compiles_here else None
@@ -232,29 +230,12 @@ def _build(
                 tally.on_failure = failures.add
             recorder = timings.Recorder(next_observer=tally)
             try:
-                report = pipeline.build(
-                    rendered,
-                    output,
-                    jobs=o.jobs,
-                    executor=executor,
-                    cache=cache,
-                    observer=recorder,
-                    keep_going=o.keep_going,
-                    shard=o.shard,
-                    recorded=recorded,
-                    compare_archs=not o.no_compare_archs,
-                    allow_incomplete=o.allow_incomplete,
-                )
+                how: dict[str, Any] = {"jobs": o.jobs, "executor": executor, "cache": cache, "observer": recorder}
+                how["allow_incomplete"] = o.allow_incomplete
+                choice: dict[str, Any] = {"keep_going": o.keep_going, "compare_archs": not o.no_compare_archs}
+                report = pipeline.build(rendered, output, shard=o.shard, recorded=recorded, **choice, **how)
                 if o.lineinfo:
-                    twin = lineinfo.build_twin(
-                        rendered.families,
-                        output,
-                        jobs=o.jobs,
-                        executor=executor,
-                        cache=cache,
-                        observer=recorder,
-                        allow_incomplete=o.allow_incomplete,
-                    )
+                    twin = lineinfo.build_twin(rendered.families, output, **how)
             finally:  # timings of a failed build are written too
                 if o.timings is not None:
                     timings.write(recorder.timings(), o.timings)
@@ -297,9 +278,8 @@ def _package(directory: Path, names: tuple[str, ...]) -> Package:
 def _paths(names: tuple[str, ...]) -> list[Path]:
     paths = [declaration.find_family(name) for name in names] or sorted(Path("fragments").glob("*/family.toml"))
     if not paths:
-        raise click.UsageError(
-            f"name a family: there is no fragments/ here. Shipped: {', '.join(declaration.list_families()) or 'none'}"
-        )
+        shipped = ", ".join(declaration.list_families()) or "none"
+        raise click.UsageError(f"name a family: there is no fragments/ here. Shipped: {shipped}")
     return paths
 
 

@@ -68,8 +68,8 @@ def read_declarations(text: bytes) -> Declarations:
     reader.read(TOKEN.findall(plain_text(text)))
     declared, mentioned, defined, specialised, revalued, templates = reader.names
     return Declarations(
-        frozenset(declared), frozenset(templates), frozenset(mentioned), frozenset(defined), frozenset(specialised), frozenset(revalued),
-        frozenset(reader.words) | macros(text),
+        frozenset(declared), frozenset(templates), frozenset(mentioned), frozenset(defined),
+        frozenset(specialised), frozenset(revalued), frozenset(reader.words) | macros(text),
         reader.asks_architecture, reader.asks_standard,
     )  # fmt: skip
 
@@ -210,7 +210,7 @@ class _Reader:
             names = found.names
             if len(names) == 1 or _LOOKS_LIKE_MACRO.fullmatch(names[0]):
                 if rest[:1] != ["friend"]:
-                    self.names[5 if prefixes else 0].add(self._qualified(names[-1]))
+                    (self.names[5] if prefixes else self.names[0]).add(self._qualified(names[-1]))
                 return
         self._mention(rest)
         self._specialise(prefixes, rest)

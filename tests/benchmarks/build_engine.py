@@ -5,7 +5,8 @@ python -m tests.benchmarks.build_engine --output docs/benchmarks/build_engine.js
 Needs an nvcc (--nvcc, or on PATH); one of NVRTC's own release makes the fairest peer. Rounds are interleaved: each
 measures every side once. Both sides make the same images: LTO-IR alone, then LTO-IR and PTX. `--only nvcc` compares the
 processor time of families with `toolchain = "nvcc"` with that of nvcc itself, on the same sources. `--only timeline`
-needs no nvcc: it says what of a build of the light family is serial, with one job and with a job a core.
+needs no nvcc: it says what of a build of the light family is serial, with one job and with a job a core. `--only plans`
+says what planning every kernel adds.
 """
 
 from __future__ import annotations
@@ -25,10 +26,15 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
+from jitlto.build import proof
+from jitlto.build.cache.cache import open_cache
 from jitlto.build.compilers.nvcc import Compiler
 from jitlto.build.compilers.snapshot import LEAST_SHARERS, Snapshots
 from jitlto.build.matrix import load_matrix
+from jitlto.build.pipeline import build
 from jitlto.build.templates import render_family
 from jitlto.cuda import ltoir_symbols, nvrtc, toolkit
 from jitlto.cuda.nvrtc import Step
@@ -59,7 +65,8 @@ def main() -> None:
     parser.add_argument(
         "--images", choices=[images for images, _ in _IMAGES], help="of the comparisons; by default all"
     )
-    parser.add_argument("--only", choices=["light", "heavy", "nvcc", "timeline", "floor", "shipped", "noop", "render"])
+    parts = ["light", "heavy", "nvcc", "timeline", "floor", "shipped", "noop", "plans", "render"]
+    parser.add_argument("--only", choices=parts)
     parser.add_argument("--fragments", type=int, default=341, help="of the build without work")
     parser.add_argument("--combinations", type=int, default=1300, help="to render")
     options = parser.parse_args()
@@ -105,6 +112,8 @@ def main() -> None:
             print(f"ivf_flat: {result['ivf_flat']}", flush=True)
         if options.only in (None, "noop"):
             result["no_op"] = _no_op(place, options.rounds, options.fragments)
+        if options.only in (None, "plans"):
+            result["plans"] = _plans(place, options.rounds)
         if options.only in (None, "render"):
             result["render"] = _render(place, options.rounds, options.combinations)
     result["load average"] = [round(each, 1) for each in os.getloadavg()]
@@ -348,6 +357,41 @@ def _no_op(place: Path, rounds: int, fragments: int) -> dict[str, object]:
         "interpreter_and_imports_median_seconds": round(statistics.median(starts), 3),
     }
     print(f"no-op rebuild: {figures}", flush=True)
+    return figures
+
+
+def _plans(place: Path, rounds: int) -> dict[str, dict[str, object]]:
+    """What planning every kernel adds to a cold build, and to one without work; the least of some rounds."""
+    figures: dict[str, dict[str, object]] = {}
+    own = proof.prove
+    planned: list[float] = []
+
+    def timed(*of: Any, **how: Any) -> list[str]:
+        begin = time.perf_counter()
+        advice = own(*of, **how)
+        planned.append(time.perf_counter() - begin)
+        return advice
+
+    many = write_family(place / "planned", _many_fragments(341))
+    for path in (*map(declaration.find_family, ("search", "transport", "fft", "ivf_flat")), many):
+        family = declaration.load_family(path)
+        cold, again, plans = [], [], []
+        for number in range(rounds):
+            cache = open_cache(place / f"cache of {family.name} {number}")
+            planned.clear()
+            with mock.patch.object(proof, "prove", timed):
+                for seconds in (cold, again):
+                    seconds.append(build([family], place / "planned.fragdb", cache=cache).seconds)
+            if len(planned) != 1:
+                raise SystemExit(f"{family.name} was planned {len(planned)} times")
+            plans += planned
+        figures[family.name] = {
+            "cold_seconds": round(min(cold), 3),
+            "plan_seconds": round(min(plans), 3),
+            "percent": round(100 * min(plans) / min(cold), 1),
+            "no_op_seconds": round(min(again), 3),
+        }
+        print(f"plans of {family.name}: {figures[family.name]}", flush=True)
     return figures
 
 

@@ -21,7 +21,6 @@ from jitlto.model.resolve import Index
 from jitlto.model.versions import Architecture
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.check_result import Cause
-from jitlto.storage.proofs import Proofs
 from tests.model.test_resolve import HELPER, OP, OP_DOUBLE, fragment, function, kernel
 from tests.support.errors import raises
 
@@ -163,17 +162,23 @@ def test_fragments_that_a_merge_leaves_out_are_no_error() -> None:
 
 
 def test_a_proof_is_kept_by_digest_and_a_failure_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    proofs = Proofs(CacheDir(tmp_path / "cache", 1 << 20))
-    good, bad = (kernel(OP), fragment("op", provides=[OP])), (kernel(OP),)
+    store = CacheDir(tmp_path / "cache", 1 << 20)
+
+    def once(digest: str, *fragments: Fragment, allow_incomplete: bool = False) -> list[str]:
+        advice: list[str] = []
+        prove_once(advice, [record(*fragments)], fragments, (), store, digest * 64, allow_incomplete=allow_incomplete)
+        return advice
+
+    good, bad = (kernel(OP), fragment("op", provides=[OP])), kernel(OP)
     for _ in range(2):
-        with raises(UnplannedKernelsError, "build-unplanned-kernels"):
-            prove_once(proofs, "1" * 64, [record(*bad)], bad, allow_incomplete=False)
-        assert prove_once(proofs, "1" * 64, [record(*bad)], bad, allow_incomplete=True)
-    assert prove_once(proofs, "2" * 64, [record(*good)], good, allow_incomplete=False) == []
+        with raises(UnplannedKernelsError):
+            once("1", bad)
+        assert once("1", bad, allow_incomplete=True)
+    assert once("2", *good) == []
     monkeypatch.setattr(proof, "enumerate_kernels", None)
-    assert prove_once(proofs, "2" * 64, [record(*good)], good, allow_incomplete=False) == []
+    assert once("2", *good) == []
     with pytest.raises(TypeError):
-        prove_once(proofs, "3" * 64, [record(*good)], good, allow_incomplete=False)
+        once("3", *good)
 
 
 # --- covering sets

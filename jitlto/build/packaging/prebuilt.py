@@ -21,7 +21,6 @@ from jitlto.model.fragment import ImageKind
 from jitlto.storage import database, files
 from jitlto.storage.database import FragmentDatabase, writer
 from jitlto.storage.declaration import FamilyDeclaration
-from jitlto.storage.proofs import Proofs
 
 
 def copy_prebuilt(
@@ -52,9 +51,10 @@ def copy_prebuilt(
     with FragmentDatabase(path) as opened:
         opened.verify()
         check_prebuilt(opened, families)
-        proofs, fragments = Proofs(cache.store if cache else None), tuple(opened.fragments())
-        whole = [*opened.families.values()], fragments, opened.gaps
-        advice = prove_once(proofs, opened.digest, *whole, allow_incomplete=allow_incomplete)
+        advice: list[str] = []
+        fragments = tuple(opened.fragments())
+        whole = [*opened.families.values()], fragments, opened.gaps, cache.store if cache else None
+        prove_once(advice, *whole, opened.digest, allow_incomplete=allow_incomplete)
         _copy(path, output)
         return BuildReport(output, opened.digest, fragments, 0, tuple(advice), time.perf_counter() - begin)
 

@@ -58,7 +58,10 @@ class SameSources:
                 what = (
                     f"nothing uses the key parameter {undeclared[0]}: {self._group.template} and params do without it"
                 )
-                hint = f"use {undeclared[0]} in the template, or remove it from key and from the matrix"
+                shared = json.dumps([*self._group.shared, undeclared[0]])
+                hint = (
+                    f"use it in the template, remove it from key and from the matrix, or declare it: shared = {shared}"
+                )
                 raise FamilyError(what, code="family-unused-key", where=where, hint=hint)
             unneeded = {name: None for name in unneeded if name not in unused}
         if unneeded:

@@ -29,7 +29,7 @@ def write(
     *,
     part: PartRecord | None = None,
     gaps: Iterable[FragmentKey] = (),
-    check: Callable[[str], object] = lambda _: None,
+    check: Callable[[str], object] | None = None,
 ) -> str:
     """Write a database, whole or not at all; an existing one is replaced.
 
@@ -57,7 +57,8 @@ def write(
         with files.replacing(path) as temporary:
             temporary.touch(exist_ok=False)
             digest = _fill(temporary, meta, names, hash_tree.SortedRows(make_rows(families, fragments)), blobs)
-            check(digest)
+            if check is not None:
+                check(digest)
         return digest
     except (sqlite3.Error, OSError) as error:
         raise _unwritable(path, getattr(error, "strerror", None) or str(error)) from error

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from jitlto import cli, config
 from jitlto.build import pipeline
 from jitlto.build.packaging import pack, prebuilt, project
+from jitlto.build.proof import UnplannedKernelsError
 from jitlto.build.shards import Shard
 from jitlto.errors import CompileError, DatabaseError, JitltoError, ProjectError
 from jitlto.model.versions import Architecture
@@ -22,6 +23,7 @@ from jitlto.runtime.family import load
 from jitlto.runtime.linking import packs
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
+from tests.support.commands import fails, jitlto
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 
@@ -355,6 +357,54 @@ def test_the_hook_adds_the_database_to_a_wheel_sources_to_an_sdist_and_nothing_t
     assert added("sdist", "standard") == {file: str(Path(file).relative_to(tmp_path)) for file in sources}
     assert not empty_cache.exists(), "nothing was compiled"
     assert list(added("wheel", "standard").values()) == ["package/fragments.fragdb"]
+
+
+#: The kernel over double has no ``op``.
+INCOMPLETE = MINI | {"op.json": MINI["op.json"].replace(', "double"', "")}
+
+
+@pytest.mark.slow
+def test_a_wheel_without_all_that_kernels_need_is_not_built(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], environment: pytest.MonkeyPatch
+) -> None:
+    hatch = pytest.importorskip(
+        "jitlto.build.packaging.hooks.hatch", reason="hatchling is not installed; the extra test brings it"
+    )
+    commands = pytest.importorskip("jitlto.build.packaging.hooks.build_fragments", reason="setuptools is not installed")
+    setuptools = pytest.importorskip("setuptools")
+    path, output = make(tmp_path, files=INCOMPLETE), tmp_path / "out.fragdb"
+    environment.chdir(tmp_path)
+
+    def refuse() -> None:
+        with raises(UnplannedKernelsError, "build-unplanned-kernels", "mini/kern[data_type=double]"):
+            project.build_package(path, output)
+        assert not output.exists()
+        hook = hatch.JitltoBuildHook(str(tmp_path), {}, None, None, str(tmp_path / "dist"), "wheel")
+        with pytest.raises(SystemExit):
+            hook.initialize("standard", {"force_include": {}})
+        assert "build-unplanned-kernels" in "".join(capsys.readouterr())
+        command = commands.BuildFragments(setuptools.Distribution())
+        command.build_lib = str(tmp_path / "lib")
+        with pytest.raises(setuptools.errors.SetupError, match="build-unplanned-kernels"):
+            command.run()
+
+    refuse()
+    report = project.build_package(path, tmp_path / "ci.fragdb", allow_incomplete=True)
+    assert any("mini/kern[data_type=double]" in advice for advice in report.advice)
+    set_prebuilt(environment, report.path)
+    refuse()
+    assert project.build_package(path, output, allow_incomplete=True).advice == report.advice
+
+
+@pytest.mark.slow
+def test_the_command_writes_an_incomplete_database_where_that_is_allowed(tmp_path: Path) -> None:
+    path, output = make(tmp_path, files=INCOMPLETE), tmp_path / "out.fragdb"
+    arguments = ["build", "--project", str(path), "-o", str(output), "-q", "--no-compare-archs"]
+    fails(jitlto(*arguments), 1, "build-unplanned-kernels", "mini/kern[data_type=double]")
+    assert not output.exists()
+    done = jitlto(*arguments, "--allow-incomplete")
+    assert done.returncode == 0 and output.exists()
+    assert done.stderr.count("warning: ") == 1 and "mini/kern[data_type=double]" in done.stderr
 
 
 def test_a_wheel_holds_the_kernels_that_pack_names(tmp_path: Path) -> None:
