@@ -87,7 +87,9 @@ def report_unwritable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        hint = "name a regular file, or a new one in a directory that exists and that you may write"
+        hint = files.write_hint(
+            error, "name a regular file, or a new one in a directory that exists and that you may write"
+        )
         what, code = f"cannot be written: {error.strerror or error}", "jitlto-unwritable-file"
         raise JitltoError(what, code=code, where=str(path), hint=hint) from error
 

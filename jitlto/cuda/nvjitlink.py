@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from jitlto.cuda import libraries
-from jitlto.cuda.nvjitlink_file import name_loaded
 from jitlto.errors import ArchitectureError, JitltoError, LinkError, ToolchainError, UnresolvedSymbolError, VersionError
 from jitlto.model.compatibility import check_target, machine_code_links
 from jitlto.model.elf import CUDA_OBJECT, FUNCTION, OBJECT, ElfFile, read_architecture
@@ -89,6 +89,25 @@ def version() -> Version:
         from jitlto.cuda.toolkit import missing_error
 
         raise missing_error("cannot load nvJitLink", error) from error
+
+
+def find_installed(packages: Iterable[str]) -> str | None:
+    """Return the path of the nvJitLink that a fresh process would find; None if that cannot be told.
+
+    cuda.pathfinder takes one that another library has loaded. It is the one it would find only if it is a package's.
+
+    Args:
+        packages: The directories into which packages are installed.
+    """
+    try:
+        with uninterrupted:
+            loaded = libraries.load_nvidia_dynamic_lib("nvJitLink")
+    except RuntimeError:  # of which DynamicLibNotFoundError is one
+        return None
+    path: str | None = loaded.abs_path
+    if path is None or not loaded.was_already_loaded_from_elsewhere:
+        return path
+    return path if any(Path(path).is_relative_to(place) for place in packages) else None
 
 
 def link(
@@ -296,10 +315,7 @@ def _duplicate_error(symbol: str, inputs: str, log: str) -> LinkError:
 
 
 def _link_error(status: str, log: str, current: LinkInput | None, target: Architecture, linker: Version) -> LinkError:
-    """Return the error that nvJitLink's messages mean.
-
-    Args:
-        current: The input that it read; None if it had read all.
+    """Return the error that nvJitLink's messages mean; ``current`` is the input that it read, None if it had read all.
 
     Raises:
         UnresolvedSymbolError: If symbols are undefined: the same check finds them after a link that succeeds.
@@ -309,6 +325,8 @@ def _link_error(status: str, log: str, current: LinkInput | None, target: Archit
         return _duplicate_error(duplicate[1] or duplicate[2], "more than one input of the link", log)
     reason = _first_line(log)
     if any(words in log for words in _NEWER_INPUT):
+        from jitlto.cuda.nvjitlink_file import name_loaded
+
         what = f"an input was made by a newer toolkit than nvJitLink {linker}: {reason}"
         hint = "install an nvJitLink at least as new as the compiler"
         return name_loaded(VersionError(what, code="link-version-newer", log=log, hint=hint), linker)
@@ -320,9 +338,8 @@ def _link_error(status: str, log: str, current: LinkInput | None, target: Archit
             hint="link for a later architecture, or build the input for this one",
         )
     if any(words in log for words in _NEEDS_LTO):
-        hint = 'link with link_mode="lto", or give it as PTX or machine code too'
         what = f"{current.name if current else 'an input'} holds LTO-IR, which only link-time optimisation reads"
-        return LinkError(what, code="link-needs-lto", log=log, hint=hint)
+        return LinkError(what, code="link-needs-lto", log=log, hint='link with link_mode="lto", or give PTX too')
     from jitlto.cuda.nvfatbin import find_unfit  # imported lazily: few links fail
 
     if current and current.kind in _CONTAINERS and (held := find_unfit(current.data, target, linker)):

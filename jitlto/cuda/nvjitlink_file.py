@@ -1,4 +1,4 @@
-"""The nvJitLink that a process would load: its file, its release as told from the file, and whether another is loaded.
+"""The release of the nvJitLink that a process would load, told from its file, and whether another one is loaded.
 
 Loading nvJitLink takes 30 ms, which a process that takes linked kernels from a pack saves.
 """
@@ -55,30 +55,12 @@ def _release(path: str) -> str | None:
     return f"{major}.{minor}" if major else None
 
 
-def find_installed(packages: Iterable[str]) -> str | None:
-    """Return the path of the nvJitLink that a fresh process would find; None if that cannot be told.
-
-    cuda.pathfinder takes one that another library has loaded. It is the one it would find only if it is a package's.
-
-    Args:
-        packages: The directories into which packages are installed.
-    """
-    try:
-        with uninterrupted:
-            loaded = libraries.load_nvidia_dynamic_lib("nvJitLink")
-    except RuntimeError:  # of which DynamicLibNotFoundError is one
-        return None
-    path: str | None = loaded.abs_path
-    if path is None or not loaded.was_already_loaded_from_elsewhere:
-        return path
-    return path if any(Path(path).is_relative_to(place) for place in packages) else None
-
-
 def name_loaded(error: VersionError, linker: Version) -> VersionError:
     """Say in an error about versions where nvJitLink comes from, if another library has loaded one of its own."""
-    from jitlto.cuda.toolkit import find_library
-
-    if find_installed(f"{place}/nvidia" for place in sys.path) is None and (path := find_library("nvJitLink")):
+    with uninterrupted:
+        loaded = libraries.load_nvidia_dynamic_lib("nvJitLink")
+    path: str | None = loaded.abs_path if loaded.was_already_loaded_from_elsewhere else None
+    if path is not None and not any(Path(path).is_relative_to(f"{place}/nvidia") for place in sys.path):
         error.hint = (
             f"nvJitLink {linker} is the one that was already loaded in this process, from {path}: "
             f"update or remove what loads it, or use jitlto before that does; otherwise {error.hint}"

@@ -379,7 +379,11 @@ class WarmTarget:
             packs.write(self._output, self._entries, lookups)
             return size
         except OSError as error:
-            raise _unwritable(self._output, error.strerror or str(error), "free disk space") from None
+            raise _failed(self._output, error) from None
+
+
+def _failed(output: Path, error: OSError) -> JitltoError:
+    return _unwritable(output, error.strerror or str(error), files.write_hint(error, "change its permissions"))
 
 
 def _unwritable(output: Path, reason: str, remedy: str) -> JitltoError:
@@ -405,7 +409,7 @@ def _require_writable(output: Path) -> None:
     try:
         files.check_replaceable(output)
     except OSError as error:
-        raise _unwritable(output, error.strerror or str(error), "make room there or change its permissions") from None
+        raise _failed(output, error) from None
 
 
 def _existing_pack(output: Path) -> Pack | None:

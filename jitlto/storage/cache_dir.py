@@ -154,7 +154,7 @@ class CacheDir:
             raise PermissionError(f"{directory} belongs to user {status.st_uid}")
         self._owner = status.st_uid
         if stat.S_IMODE(status.st_mode) & 0o022:
-            raise PermissionError(f"{directory} can be written by others")
+            raise PermissionError(f"{directory} can be written by others: chmod go-w {directory}")
         if not readonly and not os.access(directory, os.W_OK | os.X_OK):
             raise PermissionError(f"{directory} cannot be written")
 
@@ -391,7 +391,10 @@ def require_owned_path(path: str) -> None:
             continue
         place, open_to_all = below, bool(status.st_mode & stat.S_IWOTH)
         if open_to_all and not status.st_mode & stat.S_ISVTX:
-            raise PermissionError(f"{place} can be written by others, who could replace its contents")
+            raise PermissionError(
+                f"{place} can be written by others, who could replace its contents: its owner can prevent that by "
+                f"chmod +t {place} (of an emptyDir of Kubernetes, an init container that runs as root)"
+            )
 
 
 def make_private(path: str) -> None:

@@ -17,6 +17,7 @@ from jitlto.errors import JitltoError
 _PAGE = 4096
 _APPLICATION_ID = b"jlto"  # at offset 68 of the header
 _ROW = b"digest"
+_SQLITE_IOERR, _SQLITE_FULL = 10, 13  # primary result codes (SQLite, «Result and Error Codes»)
 _HEXADECIMAL = frozenset(b"0123456789abcdef")
 
 #: Suffix of a database's file name, which an entry point's value leaves out.
@@ -202,9 +203,22 @@ def remove_directory(path: str | Path) -> None:
         raise
 
 
+def write_hint(error: Exception, otherwise: str) -> str:
+    """Return what to do about a file that cannot be written: ``otherwise``, unless the disk is full.
+
+    Args:
+        error: An OSError, or SQLite's error, which does not tell a used-up quota from other failures of the disk.
+        otherwise: What to do about rights and paths.
+    """
+    is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    is_full = is_full or getattr(error, "sqlite_errorcode", 0) & 0xFF in (_SQLITE_FULL, _SQLITE_IOERR)
+    return "free disk space there, or quota, or use a directory on another disk" if is_full else otherwise
+
+
 def no_temporary_directory(error: OSError) -> JitltoError:
     """Return the error for a system without a usable directory for temporary files."""
-    what, hint = f"no temporary directory can be created: {error.strerror or error}", "set TMPDIR to a writable one"
+    what = f"no temporary directory can be created: {error.strerror or error}"
+    hint = write_hint(error, "set TMPDIR to a writable one")
     return JitltoError(what, code="jitlto-no-temporary-directory", hint=hint)
 
 

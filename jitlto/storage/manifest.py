@@ -321,8 +321,8 @@ def _unreadable(path: Path, error: Exception) -> ManifestError:
 
 
 def _unwritable(path: Path, error: OSError) -> ManifestError:
-    what, hint = f"cannot be written: {error.strerror}", "use -o to write to a different path"
-    return _error("manifest-unwritable", what, path, hint)
+    hint = files.write_hint(error, "use -o to write to a different path")
+    return _error("manifest-unwritable", f"cannot be written: {error.strerror}", path, hint)
 
 
 def _unsignable(path: Path, why: str) -> ManifestError:

@@ -11,6 +11,7 @@ from jitlto import config
 from jitlto.config import Config
 from jitlto.errors import JitltoError
 from jitlto.storage.cache_dir import CacheDir, Usage
+from jitlto.storage.files import write_hint
 
 #: The folder of the caches of projects that configure shared stores, in the cache directory.
 PROJECTS = "projects"
@@ -49,7 +50,7 @@ class UserCache:
             reasons = {FileNotFoundError: "cannot be created", FileExistsError: "not a directory"}
             reason = reasons.get(type(error)) or error.strerror or str(error)
             what = f"cannot be used as a cache: {reason}"
-            hint = "set JITLTO_CACHE_DIR to a different directory, owned by this user"
+            hint = write_hint(error, "set JITLTO_CACHE_DIR to a different directory, owned by this user")
             raise JitltoError(what, code="jitlto-unusable-cache", where=str(self.directory), hint=hint) from error
 
     def problem(self) -> str | None:

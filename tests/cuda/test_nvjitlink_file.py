@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.cuda import nvjitlink, nvjitlink_file
+from jitlto.cuda import nvjitlink
 from jitlto.cuda.nvjitlink_file import installed_release
 from jitlto.runtime.discovery.lookup_cache import site_packages
 from tests.support.process import output_of
@@ -21,7 +21,7 @@ def install(directory: Path, name: str, *releases: str) -> None:
 
 
 def test_the_installed_library_is_told_by_the_functions_that_it_exports() -> None:
-    path = nvjitlink_file.find_installed(site_packages())
+    path = nvjitlink.find_installed(site_packages())
     if path is None or not any(Path(path).is_relative_to(place) for place in site_packages()):
         pytest.skip("nvJitLink is not installed as a package")
     assert installed_release(site_packages(), "") == str(nvjitlink.version())

@@ -55,3 +55,11 @@ def test_the_commands_for_databases_work(
 ) -> None:
     arguments = [str(mini_path) if word == "DB" else word for word in command]
     environment.must("python", "-m", "jitlto", *arguments, cwd=tmp_path, PYTHONPATH=str(ROOT))
+
+
+@pytest.mark.slow
+def test_the_doctor_names_the_extra_of_this_cuda_major_alone(environment: Environment, tmp_path: Path) -> None:
+    printed = environment.must("python", "-m", "jitlto", "doctor", cwd=tmp_path, PYTHONPATH=str(ROOT))
+    major = nvjitlink.version().major
+    assert f"jitlto[cu{major}]" in printed
+    assert f"cu{25 - major}" not in printed

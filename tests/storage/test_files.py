@@ -15,6 +15,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,12 +24,16 @@ import pytest
 
 from jitlto import load
 from jitlto.build import pipeline
+from jitlto.build.execution import timings
+from jitlto.cli.output_files import write_output
 from jitlto.config import Config
 from jitlto.cuda import nvdisasm, toolkit
 from jitlto.errors import JitltoError
-from jitlto.storage import declaration, files, manifest
-from jitlto.storage.database import FragmentDatabase
+from jitlto.model.wisdom import Wisdom
+from jitlto.storage import declaration, files, manifest, wisdom_file
+from jitlto.storage.database import FragmentDatabase, writer
 from jitlto.storage.files import beside, digest_of, identity, is_database, open_regular, read, replacing
+from jitlto.storage.user_caches import UserCache
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
@@ -229,6 +234,44 @@ def test_where_a_file_may_grow_no_further_the_old_one_stays(tmp_path: Path) -> N
         files.write(path, bytes(10_000))
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_no_matter_of_rights() -> None:
+    def hint(number: int) -> str:
+        return files.write_hint(OSError(number, os.strerror(number)), "get rights")
+
+    with closing(sqlite3.connect(":memory:")) as connection, pytest.raises(sqlite3.Error) as caught:
+        connection.executescript("PRAGMA max_page_count=1; CREATE TABLE a (b); CREATE TABLE c (d);")
+    assert hint(errno.EACCES) == hint(errno.EROFS) == hint(errno.ENOENT) == "get rights"
+    assert hint(errno.ENOSPC) == hint(errno.EDQUOT) == files.write_hint(caught.value, "get rights") != "get rights"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("what", ["database", "output", "timings", "manifest", "wisdom", "cache", "temporary"])
+def test_whatever_is_written_to_a_full_disk_has_that_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, number: int
+) -> None:
+    path, full = tmp_path / f"file{'.json' if what == 'timings' else ''}", OSError(number, os.strerror(number))
+
+    def fail(*_: object) -> None:
+        raise full
+
+    (listed := tmp_path / "listed").write_text("a file")
+    work: dict[str, Callable[[], object]] = {
+        "database": lambda: writer.write(path, [], [], {}),
+        "output": lambda: write_output(path, b"text"),
+        "timings": lambda: timings.write(timings.Recorder().timings(), path),
+        "manifest": lambda: manifest.write(path, [listed]),
+        "wisdom": lambda: wisdom_file.write(path, Wisdom()),
+        "cache": lambda: UserCache("cubins", "kernels", path / "cubins", 0).open(),
+        "temporary": lambda: files.temporary_directory("x").__enter__(),
+    }
+    monkeypatch.setattr(os, "fsync", fail)
+    if what in ("cache", "temporary"):
+        monkeypatch.setattr(os, "mkdir", fail)
+    with pytest.raises(JitltoError) as caught:
+        work[what]()
+    assert caught.value.hint == files.write_hint(full, "")
 
 
 @pytest.mark.parametrize("call", ["fsync", "fchmod"])

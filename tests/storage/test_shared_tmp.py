@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
+import subprocess
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
@@ -300,3 +302,18 @@ def test_a_directory_that_was_exchanged_after_the_check_is_neither_used_nor_fill
         claim.release()
     assert sorted((tmp_path / "theirs").rglob("*")) == before
     assert "is not this user's own directory" in caplog.text
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o777, 0o2777])
+@pytest.mark.parametrize("user", [0, MINE])
+def test_a_volume_that_everybody_may_write_to_is_refused_with_a_remedy_that_helps(
+    shared: Path, mode: int, user: int
+) -> None:
+    """As an emptyDir of Kubernetes, whose group may be one of the user's."""
+    shared.chmod(mode)
+    refused = as_user(user, lambda: refusal(shared / "cubins"))
+    (remedy,) = re.findall(r"chmod \S+ /\S+", refused)
+    subprocess.run(remedy.split(), check=True)
+    assert as_user(user, lambda: refusal(shared / "cubins")) == ""
+    assert (shared / "cubins").stat().st_uid == user

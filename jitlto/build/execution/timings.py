@@ -237,5 +237,6 @@ def _report_unwritable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what, hint = f"cannot be written: {error.strerror or error}", "use a path that you may write to"
+        what = f"cannot be written: {error.strerror or error}"
+        hint = files.write_hint(error, "use a path that you may write to")
         raise BuildError(what, code="build-unwritable-timings", where=str(path), hint=hint) from error

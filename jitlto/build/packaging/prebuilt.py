@@ -129,4 +129,5 @@ def _copy(path: Path, output: Path) -> None:
             shutil.copyfile(path, temporary)
     except OSError as error:
         what = f"cannot write the database: {error.strerror}"
-        raise DatabaseError(what, code="database-unwritable", where=str(output)) from error
+        hint = files.write_hint(error, "give a path in a directory that exists and that you may write")
+        raise DatabaseError(what, code="database-unwritable", where=str(output), hint=hint) from error

@@ -101,7 +101,8 @@ def write_package(
             root.rename(directory)
     except OSError as error:
         what = f"cannot write the package: {error.strerror}"
-        raise ProjectError(what, code="project-unwritable", where=str(directory)) from error
+        hint = files.write_hint(error, "name a directory that you may write")
+        raise ProjectError(what, code="project-unwritable", where=str(directory), hint=hint) from error
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 

@@ -166,7 +166,7 @@ def _require_own(directory: Path, installed: InstalledFamily) -> None:
             f"{error.strerror or error}",
             code="database-unusable-directory",
             where=str(directory),
-            hint="set JITLTO_CACHE_DIR to a directory that only you can write to",
+            hint=files.write_hint(error, "set JITLTO_CACHE_DIR to a directory that only you can write to"),
         ) from error
 
 

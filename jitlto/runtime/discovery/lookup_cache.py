@@ -216,9 +216,9 @@ class LookupCache:
 
     def store_chosen(self, key: str, chosen: Chosen) -> None:
         """Store the kernel that answers the request of a :func:`request_key`, found with the nvJitLink at hand."""
-        from jitlto.cuda import nvjitlink_file  # imported lazily: a hit needs no linker
+        from jitlto.cuda import nvjitlink  # imported lazily: a hit needs no linker
 
-        linker = nvjitlink_file.find_installed(site_packages())
+        linker = nvjitlink.find_installed(site_packages())
         status = _size_and_time(linker or "")
         if status is not None:
             content = [*chosen.to_list(), linker, status]

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
-from jitlto.cuda.nvjitlink_file import name_loaded
 from jitlto.errors import ArchitectureError, JitltoError, LinkError, VersionError
 from jitlto.model.cached import cached_property
 from jitlto.model.compatibility import LinkTarget, choose_target, select_images
@@ -196,6 +195,8 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
                 item.check(target)
             images = select_images(self.fragments, target)
         except VersionError as error:
+            from jitlto.cuda.nvjitlink_file import name_loaded  # imported lazily: only needed for errors
+
             name_loaded(error, target.nvjitlink)
             raise
         _warn_of_substitutes(target, self.options)

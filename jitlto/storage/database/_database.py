@@ -18,6 +18,7 @@ from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image
 from jitlto.model.frozen import Shared
 from jitlto.model.text import check_type
+from jitlto.storage import files
 from jitlto.storage.database import _hash_tree as hash_tree
 from jitlto.storage.database import _index_rows as index_rows
 from jitlto.storage.database import _serialization as serialization
@@ -237,7 +238,8 @@ class FragmentDatabase(Shared):
         try:
             yield
         except sqlite3.Error as error:  # of sorting rows, not of reading them
-            what, hint = f"cannot be sorted: {error}", "set SQLITE_TMPDIR to a directory that you may write to"
+            what = f"cannot be sorted: {error}"
+            hint = files.write_hint(error, "set SQLITE_TMPDIR to a directory that you may write to")
             raise self._reader.error(what, hint, code="database-unreadable") from error
 
     def _verify_rows(self, take: Callable[[Fragment], None]) -> None:

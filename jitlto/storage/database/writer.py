@@ -61,7 +61,7 @@ def write(
                 check(digest)
         return digest
     except (sqlite3.Error, OSError) as error:
-        raise _unwritable(path, getattr(error, "strerror", None) or str(error)) from error
+        raise _unwritable(path, error) from error
 
 
 def _fill(
@@ -113,12 +113,13 @@ def check_writable(path: Path) -> None:
         target, mode = files.check_replaceable(path)
         is_other = mode is not None and target.stat().st_size > 0 and not files.is_database(target)
     except OSError as error:
-        raise _unwritable(path, error.strerror or str(error)) from error
+        raise _unwritable(path, error) from error
     if is_other:
         what, hint = "exists and is not a fragment database: not overwritten", "give another name with -o"
         raise DatabaseError(what, code="database-overwrite", where=str(path), hint=hint)
 
 
-def _unwritable(path: Path, why: str) -> DatabaseError:
-    what, hint = f"cannot be written: {why}", "give a path in a directory that exists and that you may write"
+def _unwritable(path: Path, error: sqlite3.Error | OSError) -> DatabaseError:
+    what = f"cannot be written: {getattr(error, 'strerror', None) or error}"
+    hint = files.write_hint(error, "give a path in a directory that exists and that you may write")
     return DatabaseError(what, code="database-unwritable", where=str(path), hint=hint)

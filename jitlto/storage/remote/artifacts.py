@@ -22,7 +22,7 @@ from jitlto.storage import files, manifest
 from jitlto.storage.remote.address import StoreAddress
 from jitlto.storage.remote.artifact_address import ArtifactAddress
 from jitlto.storage.remote.backend import REFRESH_AFTER, Backend, open_backend
-from jitlto.storage.remote.entry import object_name
+from jitlto.storage.remote.entry import PAGE_HINT, is_page, object_name
 
 KIND = "artifacts"
 #: Bytes of the largest index: a thousand packs.
@@ -195,6 +195,12 @@ def download(
     if sha.hexdigest() != address.digest:
         what = f"the store sends other content, which is not used: its SHA-256 is {sha.hexdigest()}"
         hint = "remove it with `jitlto store verify URL --delete`, and push the file again"
+        with path.open("rb") as written:
+            if is_page(written.read(_PIECE)):
+                what, hint = (
+                    f"a page came in place of it, which is not used: its SHA-256 is {sha.hexdigest()}",
+                    PAGE_HINT,
+                )
         raise StoreError(what, code="store-digest", where=str(address), hint=hint)
     with path.open("rb") as written:
         data = written.read(LARGEST_INDEX + 1)

@@ -218,7 +218,8 @@ class StoreClient:
             result = error
             if isinstance(error, RejectedEntryError):
                 self._has_answered = True
-                self._rejected.add(error.where)
+                if error.reason != entry.A_PAGE:  # that is not what the store holds
+                    self._rejected.add(error.where)
         call.replies.put((name, result))
 
     def _late(self, since: float) -> None:
@@ -283,15 +284,12 @@ class StoreClient:
         """Whether entries are written to the store, as far as is known yet."""
         return self._opening.writes and not self._is_hopeless
 
-    def put(
-        self, kind: str, key: str, payload: bytes, lease: tuple[str, ...] = (), *, may_be_there: bool = False
-    ) -> None:
+    def put(self, kind: str, key: str, payload: bytes, lease: tuple[str, ...] = (), may_be_there: bool = False) -> None:
         """Write an entry in the background, if there is none, and then release a lease."""
 
         def work(backend: Backend) -> None:
             try:
-                data = entry.encode(kind, key, payload, self._opening.key)
-                self._write(backend, kind, key, data, may_be_there=may_be_there)
+                self._write(backend, kind, key, entry.encode(kind, key, payload, self._opening.key), may_be_there)
             finally:
                 leases.release(backend, lease)
 
@@ -324,7 +322,7 @@ class StoreClient:
         elif self.address.writes and not optional:
             self._counters.add(dropped=1)
 
-    def _write(self, backend: Backend, kind: str, key: str, data: bytes, *, may_be_there: bool = False) -> None:
+    def _write(self, backend: Backend, kind: str, key: str, data: bytes, may_be_there: bool = False) -> None:
         how = {"replace": entry.object_name(kind, key) in self._rejected, "may_be_there": may_be_there}
         if writing.write(backend, kind, key, data, self._opening.trusted, **how):
             self._counters.add(bytes_written=len(data), writes=1)

@@ -15,6 +15,10 @@ from jitlto.storage.remote.keys import SigningKey, TrustedKeys
 
 #: The reason why what no writer of this version makes is rejected, such as an error page.
 NOT_AN_ENTRY = "it is not an entry of this version"
+#: The same for a page, which nobody has stored.
+A_PAGE = "it is not an entry but a page, as a proxy or the sign-in of a network sends it"
+#: What to do about pages.
+PAGE_HINT = "sign in to the network, or correct the settings of its proxy (HTTPS_PROXY, NO_PROXY)"
 _MAGIC = b"jitlto entry 1\n"
 _UNSIGNED, _ED25519 = 0, 1
 _FIXED = struct.Struct(f"<{len(_MAGIC)}sBHQ32s")  # magic, algorithm, bytes of the name, bytes of the payload, SHA-256
@@ -94,7 +98,7 @@ def read_header(kind: str, key: str, start: bytes, size: int, trusted: TrustedKe
         return RejectedEntryError(reason, where=object_name(kind, key))
 
     if len(start) < _FIXED.size or not start.startswith(_MAGIC):
-        raise rejected(NOT_AN_ENTRY)
+        raise rejected(A_PAGE if is_page(start) else NOT_AN_ENTRY)
     _, algorithm, name_size, payload_size, digest = _FIXED.unpack_from(start)
     end = _FIXED.size + name_size
     if start[_FIXED.size : end] != _name(kind, key):
@@ -113,6 +117,11 @@ def read_header(kind: str, key: str, start: bytes, size: int, trusted: TrustedKe
         if not trusted.verify(start[end : end + _KEY_ID], start[end + _KEY_ID : header_size], signed):
             raise rejected("its signature is wrong")
     return Header(header_size, payload_size, digest)
+
+
+def is_page(start: bytes) -> bool:
+    """Return whether what begins like this is HTML or XML."""
+    return start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<"
 
 
 def _name(kind: str, key: str) -> bytes:

@@ -15,6 +15,7 @@ from jitlto.errors import JitltoError, StoreError
 from jitlto.model.text import pluralize
 from jitlto.storage.remote.address import SCHEMES, StoreAddress
 from jitlto.storage.remote.backend import Backend, open_backend
+from jitlto.storage.remote.entry import PAGE_HINT
 from jitlto.storage.remote.keys import SigningKey, TrustedKeys
 from jitlto.storage.remote.trust import OPEN_HINT, Trust, directory_of, needs_signatures
 
@@ -113,7 +114,11 @@ def _examine(address: StoreAddress, trust: Trust, open_store: Opener, clock: Cal
     try:
         backend = open_store(address)
         name = f"{_PROBE}{os.urandom(8).hex()}"
-        backend.get(name)  # the first request connects
+        if backend.get(name) is not None:  # the first request connects
+            value = (
+                f"{address.url}: answers for an object that it cannot hold, as a proxy or the sign-in of a network does"
+            )
+            return [Finding(value, False, PAGE_HINT)]
         seconds = statistics.median(_timed(lambda: backend.get(name)) for _ in range(_ROUND_TRIPS))
         remedy = f"use one nearer by: replies that take over {1000 * _SLOW:.0f} ms are of little use to programs"
         found.append(Finding(f"can be read, {1000 * seconds:.1f} ms a request", seconds <= _SLOW, remedy))

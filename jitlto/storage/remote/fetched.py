@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from jitlto.errors import DatabaseError, JitltoError
 from jitlto.storage.cache_dir import STALE, TEMPORARY, CacheDir, FileLock
-from jitlto.storage.files import SUFFIX, digest_of
+from jitlto.storage.files import SUFFIX, digest_of, write_hint
 
 if TYPE_CHECKING:
     from jitlto.config import Config
@@ -84,7 +84,7 @@ def _directory(settings: Config) -> Path:
         return CacheDir(path, 0).directory
     except OSError as error:
         what = f"a database cannot be kept here: {error.strerror or error}"
-        hint = "set JITLTO_CACHE_DIR to a different directory, owned by this user; or use `jitlto pull`"
+        hint = write_hint(error, "set JITLTO_CACHE_DIR to a different directory, owned by this user")
         raise JitltoError(what, code="jitlto-unusable-cache", where=str(path), hint=hint) from error
 
 
@@ -123,7 +123,7 @@ def _fetch(address: ArtifactAddress, directory: Path, target: Path) -> Path:
                 raise
     except OSError as error:
         what = f"a database cannot be kept here: {error.strerror or error}"
-        hint = "free disk space, or set JITLTO_CACHE_DIR to a different directory"
+        hint = write_hint(error, "set JITLTO_CACHE_DIR to a different directory, owned by this user")
         raise JitltoError(what, code="jitlto-unusable-cache", where=str(directory), hint=hint) from error
     finally:
         _remove_tree(temporary)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jitlto.errors import RejectedEntryError
 from jitlto.storage.cache_dir import WarnOnce
-from jitlto.storage.remote.entry import NOT_AN_ENTRY
+from jitlto.storage.remote.entry import A_PAGE, NOT_AN_ENTRY
 
 _warn = WarnOnce(__name__)
 
@@ -30,7 +30,7 @@ class Messages:
     def rejected(self, error: RejectedEntryError) -> None:
         """Warn that an entry is not taken, once for each reason."""
         # If something other than a store answers, what else fails has the same cause.
-        self.warn("an entry", str(error), "failed" if error.reason == NOT_AN_ENTRY else error.reason)
+        self.warn("an entry", str(error), "failed" if error.reason in (A_PAGE, NOT_AN_ENTRY) else error.reason)
 
     def debug(self, why: str) -> None:
         """Log what nobody needs to know."""

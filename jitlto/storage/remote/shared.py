@@ -127,7 +127,7 @@ class SharedStores:
         if self._is_usable():
             for client in self._clients:
                 names = lease.names if lease and lease.client is client else ()
-                client.put(kind, key, payload, names, may_be_there=may_be_there)
+                client.put(kind, key, payload, names, may_be_there)
 
     def lease(self, kind: str, key: str) -> Lease | None:
         """Return the right to make an entry, or None while somebody else has it.

@@ -18,7 +18,7 @@ from typing import TypeVar
 from jitlto.errors import RejectedEntryError, StoreError
 from jitlto.storage.remote import artifacts
 from jitlto.storage.remote.backend import Backend, StoredObject
-from jitlto.storage.remote.entry import decode, object_name, read_header
+from jitlto.storage.remote.entry import A_PAGE, PAGE_HINT, decode, object_name, read_header
 from jitlto.storage.remote.keys import TrustedKeys
 from jitlto.storage.remote.lock_file import LockFile
 
@@ -231,7 +231,7 @@ def verify(
     backend = artifacts.open_store(backend.address, max((each.size for each in held), default=0))
 
     def check(each: StoredObject) -> Damage | None:
-        reason, untrusted = _damage(backend, each.name, trusted, names)
+        reason, untrusted = _damage(backend, each, trusted, names)
         on_object(each.name)
         if reason is None:
             return None
@@ -296,9 +296,11 @@ def _side_by_side(work: Callable[[StoredObject], T], held: list[StoredObject]) -
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _damage(backend: Backend, name: str, trusted: TrustedKeys | None, names: set[str]) -> tuple[str | None, bool]:
+def _damage(
+    backend: Backend, it: StoredObject, trusted: TrustedKeys | None, names: set[str]
+) -> tuple[str | None, bool]:
     """Return what is wrong with an object, None if nothing is, and whether that is the signature alone."""
-    kind = kind_of(name)
+    name, kind = it.name, kind_of(it.name)
     if kind == OTHER:
         return "jitlto gives no such name", False
     if kind == artifacts.KIND:
@@ -315,6 +317,8 @@ def _damage(backend: Backend, name: str, trusted: TrustedKeys | None, names: set
         is_whole = True
         read_header(kind, _key_of(name), data, len(data), trusted)
     except RejectedEntryError as error:
+        if error.reason == A_PAGE and len(data) != it.size:
+            raise StoreError("a page came in place of it", code="store-failed", where=name, hint=PAGE_HINT) from None
         return error.reason, is_whole
     except StoreError as error:
         return error.what, False

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import jitlto
-from jitlto.cuda import nvjitlink, nvjitlink_file
+from jitlto.cuda import nvjitlink
 from jitlto.errors import DatabaseError, PlanError, RegistryError, UnknownValueError
 from jitlto.runtime import events, session
 from jitlto.runtime.discovery import lookup_cache
@@ -186,7 +186,7 @@ def test_another_nvjitlink_makes_a_process_plan(
 ) -> None:
     library = tmp_path / "libnvJitLink.so"
     library.write_bytes(b"one")
-    monkeypatch.setattr(nvjitlink_file, "find_installed", lambda _: str(library))
+    monkeypatch.setattr(nvjitlink, "find_installed", lambda _: str(library))
     for expected in (1, 1):
         launcher(path)
         assert len(opened) == expected
@@ -496,7 +496,7 @@ def test_a_library_that_another_one_brought_is_believed_if_it_is_a_packages(monk
     ):
         loaded = SimpleNamespace(abs_path=path, was_already_loaded_from_elsewhere=elsewhere)
         monkeypatch.setattr(cuda.pathfinder, "load_nvidia_dynamic_lib", lambda _, loaded=loaded: loaded)
-        assert nvjitlink_file.find_installed(lookup_cache.site_packages()) == (path if believed else None)
+        assert nvjitlink.find_installed(lookup_cache.site_packages()) == (path if believed else None)
 
 
 def test_what_is_no_name_and_what_are_no_options_is_said(mini: KernelFamily, mini_path: Path) -> None:

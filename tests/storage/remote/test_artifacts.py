@@ -113,6 +113,17 @@ def test_other_content_is_never_pulled(backend: Backend, tmp_path: Path, damage:
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["a", "target"]
 
 
+@pytest.mark.parametrize("page", [b"<html></html>", b"\xef\xbb\xbf\r\n <!DOCTYPE html>"])
+def test_a_page_in_place_of_an_artifact_sends_to_the_proxy_and_removes_nothing(
+    backend: Backend, tmp_path: Path, page: bytes
+) -> None:
+    address = push(backend, _file(tmp_path / "a", b"content")).address
+    backend.put(object_name("artifacts", address.digest), page)
+    with raises(StoreError, "store-digest", address.digest, hint="HTTPS_PROXY"):
+        pull(backend, address, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
 def test_what_the_store_lacks_is_an_error_that_names_the_address(backend: Backend, tmp_path: Path) -> None:
     backend.put("v1/locks/a.json", b"")
     address = ArtifactAddress(backend.address, "0" * 64)

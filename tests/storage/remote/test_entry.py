@@ -113,3 +113,16 @@ def test_a_key_that_is_too_long_for_a_header_is_not_written() -> None:
 def assert_rejected(data: bytes, key: SigningKey | None, kind: str = "kernels", name: str = KEY) -> None:
     with raises(RejectedEntryError, "store-rejected", where=entry.object_name(kind, name)):
         entry.decode(kind, name, data, key and key.public)
+
+
+def test_a_page_is_rejected_as_one() -> None:
+    for data, reason in (
+        (b"<!DOCTYPE html><html></html>", entry.A_PAGE),
+        (b"\n <?xml version='1.0'?>" + bytes(200), entry.A_PAGE),
+        (b"", entry.NOT_AN_ENTRY),
+        (b"not found", entry.NOT_AN_ENTRY),
+    ):
+        with raises(RejectedEntryError) as caught:
+            entry.decode("kernels", KEY, data, None)
+        assert isinstance(caught.value, RejectedEntryError)
+        assert caught.value.reason == reason

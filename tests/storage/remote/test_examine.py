@@ -150,6 +150,17 @@ def test_a_server_that_fails_is_said_within_the_bound(fault: dict[str, Any], mon
     assert all(finding.remedy for finding in found if not finding.ok)
 
 
+@pytest.mark.slow
+def test_a_page_for_everything_is_no_store_that_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fault_proxy(None) as proxy:
+        for name, value in proxy.variables.items():
+            monkeypatch.setenv(name, value)
+        proxy.set(fault="html")
+        (found,) = examine_stores([parse_store(proxy.url, writes=False)])
+    assert [finding.ok for finding in found] == [False]
+    assert "HTTPS_PROXY" in str(found[0].remedy)
+
+
 def _write_key(path: Path) -> str:
     key, formats = Ed25519PrivateKey.generate(), serialization
     openssh = formats.PrivateFormat.OpenSSH

@@ -79,3 +79,19 @@ def test_replies_that_are_no_entries_are_misses(settings: dict[str, str], caplog
         assert stores.get("kernels", "ac" * 32) is None
         assert stores.statistics.rejected == 2
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
+
+
+def test_a_page_in_place_of_an_entry_does_not_lead_to_the_entry_being_replaced(settings: dict[str, str]) -> None:
+    key = "ab" * 32
+    with fault_proxy(None) as proxy:
+        patient = proxy.environment | settings | {"JITLTO_STORE_PATIENCE": "5"}
+        with opened(patient) as stores:
+            stores.put("kernels", key, b"first")
+            assert stores.flush(10)
+        with opened(patient) as stores:
+            proxy.set(fault="html")
+            assert stores.get("kernels", key) is None
+            proxy.set()
+            stores.put("kernels", key, b"second")
+            assert stores.flush(10)
+            assert stores.get("kernels", key) == b"first"

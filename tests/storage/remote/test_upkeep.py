@@ -251,6 +251,16 @@ def test_wrong_trusted_keys_remove_nothing(backend: Backend) -> None:
     assert upkeep.verify(backend, signing.public) == []
 
 
+def test_pages_in_place_of_objects_remove_nothing(backend: Backend) -> None:
+    key = _key()
+    digest = hashlib.sha256(b"").hexdigest()
+    backend.put(object_name("kernels", digest), encode("kernels", digest, b"payload", key))
+    with pytest.MonkeyPatch.context() as patch, raises(StoreError, "store-failed", hint="HTTPS_PROXY"):
+        patch.setattr(Backend, "get", lambda *_: b"<html>Sign in</html>")
+        upkeep.verify(backend, key.public, delete=True)
+    assert upkeep.verify(backend, key.public) == []
+
+
 def test_a_store_that_fails_in_the_middle_ends_the_work(dated: DatedStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """And does not fail for each of the objects that are left."""
     for number in range(200):
