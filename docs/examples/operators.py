@@ -59,6 +59,7 @@ def declare_spectrum(family: Any = "fft") -> Operator:
         configuration=lambda case: _configuration(case, "c2r", "inverse", load="window", store="window"),
         launch=lambda case: _launch(case, "c2r"),
         parameters=("grad", "grad_x", _count, "weights", "window"),
+        examples=[{"T": (t,), "C": (c,)} for t, c in zip(reals, complexes, strict=True)],
     )
     return Operator(
         "jitlto_examples::spectrum",

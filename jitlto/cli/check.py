@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,10 +25,11 @@ if TYPE_CHECKING:
     from jitlto.storage.check_result import CheckResult
     from jitlto.storage.database import FragmentDatabase
     from jitlto.verify.compare_archs import ArchGain
+    from jitlto.verify.operators import OperatorCheck
 
 
 @click.command(epilog="Example: jitlto check search.fragdb --link sm_90 --cover 2")
-@click.argument("database", metavar=DATABASE, type=PATH)
+@click.argument("database", metavar=DATABASE, type=PATH, required=False)
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
 @click.option(
     "--complete",
@@ -45,12 +48,17 @@ if TYPE_CHECKING:
     "--compare-archs", is_flag=True, help="Say what LTO-IR for several architectures gains on the targets of --link."
 )
 @click.option("--mode", type=click.Choice(["lto", "ptx"]), help="Image kind to link [default: lto].")
+@click.option(
+    "--operators",
+    metavar="PACKAGE[:FUNCTION]",
+    help="In place of a database, check the operators for PyTorch and JAX that a package declares.",
+)
 @shard_option("Make share I of N of the links and comparisons; the check holds if all shares do.")
 @click.option("--no-cache", is_flag=True, help="Link and compare again what an earlier check has proved.")
 @jobs_option("links")
 @json_option
 def check(
-    database: Path,
+    database: Path | None,
     names: tuple[str, ...],
     complete: bool,
     archs: list[Architecture],
@@ -58,6 +66,7 @@ def check(
     no_compare: bool,
     compare_archs: bool,
     mode: str | None,
+    operators: str | None,
     shard: Shard | None,
     no_cache: bool,
     jobs: int | None,
@@ -77,7 +86,18 @@ def check(
 
     What links and agrees is stored by content in the user's cache, and not linked again until a fragment, an option or
     nvJitLink changes. With --shard I/N, each of N jobs plans all kernels and makes its share of the links.
+
+    With --operators, PACKAGE is imported with its modules, or a module alone and FUNCTION called. Calls of every dtype
+    and flag of each operator that this declares must choose a kernel, fit its signature, and link.
     """
+    if operators is not None:
+        others = database, complete, cover, no_compare, compare_archs, mode, shard, no_cache
+        if any(others):
+            raise click.UsageError("--operators goes with --link, --jobs and --json only")
+        conclude(lambda: _check_operators(operators, archs, jobs, as_json))
+        return
+    if database is None:
+        raise click.UsageError(f"name a database ({DATABASE}), or the package of --operators")
     if not archs and (cover or mode or compare_archs):
         raise click.UsageError("--cover, --mode and --compare-archs need --link")
 
@@ -120,6 +140,30 @@ def check(
         return result.holds
 
     conclude(run)
+
+
+def _check_operators(package: str, archs: list[Architecture], jobs: int | None, as_json: bool) -> bool:
+    from jitlto.verify.operators import check_operators
+
+    # As for `python -m`: a package of a checkout need not be installed.
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a text
+    show = (lambda _: None) if as_json else _print_operator
+    result = check_operators(package, archs, workers=jobs, on_operator=show)
+    if as_json:
+        print_json(result)
+    return result.holds
+
+
+def _print_operator(check: OperatorCheck) -> None:
+    state = "every call fits its kernel, all kernels link" if check.holds else "FAILED"
+    click.echo(f"{check.operator}: {pluralize(check.calls, 'call')}, {pluralize(check.kernels, 'kernel')}: {state}")
+    for failure in check.failures:
+        click.secho("error: ", fg="red", nl=False, err=True)
+        click.echo(failure.message, err=True)
+        place = " ".join(f"{name}={value}" for name, value in failure.call.items())
+        more = f", and {failure.count - 1} more" if failure.count > 1 else ""
+        target = f" for {failure.arch}" if failure.arch else ""
+        click.echo(f"  at {check.operator}{target}: {place}{more}", err=True)
 
 
 def _gains(

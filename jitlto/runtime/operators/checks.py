@@ -70,6 +70,38 @@ def check_parts(
     _check_parameters(qualname, parameters, {*(sizes & plain), *names} - texts)
 
 
+def check_examples(
+    qualname: str,
+    arguments: Sequence[Argument],
+    examples: Sequence[Mapping[str, Sequence[object]]],
+    dtypes: Mapping[str, Sequence[str]],
+) -> None:
+    """Check that examples are values of flags, sizes and names of dtypes.
+
+    Raises:
+        OperatorError: If they are not.
+    """
+    types: dict[str, tuple[type, ...]] = {a.name: _FLAGS[a.type] for a in arguments if isinstance(a, Flag)}
+    for array in arguments:
+        for size in parse_shape(array.shape, qualname) if isinstance(array, Array) else ():
+            if isinstance(size, str):
+                types[size.removeprefix("*")] = (tuple,) if size[0] == "*" else (int,)
+    for alternative in examples:
+        check_type(alternative, Mapping, "examples must be dicts of values by name")
+        for name, values in alternative.items():
+            if name not in types and name not in dtypes:
+                raise _error(qualname, f"examples: {name!r} is no flag, size or name of dtypes", [*types, *dtypes])
+            check_type(values, (tuple, list), "an example must be a tuple of values")
+            fits = [v in dtypes[name] if name in dtypes else type(v) in types[name] for v in values]
+            if not fits or not all(fits):
+                what = (
+                    f"examples: {name} has no values"
+                    if not fits
+                    else f"examples: {values[fits.index(False)]!r} is no {name}"
+                )
+                raise OperatorError(what, code="operator-argument", where=qualname, hint="correct the example")
+
+
 def check_backward(
     qualname: str,
     arguments: Sequence[Argument],
@@ -120,6 +152,9 @@ def _check_arguments(qualname: str, arguments: Sequence[Argument], dtypes: Mappi
                 raise _error(qualname, f"{argument.name}: unknown type {argument.type!r}", types)
             if argument.default is not REQUIRED and type(argument.default) not in types[argument.type]:
                 what = f"{argument.name}: the default {argument.default!r} is not of type {argument.type}"
+                raise OperatorError(what, code="operator-argument", where=qualname, hint="correct the default")
+            if type(argument.default) is int and not -(2**63) <= argument.default < 2**63:
+                what = f"{argument.name}: the default {argument.default} does not fit in 64 bits"
                 raise OperatorError(what, code="operator-argument", where=qualname, hint="correct the default")
         if argument.default is not REQUIRED:
             optional = argument.name

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from jitlto.errors import OperatorError
 from jitlto.model.cached import cached_property
 from jitlto.model.frozen import Shared
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.family import family as find_family
-from jitlto.runtime.operators.checks import check_backward, check_parts
+from jitlto.runtime.operators.checks import check_backward, check_examples, check_parts
 from jitlto.runtime.operators.parts import Argument, Array, Call, Case, Flag, Launch, Output, Scalar, Source
 from jitlto.runtime.operators.shapes import DTYPES, DType, bind_shape, parse_shape, shape_of
 
@@ -38,6 +39,10 @@ class Backward:
     gradients: Sequence[str]
 
 
+#: The operators of the process that are in use.
+declared: WeakSet[Operator] = WeakSet()
+
+
 @dataclass(frozen=True, eq=False)
 class Operator(Shared):
     """An operator of a framework that launches a kernel of a family.
@@ -57,6 +62,10 @@ class Operator(Shared):
         entry: As for :meth:`KernelFamily.launcher <jitlto.KernelFamily.launcher>`.
         link_options: The same.
         backward: How gradients are computed.
+        examples: The calls that ``jitlto check --operators`` proves: alternatives, each of which gives values to flags,
+            sizes and names of dtypes. What one leaves out has all of its dtypes; both values of a boolean; the values
+            that kernels have of a parameter that is set to the flag or size as it is; else the default, and 64 for a
+            size.
 
     Raises:
         OperatorError: If the declaration contradicts itself.
@@ -73,6 +82,7 @@ class Operator(Shared):
     entry: str | None = None
     link_options: Mapping[str, object] | None = None
     backward: Backward | None = None
+    examples: Sequence[Mapping[str, Sequence[object]]] = ({},)
 
     def __post_init__(self) -> None:
         check_parts(self.qualname, self.arguments, self.outputs, self.parameters, self.dtypes or {})
@@ -80,7 +90,9 @@ class Operator(Shared):
             second = self.backward.operator
             called = tuple(second.arguments) if isinstance(second, Operator) else ()
             check_backward(self.qualname, self.arguments, self.outputs, self.backward, called, second)
+        check_examples(self.qualname, self.arguments, self.examples, self.dtypes or {})
         self.__dict__.update(_dispatchers={}, _plans={})
+        declared.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be declared again in another process."""
