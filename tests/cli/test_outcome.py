@@ -198,3 +198,56 @@ outcome.conclude(work)
         process.communicate(timeout=60)
     assert process.returncode == 128 + number
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+# The signal comes in the import of a module: of one that all commands need, of the command's own, of what that needs.
+IMPORTING = """
+import signal, sys
+_, module, number = sys.argv
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            sys.meta_path.remove(self)
+            signal.raise_signal(int(number))
+            print("raised", file=sys.stderr)
+sys.meta_path.insert(0, Finder())
+from jitlto.__main__ import main
+sys.argv[1:] = ["ls", "--help"]
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("name", ["jitlto.cli", "click", "jitlto.errors", "jitlto.cli.database", "msgspec"])
+def test_a_signal_while_a_command_is_imported_ends_it_at_once(name: str, number: signal.Signals) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-c", IMPORTING, name, str(int(number))]
+    done = subprocess.run(
+        words, capture_output=True, text=True, env=environment, timeout=60, check=False, preexec_fn=_hears
+    )
+    said = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", f"{said}\n")
+
+
+@pytest.mark.slow
+def test_a_signal_that_is_ignored_stays_ignored_while_a_command_is_imported() -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = ["/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh", sys.executable, "-c", IMPORTING, "click", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "raised\n")
+
+
+@pytest.mark.slow
+def test_an_interrupt_of_a_command_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "interrupted.py").write_text("""
+import signal
+from jitlto import cli
+from jitlto.cli import cache
+cache.cache = __import__("click").Command("cache", callback=lambda: signal.raise_signal(signal.SIGINT))
+cli.main()
+""")
+    places = os.pathsep.join(map(str, (tmp_path, ROOT)))
+    with _started(tmp_path, sys.executable, "-m", "interrupted", "cache", PYTHONPATH=places) as process:
+        said = process.communicate(timeout=60)[1]
+    assert (process.returncode, said) == (128 + signal.SIGINT, "interrupted\n")

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from jitlto.cuda import nvfatbin, nvjitlink, nvjitlink_file
+from jitlto.cuda import libraries, nvfatbin, nvjitlink, nvjitlink_file
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, check_linked_ptx, link
 from jitlto.errors import ArchitectureError, LinkError, ToolchainError, UnresolvedSymbolError, VersionError
 from jitlto.model.compatibility import newest_ptx_isa
@@ -278,6 +278,6 @@ def test_a_link_after_a_failed_one_works() -> None:
 def test_a_missing_nvjitlink_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     nvjitlink.version.cache_clear()
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvjitlink", None)
-    monkeypatch.delattr(sys.modules["cuda.bindings"], "nvjitlink", raising=False)
+    monkeypatch.delitem(vars(libraries), "nvjitlink", raising=False)
     with raises(ToolchainError, "toolchain-missing", "nvJitLink", hint="pip install"):
         nvjitlink.version()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from jitlto.cuda import nvjitlink, nvrtc, toolkit
+from jitlto.cuda import libraries, nvjitlink, nvrtc, toolkit
 from jitlto.errors import ToolchainError
 from jitlto.model.compatibility import ltoir_links
 from jitlto.model.header_search import HeaderSearch
@@ -47,9 +48,11 @@ def test_compiler_and_linker_of_an_extra_go_together() -> None:
     assert toolkit.nvfatbin_version().major == toolkit.nvrtc_version().major
 
 
-def test_a_missing_component_is_an_error_that_says_what_to_install() -> None:
-    with raises(ToolchainError, "toolchain-missing", "nosuch", hint="pip install"):
-        toolkit.bindings("nosuch")
+def test_a_missing_component_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvfatbin", None)
+    monkeypatch.delitem(vars(libraries), "nvfatbin", raising=False)
+    with raises(ToolchainError, "toolchain-missing", "cuda.bindings.nvfatbin", hint="pip install"):
+        toolkit.bindings.__wrapped__("nvfatbin")
     assert toolkit.find_library("nvrtc") is not None
 
 
@@ -80,6 +83,6 @@ def test_curand_beside_the_runtime_is_found_where_each_has_a_directory(
 def test_headers_of_another_cuda_major_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a package is missing and a CUDA toolkit of another major lies about."""
     (tmp_path / "cuda_runtime_api.h").write_text("#define CUDART_VERSION  11080\n")
-    monkeypatch.setattr("cuda.pathfinder.find_nvidia_header_directory", lambda _: str(tmp_path))
+    monkeypatch.setattr(libraries, "find_nvidia_header_directory", lambda _: str(tmp_path))
     with raises(ToolchainError, "toolchain-mixed", "11.8", where=str(tmp_path)):
         toolkit.header_roots.__wrapped__()

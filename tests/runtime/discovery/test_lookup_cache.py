@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import jitlto
-from jitlto.cuda import nvjitlink
+from jitlto.cuda import libraries, nvjitlink
 from jitlto.errors import DatabaseError, PlanError, RegistryError, UnknownValueError
 from jitlto.runtime import events, session
 from jitlto.runtime.discovery import lookup_cache
@@ -487,15 +487,13 @@ def test_a_fork_while_another_thread_opens_a_database_can_plan(path: Path, monke
 
 
 def test_a_library_that_another_one_brought_is_believed_if_it_is_a_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    import cuda.pathfinder
-
     for path, elsewhere, believed in (
         ("/opt/linker.so", False, True),
         ("/opt/linker.so", True, False),
         (f"{lookup_cache.site_packages()[0]}/nvidia/linker.so", True, True),
     ):
         loaded = SimpleNamespace(abs_path=path, was_already_loaded_from_elsewhere=elsewhere)
-        monkeypatch.setattr(cuda.pathfinder, "load_nvidia_dynamic_lib", lambda _, loaded=loaded: loaded)
+        monkeypatch.setattr(libraries, "load_nvidia_dynamic_lib", lambda _, loaded=loaded: loaded)
         assert nvjitlink.find_installed(lookup_cache.site_packages()) == (path if believed else None)
 
 
@@ -543,7 +541,7 @@ def test_finding_a_kernel_loads_no_planner_no_linker_and_no_sqlite(mini_path: Pa
     assert warm[0] == cold[0]
     assert (cold[1], warm[1]) == ("link", "disk")
     slow = {
-        "sqlite3", "logging", "fcntl", "dataclasses", "msgspec", "cuda.bindings.nvjitlink",
+        "sqlite3", "fcntl", "dataclasses", "msgspec", "cuda.bindings.nvjitlink",
         "jitlto.storage.database", "jitlto.model.fragment",
         "jitlto.runtime.planning.planner", "jitlto.runtime.planning.plan", "jitlto.cuda.nvjitlink",
     }  # fmt: skip

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import cuda.core
 import numpy as np
 import pytest
 from cuda.bindings import driver
 
-from jitlto.cuda import device
+from jitlto.cuda import device, libraries
 from jitlto.errors import LaunchError
 from jitlto.model.wisdom import DeviceKind
 from jitlto.runtime.tuning import bench as bench_module
@@ -157,7 +156,7 @@ def test_the_kind_of_a_device(counting: CountingDriver, monkeypatch: pytest.Monk
         def get_all_devices() -> list[Any]:
             return every
 
-    monkeypatch.setattr(cuda.core, "Device", Device)
+    monkeypatch.setattr(libraries, "Device", Device)
     assert devices.current_kind() == DeviceKind("NVIDIA H200", "sm_90", 3201000, 132)
     assert devices.are_alike()
     every.append(smaller)
