@@ -43,10 +43,9 @@ def new(name: str, output: Path | None, cuda: str | None, family: Path | None, t
     With --family, the package has that family in place of the sample: the files in its directory, and the matrices and
     templates that it names.
 
-    With --torch, the sample's kernels are operators of PyTorch too.
+    With --torch, its kernels are operators of PyTorch too. For those of --family, which is compiled for it, every array
+    is an argument of any shape, and the launch is the caller's, until you adapt them.
     """
-    if torch and family:
-        raise click.UsageError("--torch adds operators for the sample: it cannot be used with --family")
     from jitlto.build.packaging.scaffold import write_package
     from jitlto.storage.declaration import find_family
 

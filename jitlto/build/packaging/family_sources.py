@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from jitlto.build.templates import render_family
@@ -26,19 +26,21 @@ def place_sources(family: FamilyDeclaration) -> dict[Path, Path]:
     """
     families = [family, *family.all_used().values()]
     places: dict[Path, Path] = {}
+    directories = [each.path.parent.absolute() for each in families]
     for each in families:
         directory = each.path.parent.absolute()
         if directory.parent != family.path.parent.absolute().parent:
             raise _outside(family, f"the family {each.name} in {directory}")
-        places |= dict(_place_family(each, directory))
-    directories = [each.path.parent.absolute() for each in families]
+        places |= dict(_place_family(each, directory, directories))
     for include in (Path(os.path.normpath(path.absolute())) for path in family.include):
         if not any(include.is_relative_to(directory) for directory in directories):
             raise _outside(family, f"the include directory {include}")
     return places
 
 
-def _place_family(family: FamilyDeclaration, directory: Path) -> Iterator[tuple[Path, Path]]:
+def _place_family(
+    family: FamilyDeclaration, directory: Path, directories: Sequence[Path]
+) -> Iterator[tuple[Path, Path]]:
     root = declaration.project_root(family.path.absolute())
     beside = [root / folder for folder in _FOLDERS]
     found = set(walk_sources([directory], thorough=False))
@@ -46,6 +48,8 @@ def _place_family(family: FamilyDeclaration, directory: Path) -> Iterator[tuple[
         if not any(path.is_relative_to(folder) for folder in beside):
             place = Path(os.path.normpath(path))
             if not place.is_relative_to(directory):
+                if any(place.is_relative_to(other) for other in directories):
+                    continue  # placed with the family whose header it is
                 raise _outside(family, str(place))
             yield path, Path("fragments", directory.name, place.relative_to(directory))
     for group in family.groups:

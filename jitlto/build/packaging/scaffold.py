@@ -3,7 +3,7 @@
 The directory ``new_package/`` holds its files with the suffix ``.in``. ``@package@`` and other names between @ are
 replaced, also in paths. For a family that exists already, the files in ``new_package_of_family/`` replace those with
 the same name, and the family's own files those of the sample. ``new_package_torch/`` adds operators of PyTorch,
-and ``new_package_torch_readme.in`` a section of the README.
+``new_package_torch_readme.in`` a section of the README; with ``of_family`` in their names, those of another family.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ import sys
 import tempfile
 from pathlib import Path
 
+from jitlto.build.packaging import operator_sources, project
 from jitlto.build.packaging.family_sources import place_sources
 from jitlto.errors import ProjectError
 from jitlto.storage import declaration, files
+from jitlto.storage.database import FragmentDatabase
 from jitlto.version import __version__
 
 _TEMPLATES = Path(__file__).parent / "new_package"
 _OF_FAMILY = Path(__file__).parent / "new_package_of_family"
 _TORCH = Path(__file__).parent / "new_package_torch"
-_TORCH_README = Path(__file__).parent / "new_package_torch_readme.in"  # a section of it
+_TORCH_OF_FAMILY = Path(__file__).parent / "new_package_of_family_torch"
 _SAMPLE = ("fragments", "matrices", "templates")
 _CUDA_MAJORS = (12, 13)  # each with an extra of jitlto
 # Modules that the new package or its tests import, beside the standard library.
@@ -58,12 +60,13 @@ def write_package(
         directory: The project's; it must not exist yet, or be empty.
         cuda: The CUDA major that its wheel is compiled with.
         family: The ``family.toml`` of a family, which takes the place of the sample.
-        torch: Whether the sample's kernels are also operators of PyTorch.
+        torch: Whether its kernels are also operators of PyTorch. To declare those of a family, the package is built.
 
     Raises:
         ProjectError: If the name is invalid, the directory is not empty or cannot be written, or a file of the family
             is in a place that a project does not have.
         FamilyError: If the declaration of the family is invalid.
+        JitltoError: If the family does not build, or no kernel can be an operator.
     """
     # Without "..", which would hide that a file is below a directory.
     declared = declaration.load_family(Path(os.path.normpath(family.absolute()))) if family else None
@@ -81,7 +84,8 @@ def write_package(
     }
     values["family"] = declared.name if declared else values["package"]
     values["folder"] = declared.path.parent.name if declared else values["package"]
-    values["operators"] = _fill(_TORCH_README.read_text("utf-8"), values) if torch else ""
+    added = _TORCH_OF_FAMILY if declared else _TORCH
+    values["operators"] = _fill(added.with_name(f"{added.name}_readme.in").read_text("utf-8"), values) if torch else ""
     try:
         files.check_path(directory)
         if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
@@ -91,13 +95,13 @@ def write_package(
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".jitlto-") as temporary:
             # A subdirectory, because the temporary directory itself is readable by its owner only.
             root = Path(temporary) / "project"
-            for place, template in _templates(sample=declared is None, torch=torch).items():
-                path = root / _fill(str(place), values)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(_fill(template.read_text("utf-8"), values), "utf-8")
+            _write(_templates(sample=declared is None), root, values)
             for source, place in sources.items():
                 (root / place).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, root / place)
+            if torch:
+                more = _operator_values(root, Path(temporary), values) if declared else {}
+                _write(_files(added), root, values | more)
             root.rename(directory)
     except OSError as error:
         what = f"cannot write the package: {error.strerror}"
@@ -106,14 +110,35 @@ def write_package(
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
-def _templates(*, sample: bool, torch: bool) -> dict[Path, Path]:
+def _files(directory: Path) -> dict[Path, Path]:
+    """Return the templates of a directory by their place in a package."""
+    return {path.relative_to(directory).with_suffix(""): path for path in directory.rglob("*.in")}
+
+
+def _templates(*, sample: bool) -> dict[Path, Path]:
     """Return the templates of a new package by their place in it."""
-    found = {path.relative_to(_TEMPLATES).with_suffix(""): path for path in _TEMPLATES.rglob("*.in")}
+    found = _files(_TEMPLATES)
     if sample:
-        more = _TORCH.rglob("*.in") if torch else ()
-        return found | {path.relative_to(_TORCH).with_suffix(""): path for path in more}
-    kept = {place: path for place, path in found.items() if place.parts[0] not in _SAMPLE}
-    return kept | {path.relative_to(_OF_FAMILY).with_suffix(""): path for path in _OF_FAMILY.rglob("*.in")}
+        return found
+    return {place: path for place, path in found.items() if place.parts[0] not in _SAMPLE} | _files(_OF_FAMILY)
+
+
+def _write(templates: dict[Path, Path], root: Path, values: dict[str, str]) -> None:
+    for place, template in templates.items():
+        path = root / _fill(str(place), values)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_fill(template.read_text("utf-8"), values), "utf-8")
+
+
+def _operator_values(root: Path, directory: Path, values: dict[str, str]) -> dict[str, str]:
+    """Build a new package, and return what its operators and their tests are filled in with."""
+    report = project.build_package(root, directory / "built.fragdb")
+    with FragmentDatabase(report.path) as database:
+        made = operator_sources.make_operators(database, values["family"], values["package"])
+    declarations = "\n".join(each.declaration for each in made).rstrip("\n")
+    used = [part for part in ("Array", "Flag", "Launch", "Operator", "Scalar") if f"{part}(" in declarations]
+    calls = "\n".join(each.call for each in made)
+    return {"parts": ", ".join((*used, "torch_operator")), "declarations": declarations, "calls": calls}
 
 
 def _fill(text: str, values: dict[str, str]) -> str:
