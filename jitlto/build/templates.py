@@ -83,7 +83,7 @@ def render_family(
                 on_warning(warning)
         where = f"{family.path} [{group.role}.{group.name}]"
         keys = _iterate_keys(family, group, matrix, where, on_warning or (lambda _: None))
-        same = SameSources(group)
+        same = SameSources(group, _deciding(family, group))
         while batch := list(islice(keys, _BATCH)):
             for source, outcome in _render(family, group, batch, where, known, same.used, stop=on_error is None):
                 if isinstance(outcome, str):
@@ -100,6 +100,14 @@ def render_family(
     if on_warning is not None:
         for path, name in sorted((path, name) for path, names in unused.items() for name in names):
             on_warning(f"{path}: nothing uses {name}: no template, params or key of {family.name}; remove it")
+
+
+def _deciding(family: FamilyDeclaration, group: GroupDeclaration) -> set[str]:
+    """Return the key parameters that another group has too; all, if the family lends its groups to others."""
+    if not family.has_kernels:
+        return set(group.key)
+    families = (family, *family.all_used().values())
+    return {name for each in families for other in each.groups if other is not group for name in other.key}
 
 
 def _iterate_keys(

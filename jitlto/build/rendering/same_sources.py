@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import TypeAlias
 
 from jitlto.errors import FamilyError
@@ -18,10 +18,15 @@ class SameSources:
     """The keys of one group by their sources, compared without comments and blanks.
 
     Headers need no comparison: all sources of a group find the same ones, and so differ by their own text alone.
+
+    Args:
+        group: The group.
+        deciding: Parameters by which a plan chooses between its fragments and those of others.
     """
 
-    def __init__(self, group: GroupDeclaration) -> None:
+    def __init__(self, group: GroupDeclaration, deciding: Collection[str] = ()) -> None:
         self._group = group
+        self._deciding = deciding
         self._keys: dict[str, list[FragmentKey]] = defaultdict(list)
         self._combinations: dict[FragmentKey, Mapping[str, str]] = {}
         self.used: set[str] = set()  # names that the template or ``params`` looks up
@@ -53,7 +58,8 @@ class SameSources:
                 self._refuse(keys, undeclared, where)
         if self.has_gaps:
             return
-        if unused := [name for name in self._group.key if not (name in self.used or self._names_another(name))]:
+        needed = self.used.union(self._deciding)
+        if unused := [name for name in self._group.key if not (name in needed or self._names_another(name))]:
             if undeclared := [name for name in unused if name not in self._group.shared]:
                 what = (
                     f"nothing uses the key parameter {undeclared[0]}: {self._group.template} and params do without it"

@@ -186,6 +186,18 @@ def test_a_key_parameter_may_name_another_that_the_source_uses(tmp_path: Path) -
         rendered(tmp_path, "{{n}}", json.dumps(types))
 
 
+def test_a_key_parameter_may_tell_groups_apart(tmp_path: Path) -> None:
+    group = '[device.%s]\nmatrix = "%s.json"\ntemplate = "%s.jinja"\nkey = ["metric"]\n'
+    files = {f"{name}__jinja": f"// {name}" for name in ("one", "two")}
+    files |= {f"{name}__json": json.dumps({"metric": name}) for name in ("one", "two")}
+    toml = TOML + group % (("one",) * 3)
+    with raises(FamilyError, "family-unused-key", "metric", where="[device.one]"):
+        rendered(tmp_path, FILES["kern.cu.jinja"], toml=toml, **files)
+    assert rendered(tmp_path, FILES["kern.cu.jinja"], toml=toml + group % (("two",) * 3), **files) == []
+    lent = '[family]\nname = "f"\n' + group % (("one",) * 3)
+    assert rendered(tmp_path, FILES["kern.cu.jinja"], toml=lent, **files) == []
+
+
 def test_it_is_known_from_rendered_texts_that_are_stored(tmp_path: Path) -> None:
     known = RenderedTexts(CacheDir(tmp_path / "cache", 1 << 20))
     for _ in range(2):
