@@ -301,8 +301,8 @@ def family_record(family: FamilyDeclaration) -> FamilyRecord:
             for g in family.groups
         ),
         tuple(sorted((name, text.decode("utf-8", "surrogateescape")) for name, text in headers.items())),
-        family.interfaces,
         tuple(sorted(family.all_used())),
         family.version,
         family.deprecated,
+        family.interfaces,
     )

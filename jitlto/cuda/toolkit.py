@@ -11,6 +11,7 @@ import re
 import struct
 from collections.abc import Callable
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO
@@ -26,10 +27,9 @@ if TYPE_CHECKING:
 def cuda_major() -> int | None:
     """Return the CUDA major of cuda-bindings, which all components are to have; None if it is not installed."""
     try:
-        from cuda.bindings import __version__
-    except ImportError:
+        return int(version("cuda-bindings").partition(".")[0])
+    except PackageNotFoundError:
         return None
-    return int(__version__.partition(".")[0])
 
 
 def install_hint(*extras: str) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from jitlto.errors import PlanError
+from jitlto.model.cached import cached_property
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Symbol
 from jitlto.model.header_search import HeaderSearch

@@ -45,10 +45,10 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
         architectures: The architectures of its LTO-IR, sorted.
         groups: Sorted by name.
         headers: Name and text of the family's own headers that its interfaces include, sorted.
-        interfaces: The names of the interfaces in the order in which they precede every source, callers' included.
         uses: The families whose device groups its kernels may contain, also those that these use; sorted.
         version: The author's version of what callers see; empty if none is declared.
         deprecated: Values that callers should no longer give, sorted.
+        interfaces: The names of the interfaces in the order in which they precede every source, callers' included.
     """
 
     name: str
@@ -57,10 +57,10 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
     architectures: tuple[Architecture, ...]
     groups: tuple[GroupRecord, ...]
     headers: tuple[tuple[str, str], ...]
-    interfaces: tuple[str, ...] = ()
     uses: tuple[Name, ...] = ()
     version: str = ""
     deprecated: tuple[DeprecatedValue, ...] = ()
+    interfaces: tuple[str, ...] = ()
 
     def group(self, name: str) -> GroupRecord | None:
         """Return the group called ``name``, or None."""

@@ -142,9 +142,8 @@ def by_hand(
         GroupRecord("kern", Role.ENTRYPOINT, ("t",), None, False),
         GroupRecord("op", Role.DEVICE, ("n",), "op.cuh", False),
     )
-    record = FamilyRecord(
-        name, (), LinkOptions(), (Architecture(75),), groups, (("op.cuh", "float op(float);\n"),), ("op.cuh",)
-    )
+    headers = (("op.cuh", "float op(float);\n"),)
+    record = FamilyRecord(name, (), LinkOptions(), (Architecture(75),), groups, headers, interfaces=("op.cuh",))
     blobs: dict[str, bytes] = {}
 
     def image(text: bytes) -> Image:

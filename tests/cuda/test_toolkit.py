@@ -71,7 +71,7 @@ def test_curand_beside_the_runtime_is_found_where_each_has_a_directory(
     for name in ("cuda_runtime", "curand"):
         (tmp_path / name / "include").mkdir(parents=True)
     monkeypatch.setattr(
-        "cuda.pathfinder.find_nvidia_header_directory", lambda _: str(tmp_path / "cuda_runtime" / "include")
+        "jitlto.cuda.libraries.find_nvidia_header_directory", lambda _: str(tmp_path / "cuda_runtime" / "include")
     )
     toolkit.header_roots.cache_clear()
     try:

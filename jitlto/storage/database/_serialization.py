@@ -252,11 +252,11 @@ def decode_family(record: bytes) -> FamilyRecord:
         tuple(_architecture(f"{number}{suffix}") for number, suffix in r.architectures),
         r.groups,
         r.headers,
-        # jitlto 0.1 stored no order.
-        tuple(sorted(set(named))) if r.interfaces is None else r.interfaces,
         r.uses,
         r.version,
         r.deprecated,
+        # jitlto 0.1 stored no order.
+        tuple(sorted(set(named))) if r.interfaces is None else r.interfaces,
     )
 
 

@@ -406,7 +406,7 @@ def test_ltoir_of_a_newer_compiler_of_the_same_major_is_a_version_error_that_nam
     names = ("mini/kern[data_type=float]", f"nvrtc {newer}", f"nvJitLink {linker}")
     with monkeypatch.context() as patched:
         loaded = SimpleNamespace(abs_path="/opt/old/linker.so", was_already_loaded_from_elsewhere=True)
-        patched.setattr("cuda.pathfinder.load_nvidia_dynamic_lib", lambda _: loaded)
+        patched.setattr("jitlto.cuda.libraries.load_nvidia_dynamic_lib", lambda _: loaded)
         with raises(VersionError, hint="/opt/old/linker.so"):
             family.plan(arch="sm_90", **TWICE).link()
     with raises(VersionError, None, *names, hint=f"at least {newer}"):

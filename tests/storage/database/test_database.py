@@ -79,7 +79,7 @@ FAMILIES = [
             GroupRecord("v", Role.DEVICE, (), None, False, (("max_registers", 64), ("ptxas", ("-v",)))),
         ),
         (("op.cuh", "#pragma once\n"),),
-        ("op.cuh", "u.h"),
+        interfaces=("op.cuh", "u.h"),
     )
 ]
 BLOBS = {

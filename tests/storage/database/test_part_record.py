@@ -59,19 +59,7 @@ def test_what_are_no_keys_is_refused(group: dict[str, Any]) -> None:
         decode_part(stored(keys=[{"family": "f", "group": "g", **group}]))
 
 
-@pytest.mark.parametrize("name", ["4", "999999999"])
-def test_a_position_behind_the_keys_is_refused(name: str) -> None:
-    with pytest.raises(InvalidRecordError):
-        decode_part(stored(includes={name: ["op.cuh"]}))
-
-
-@pytest.mark.parametrize("other", ["00", KEYS[0].text])
-def test_a_key_that_is_named_twice_is_refused(other: str) -> None:
-    with pytest.raises(InvalidRecordError):
-        decode_part(stored(includes={"0": ["op.cuh"], other: ["other.cuh"]}))
-
-
 def test_parts_of_one_build_hold_its_keys_once_in_memory() -> None:
     one, other = (decode_part(encode_part(replace(PART, number=number))) for number in (1, 2))
-    assert (one.keys, one.includes, other.number) == (KEYS, PART.includes, 2)
+    assert (one.keys, one.faults, other.number) == (KEYS, PART.faults, 2)
     assert one.keys is other.keys
