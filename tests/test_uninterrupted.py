@@ -123,7 +123,9 @@ def test_a_process_forked_from_a_call_that_does_not_end_has_an_error(monkeypatch
 
 @pytest.mark.slow
 def test_a_fork_waits_for_imports_that_jitlto_makes(tmp_path: Path) -> None:
-    (tmp_path / "imported.py").write_text(
+    imported = ["import __main__, os", "__main__.inside.set()", "__main__.release.wait()"]
+    imported.append("for _ in range(1000): os.sched_yield()")
+    (tmp_path / "imported.py").write_text("\n".join(imported))
         "import __main__, os\n__main__.inside.set()\n__main__.release.wait()\nfor _ in range(1000): os.sched_yield()\n"
     )
     code = """
