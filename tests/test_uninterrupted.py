@@ -126,8 +126,6 @@ def test_a_fork_waits_for_imports_that_jitlto_makes(tmp_path: Path) -> None:
     imported = ["import __main__, os", "__main__.inside.set()", "__main__.release.wait()"]
     imported.append("for _ in range(1000): os.sched_yield()")
     (tmp_path / "imported.py").write_text("\n".join(imported))
-        "import __main__, os\n__main__.inside.set()\n__main__.release.wait()\nfor _ in range(1000): os.sched_yield()\n"
-    )
     code = """
 import os, threading
 inside, release = threading.Event(), threading.Event()
