@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import threading
 
 import msgspec
@@ -47,8 +48,6 @@ def test_a_thread_that_computes_a_property_holds_no_other_up() -> None:
 
 
 def test_no_module_takes_the_standard_librarys() -> None:
-    import ast
-
     taken = [
         str(path)
         for path, tree in syntax_trees().items()
@@ -73,21 +72,22 @@ def test_a_decoder_decodes_its_type() -> None:
 
 
 FIRST = """
-import sys, threading
+import sys, threading, types
 import msgspec
 from jitlto.model.cached import decoder
 sys.setswitchinterval(1e-6)
-for number in range(100):
-    kind = msgspec.defstruct("Last", [("field0", int)])
-    for depth in range(8):
-        kind = msgspec.defstruct(f"Kind{depth}", [(f"field{n}", tuple[kind, ...], ()) for n in range(4)])
+
+def use(kind):
+    barrier.wait()
+    decoder(kind).decode(b'{"parts": [{"parts": []}]}')
+
+for number in range(20):
+    module = sys.modules["kinds"] = types.ModuleType("kinds")  # where msgspec evaluates the annotations
+    module.msgspec, module.Kind0 = msgspec, int
+    for depth in range(1, 9):
+        exec(f"class Kind{depth}(msgspec.Struct): parts: 'tuple[Kind{depth - 1}, ...]' = ()", vars(module))
     barrier = threading.Barrier(8)
-
-    def decode():
-        barrier.wait()
-        decoder(kind).decode(b"{}")
-
-    threads = [threading.Thread(target=decode) for _ in range(8)]
+    threads = [threading.Thread(target=use, args=(module.Kind8,)) for _ in range(8)]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
 print("done")
