@@ -73,6 +73,7 @@ def find_operators(target: str) -> list[Operator]:
 
     Raises:
         OperatorError: If something cannot be imported or called, or declares no operator.
+        JitltoError: That an import or the function raises.
     """
     before = set(declared)
     name, _, function = target.partition(":")
@@ -93,6 +94,8 @@ def find_operators(target: str) -> list[Operator]:
 def _import(name: str) -> Any:
     try:
         return importlib.import_module(name)
+    except JitltoError:
+        raise  # a declaration that contradicts itself, or PyTorch that is not installed
     except Exception as error:  # what a module does on import is its own affair
         hint = "install what it imports, or name the module that declares the operators"
         if isinstance(error, ModuleNotFoundError) and name.startswith(error.name or name):
@@ -104,6 +107,8 @@ def _import(name: str) -> Any:
 def _call(module: Any, function: str, target: str) -> Any:
     try:
         return getattr(module, function)()
+    except JitltoError:
+        raise
     except Exception as error:  # as above
         what = f"cannot be called: {type(error).__name__}: {error}"
         hint = "name a function without arguments that declares operators"
@@ -144,7 +149,7 @@ def _check(operator: Operator, archs: Sequence[Architecture], workers: int | Non
             what = f"a function of the declaration fails: {type(error).__name__}: {error}"
             hint = "correct it; name the flags and sizes that it takes in examples"
             error = OperatorError(what, code="operator-call", where=operator.qualname, hint=hint)
-        cause = (error.code, str(error), arch)
+        cause = (error.code, error.what, arch)
         counts[cause] += 1
         shown = {name: str(value) for name, value in call.items()}
         found.setdefault(cause, OperatorFailure(error.code, str(error), shown, arch=arch))

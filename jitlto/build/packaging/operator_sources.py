@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import keyword
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -140,22 +140,23 @@ def _make(name: str, entry: str, kernels: Sequence[Kernel], namespace: str) -> O
     values = _values(kernels)
     chosen = _without_dependent(values, kernels, set(typed.values()))
     dtypes = {n: [_dtype(value) for value in values[n]] for n in dict.fromkeys(typed.values()) if n in chosen}
-    taken = {parameter.name for parameter in signature} | set(_LAUNCH)
-    names = {n: f"{n}_" if n in taken or keyword.iskeyword(n) or n == "given" else n for n in chosen}
+    own = {parameter.name: _usable(parameter.name, _LAUNCH) for parameter in signature}
+    names = {n: _usable(n, (*_LAUNCH, *own.values())) for n in chosen}
     flags = [n for n in chosen if n not in dtypes and len(values[n]) > 1]
-    arguments, passed, example = [], [], dict(kernels[0].configuration)
-    call: list[str] = []
+    required, defaulted, passed, call, example = [], [], [], [], kernels[0].configuration
     for parameter in signature:
-        argument, value, source = _argument(parameter, names.get(typed.get(parameter.name, ""), ""), example, typed)
-        arguments.append(argument)
-        call.append(value)
+        variable = typed.get(parameter.name, "")
+        dtype = _dtype(example.get(variable, _pointed(parameter)))
+        declared, value, source = _argument(parameter, own[parameter.name], names.get(variable, dtype), dtype)
         passed.append(source)
-    order = sorted(range(len(arguments)), key=lambda n: "Array(" not in arguments[n] and "=" in arguments[n])
-    arguments = [arguments[n] for n in order]
-    call = [call[n] for n in order]
-    arguments += [f'Flag("{names[n]}", "str")' for n in flags]
-    call += [json.dumps(example[n]) for n in flags]
-    arguments += ['Flag("grid", "int")', 'Flag("block", "int", 256)', 'Flag("shared_memory", "int", 0)']
+        if value:
+            required.append(declared)
+            call.append(value)
+        else:
+            defaulted.append(declared)
+    required += [*(f'Flag("{names[n]}", "str")' for n in flags), 'Flag("grid", "int")']
+    defaulted += ['Flag("block", "int", 256)', 'Flag("shared_memory", "int", 0)']
+    call += [*(json.dumps(example[n]) for n in flags), "1"]
     configuration = [
         f'"{n}": {f"case.{names[n]}" if n in dtypes or n in flags else json.dumps(next(iter(values[n])))}'
         for n in chosen
@@ -163,7 +164,7 @@ def _make(name: str, entry: str, kernels: Sequence[Kernel], namespace: str) -> O
     lines = [
         f'"{namespace}::{name}",',
         "family,",
-        *_block("arguments=(", arguments, ")"),
+        *_block("arguments=(", [*required, *defaulted], ")"),
         "outputs=(),",
         *_block("configuration=lambda case: {", configuration, "}"),
         "launch=lambda case: Launch(grid=case.grid, block=case.block, shared_memory=case.shared_memory),",
@@ -181,26 +182,27 @@ def _make(name: str, entry: str, kernels: Sequence[Kernel], namespace: str) -> O
         lines.append("),")
     body = "\n".join(f"        {line}" for line in lines)
     text = f"{name} = torch_operator(\n    Operator(\n{body}\n    )\n)\n"
-    calling = "\n".join(f"    {line}" for line in _block(f'"{name}": lambda: operators.{name}(', [*call, "1"], ")"))
+    calling = "\n".join(f"    {line}" for line in _block(f'"{name}": lambda: operators.{name}(', call, ")"))
     return OperatorSource(name, text, calling)
 
 
-def _argument(
-    parameter: Parameter, variable: str, example: Mapping[str, str], typed: Mapping[str, str]
-) -> tuple[str, str, str]:
-    """Return the declaration of an argument, a value for it, and what the kernel is passed, as Python."""
-    name, pointed, known = parameter.name, _pointed(parameter), find_scalar(parameter.type)
+def _usable(name: str, taken: Iterable[str]) -> str:
+    """Return a name that neither Python nor an operator has another use for."""
+    return f"{name}_" if name in taken or keyword.iskeyword(name) or name == "given" else name
+
+
+def _argument(parameter: Parameter, name: str, variable: str, dtype: str) -> tuple[str, str, str]:
+    """Return as Python: an argument, a value for it if it has no default, and what the kernel is passed."""
+    pointed, known = _pointed(parameter), find_scalar(parameter.type)
     if pointed:
-        dtype = _dtype(example[typed[name]] if name in typed else pointed)
         mutated = "" if "const" in pointed.split() else ", mutated=True"
-        array = f'Array("{name}", "{variable or dtype}", "*{name}_sizes"{mutated})'
+        array = f'Array("{name}", "{variable}", "*{name}_sizes"{mutated})'
         return array, f'torch.empty(8, dtype=torch.{dtype}, device="meta")', f'"{name}"'
     kind = {"b": "bool", "i": "int", "u": "int", "f": "float"}.get(known.typestr[0]) if known else None
     if kind:
         return f'Scalar("{name}", "{kind}")', {"bool": "True", "int": "1", "float": "1.0"}[kind], f'"{name}"'
-    # A structure: its bytes, which a program is compiled for.
-    value = f'"{"00" * parameter.size}"'
-    return f'Flag("{name}", "str", {value})', value, f"lambda case: bytes.fromhex(case.{name})"
+    # A structure: its bytes, for which a program is compiled.
+    return f'Flag("{name}", "str", "{"00" * parameter.size}")', "", f"lambda case: bytes.fromhex(case.{name})"
 
 
 def _without_dependent(values: _Values, kernels: Sequence[Kernel], kept: set[str]) -> list[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,24 @@ def test_gradients_come_from_the_second_operator(operators: dict[str, Operator],
         equal(wrap(jax.grad(lambda x: (square(x, 3.0) * x).sum()))(x), 9 * x * x)
     equal(jax.vmap(jax.grad(lambda row: square(row).sum()))(x), 2 * x)
     check_grads(lambda x: square(x, 0.5), (x,), order=1, modes=["rev"])
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
+def test_there_are_no_derivatives_in_forward_mode(operators: dict[str, Operator], wrap: Callable[..., Any]) -> None:
+    square, accumulate = make(operators["square"]), make(operators["accumulate"])
+    x = rows(2, 3)
+    for function, error in ((square, TypeError), (lambda x: accumulate(x, x), NotImplementedError)):
+        for differentiated in (jax.jacfwd(function), lambda x, f=function: jax.jvp(f, (x,), (x,))):
+            with pytest.raises(error):
+                wrap(differentiated)(x)
+
+
+@pytest.mark.parametrize("default", [float("inf"), float("-inf"), float("nan"), -0.0])
+def test_a_default_may_be_any_float(target: CpuTarget, default: float) -> None:
+    declared = declare(lambda: CpuLaunchers(target), next(_namespaces))["square"]
+    arguments = (declared.arguments[0], Scalar("factor", "float", default))
+    square = make(dataclasses.replace(declared, arguments=arguments, backward=None))
+    np.testing.assert_array_equal(np.asarray(square(rows() + 4)), np.float32(default) * (np.asarray(rows()) + 4) ** 2)
 
 
 def test_without_anything_to_launch_results_are_zeros_and_arguments_unchanged(operators: dict[str, Operator]) -> None:
