@@ -138,16 +138,16 @@ def build(**options: Any) -> None:
 
     recorded = read_costs(o.costs)
     package = None if o.project is None else _package(o.project, o.names)
-    root = package.config.root if package else Path()
-    cache = None if o.no_cache else find_project_stores(root).open_cache(o.cache_dir)
     if package and o.output and not (o.prints_only or o.shard or o.lineinfo):
         how = {"allow_incomplete": o.allow_incomplete}
-        taken = prebuilt.copy_prebuilt(package.config, package.families, o.output, cache, **how)
+        taken = prebuilt.copy_prebuilt(package.config, package.families, o.output, **how)
         if taken:
             print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
             return
     families = with_used(package.families if package else map(declaration.load_family, _paths(o.names)))
     check_outputs(outputs, family_sources(families), database="-o")
+    root = package.config.root if package else Path()
+    cache = None if o.no_cache else find_project_stores(root).open_cache(o.cache_dir)
     if cache is not None and not cache.costs() and cache.shared is None:  # nothing has what they would make
         workers = _start_workers(o.jobs) if compiles_here else None
     rendered = RenderedFamilies(families, keep_going=o.keep_going, cache=cache)

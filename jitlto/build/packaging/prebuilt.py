@@ -10,10 +10,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from jitlto import config
-from jitlto.build.cache.cache import Cache
 from jitlto.build.packaging.pyproject import PackageConfig
 from jitlto.build.pipeline import BuildReport
-from jitlto.build.proof import prove_once
+from jitlto.build.proof import prove
 from jitlto.build.rendered_families import family_record
 from jitlto.build.templates import render_family
 from jitlto.errors import DatabaseError, ProjectError
@@ -24,19 +23,14 @@ from jitlto.storage.declaration import FamilyDeclaration
 
 
 def copy_prebuilt(
-    package: PackageConfig,
-    families: Sequence[FamilyDeclaration],
-    output: Path,
-    cache: Cache | None,
-    *,
-    allow_incomplete: bool = False,
+    package: PackageConfig, families: Sequence[FamilyDeclaration], output: Path, *, allow_incomplete: bool = False
 ) -> BuildReport | None:
     """Copy the database that ``JITLTO_PREBUILT`` names, if it matches the declared ``families`` of the package.
 
     Return None if ``JITLTO_PREBUILT`` is not set.
 
     Args:
-        cache, allow_incomplete: As for :func:`jitlto.build.merge.merge_databases`.
+        allow_incomplete: As for :func:`jitlto.build.pipeline.build`.
 
     Raises:
         ProjectError: If the database does not exist, or does not match.
@@ -51,10 +45,8 @@ def copy_prebuilt(
     with FragmentDatabase(path) as opened:
         opened.verify()
         check_prebuilt(opened, families)
-        advice: list[str] = []
         fragments = tuple(opened.fragments())
-        whole = [*opened.families.values()], fragments, opened.gaps, cache.store if cache else None
-        prove_once(advice, *whole, opened.digest, allow_incomplete=allow_incomplete)
+        advice = prove([*opened.families.values()], fragments, opened.gaps, allow_incomplete=allow_incomplete)
         _copy(path, output)
         return BuildReport(output, opened.digest, fragments, 0, tuple(advice), time.perf_counter() - begin)
 

@@ -85,10 +85,10 @@ def build_package(
         JitltoError: The first error.
     """
     package, output = load_package(Path(pyproject)), Path(output)
-    cache = cache or find_project_stores(package.config.root).open_cache()
-    report = copy_prebuilt(package.config, package.families, output, cache, allow_incomplete=allow_incomplete)
+    report = copy_prebuilt(package.config, package.families, output, allow_incomplete=allow_incomplete)
     if report is not None:
         return report
+    cache = cache or find_project_stores(package.config.root).open_cache()
     return pipeline.build(
         package.families, output, jobs=jobs, cache=cache, observer=observer, allow_incomplete=allow_incomplete
     )
