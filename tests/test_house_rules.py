@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 
 import pytest
@@ -13,7 +12,6 @@ from tests.support.source_code import PACKAGE, syntax_trees
 
 pytestmark = pytest.mark.any_toolkit
 
-MOST_LINES_OF_A_MODULE = 350
 MOST_LINES_OF_A_FUNCTION = 60
 TOP_LEVEL = {
     "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.toml",
@@ -21,16 +19,6 @@ TOP_LEVEL = {
 }  # fmt: skip
 #: Folders of the tests that mirror nothing: what is shared, what measures, and what concerns several folders at once.
 OTHER_TESTS = {"benchmarks", "compatibility", "docs", "families", "support"}
-
-
-@pytest.mark.slow
-def test_a_module_is_short_or_says_why_it_is_long() -> None:
-    long = {}
-    for path, tree in syntax_trees().items():
-        lines = (PACKAGE / path).read_text("utf-8").count("\n")
-        if lines > MOST_LINES_OF_A_MODULE and not re.search(r"\b(long|longer)\b", ast.get_docstring(tree) or ""):
-            long[str(path)] = lines
-    assert long == {}
 
 
 @pytest.mark.slow

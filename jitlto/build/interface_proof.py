@@ -267,7 +267,7 @@ def _line(name: str) -> str | None:
         return None
     if types is None:  # of C, or a variable
         return f'static_assert(jitlto_probe::whole<decltype({declared})>::value, "{_INCOMPLETE}");'
-    called = qualified_name(declared)
+    called = qualified_name(name)
     if called.rpartition("::")[2] == called.rpartition("::")[0].rpartition("::")[2]:  # a constructor
         return None
     given = [each for each in types if each != "void"]

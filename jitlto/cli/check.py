@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from jitlto.verify.operators import OperatorCheck
 
 
+def _need_database(database: Path | None, *, can_link: bool, links: bool) -> Path:
+    if database is None:
+        raise click.UsageError(f"name a database ({DATABASE}), or the package of --operators")
+    if links and not can_link:
+        raise click.UsageError("--cover, --mode and --compare-archs need --link")
+    return database
+
+
 @click.command(epilog="Example: jitlto check search.fragdb --link sm_90 --cover 2")
 @click.argument("database", metavar=DATABASE, type=PATH, required=False)
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
@@ -91,15 +99,11 @@ def check(
     and flag of each operator that this declares must choose a kernel, fit its signature, and link.
     """
     if operators is not None:
-        others = database, complete, cover, no_compare, compare_archs, mode, shard, no_cache
-        if any(others):
+        if any((database, complete, cover, no_compare, compare_archs, mode, shard, no_cache)):
             raise click.UsageError("--operators goes with --link, --jobs and --json only")
         conclude(lambda: _check_operators(operators, archs, jobs, as_json))
         return
-    if database is None:
-        raise click.UsageError(f"name a database ({DATABASE}), or the package of --operators")
-    if not archs and (cover or mode or compare_archs):
-        raise click.UsageError("--cover, --mode and --compare-archs need --link")
+    database = _need_database(database, can_link=bool(archs), links=bool(cover or mode or compare_archs))
 
     def run() -> bool:
         from jitlto.build.packaging.pyproject import find_project_stores

@@ -209,7 +209,7 @@ _parameter = lru_cache(1024)(Parameter)
 
 def encode_family(family: FamilyRecord) -> bytes:
     """Encode the record of a family."""
-    return encode(msgspec.to_builtins(family) | {"link": family.link.as_dict()})
+    return encode(msgspec.to_builtins(family) | {"link": family.link.as_dict(), "interfaces": family.interfaces})
 
 
 def decode_family(record: bytes) -> FamilyRecord:

@@ -376,19 +376,3 @@ def test_headers_that_only_debugging_would_read_do_not_count() -> None:
     source = HeaderSearch([], headers).closure(b'#include "main.cuh"\n__device__ int f() { return 1; }\n')
     given = CompileJob("nvrtc", compiler.identity, source, (Architecture(75),), ("--std=c++17",), tuple(ImageKind), 100)
     assert set(compiler.compile(given).reads) == {"main.cuh"}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(toolkit.nvrtc_version().major < 13, reason="NVRTC 12 does not tell which headers it reads")
-@pytest.mark.parametrize(("macro", "read"), [("", ()), ("#define MORE\n", ("more.cuh",))])
-def test_an_include_at_the_end_is_traced_unless_a_macro_may_change_it(macro: str, read: tuple[str, ...]) -> None:
-    """A group's interface stands there."""
-    headers = {
-        "main.cuh": b"#pragma once\n",
-        "last.cuh": b'#ifdef MORE\n#include "more.cuh"\n#endif\n',
-        "more.cuh": b"#pragma once\n",
-    }
-    compiler = Compiler()
-    text = f'#include "main.cuh"\n{macro}__device__ int f() {{ return 1; }}\n\n#include "last.cuh"\n'
-    given = job(compiler, text, sharers=100, headers=headers)
-    assert set(compiler.compile(given).reads) == {"main.cuh", "last.cuh", *read}
