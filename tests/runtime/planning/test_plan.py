@@ -314,6 +314,7 @@ def test_arithmetic_declared_by_the_family_reaches_the_code_in_both_link_modes(
 ) -> None:
     files = dict(MINI)
     files["family.toml"] += "\n[link]\nfast_math = true\nlineinfo = true\n"
+    files["kern.json"] = '{"data_type": ["float"]}'
     files["op.json"] = '{"data_type": ["float"], "op_name": ["root"], "expr": ["sqrtf(a) / (a + 3.0f)"]}'
     report = build_family(files)
     family = KernelFamily("mini", FragmentDatabase(report.path))
