@@ -19,7 +19,6 @@ from tests.support.errors import raises
 from tests.support.families import compiler, write_family
 from tests.support.operators import FAMILY
 
-pytestmark = pytest.mark.slow
 _names = (f"jitlto_checked{number}" for number in itertools.count())
 
 REDUCE = """
@@ -93,6 +92,7 @@ def check(package: str, *options: str) -> dict[str, object]:
     return dict(operator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["", ".inner", ".inner.operators", ".lazy:declare"])
 def test_every_dtype_flag_and_optional_array_is_called(write: Write, suffix: str) -> None:
     package = write()
@@ -115,6 +115,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", RIGHT.values(), ids=RIGHT)
 def test_what_is_right_holds(write: Write, changed: dict[str, str]) -> None:
     assert check(write(**changed), "--link", "sm_90", "--link", "sm_80")["failures"] == []
@@ -133,6 +134,7 @@ WRONG = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("changed", "code", "count"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_named_with_the_call(write: Write, changed: dict[str, str], code: str, count: int) -> None:
     found = check(write(**changed))
@@ -140,6 +142,7 @@ def test_what_is_wrong_is_named_with_the_call(write: Write, changed: dict[str, s
     assert (failure["code"], failure["count"]) == (code, count)
 
 
+@pytest.mark.slow
 def test_a_failure_is_printed_with_its_call(write: Write) -> None:
     package = write(dtypes='("float32", "float16")')
     done = jitlto("check", "--operators", package)
@@ -147,12 +150,14 @@ def test_a_failure_is_printed_with_its_call(write: Write) -> None:
     assert jitlto("check", "--operators", write()).stdout.startswith("jitlto_checked")
 
 
+@pytest.mark.slow
 def test_a_link_that_fails_is_named_with_its_targets(write: Write) -> None:
     found = check(write(more='link_options={"ptxas": ["--no-such-option"]},'), "--link", "sm_90", "--link", "sm_80")
     failures = [(failure["arch"], failure["count"]) for failure in found["failures"]]  # type: ignore[attr-defined]
     assert sorted(failures) == [("sm_80", 4), ("sm_90", 4)]
 
 
+@pytest.mark.slow
 def test_packages_that_declare_nothing_or_cannot_be_imported_are_errors(write: Write, tmp_path: Path) -> None:
     sys.path.insert(0, str(tmp_path))
     package = write()
@@ -171,3 +176,23 @@ def test_packages_that_declare_nothing_or_cannot_be_imported_are_errors(write: W
 def test_it_goes_with_no_option_of_databases(tmp_path: Path) -> None:
     for arguments in (("--operators", "x", "--complete"), ("x.fragdb", "--operators", "x"), ()):
         fails(jitlto("check", *arguments), 2)
+
+
+def test_a_small_package_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mini_path: Path) -> None:
+    """A fast test of what the others prove in full."""
+    package = next(_names)
+    (tmp_path / f"{package}.py").write_text(f'''
+from jitlto import Array, Flag, Launch, Operator, load
+
+kern = Operator(
+    "{package}::kern", lambda: load("mini", {str(mini_path)!r}),
+    (Array("x", "T", "n", mutated=True), Flag("op_name", "str")), (),
+    lambda case: {{"data_type": case.T, "op_name": case.op_name}}, lambda case: Launch(1, 64), ("x", "n"),
+    {{"T": ("float32", "float16")}},
+)
+''')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("jitlto.runtime.planning.plan.Plan.link", lambda plan: plan.digest)
+    (found,) = check_operators(package).operators
+    assert (found.calls, found.kernels) == (4, 2)
+    assert [(failure.code, failure.count) for failure in found.failures] == [("plan-unknown-value", 2)]

@@ -22,10 +22,11 @@ from hypothesis import strategies as st
 
 from jitlto import cli
 from jitlto.build.packaging import project, scaffold
+from jitlto.build.packaging.operator_sources import make_operators
 from jitlto.build.pipeline import build
 from jitlto.build.templates import render_family
 from jitlto.errors import JitltoError, ProjectError, UnknownValueError
-from jitlto.runtime.family import load
+from jitlto.runtime.family import KernelFamily, load
 from jitlto.storage import declaration
 from jitlto.verify.operators import check_operators
 from tests.support.errors import raises
@@ -306,6 +307,13 @@ def test_operators_are_written_for_every_kernel_of_another_family(
     assert trace_operators(root) == names == [each.operator.partition("::")[2] for each in checked.operators]
     test_its_python_files_are_clean(root)
     assert f"jitlto check --operators {name}.torch_operators" in (root / "README.md").read_text()
+
+
+def test_operators_are_declared_from_signatures(mini: KernelFamily) -> None:
+    (made,) = make_operators(mini.database, "mini", "package")
+    compile(made.declaration, "declaration", "exec")
+    assert made.name == "kern"
+    assert "package::kern" in made.declaration
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from jitlto.runtime.operators.fit import UNKNOWN, check_call
 from tests.support.families import built
 from tests.support.operators import FAMILY, declare
 
-pytestmark = pytest.mark.slow
 _numbers = itertools.count()
 
 KERNELS = {
@@ -80,6 +79,7 @@ def call(operator: Operator, dtype: str = "float32", small: Any = UNKNOWN, n: in
     return check_call(operator, values)
 
 
+@pytest.mark.slow
 def test_what_fits_is_planned_without_a_device(family: KernelFamily) -> None:
     operator = make(family)
     for dtype, kernel in (("float32", "float"), ("float64", "double"), ("float32", "float")):
@@ -122,6 +122,7 @@ WRONG: list[tuple[dict[str, Any], type[JitltoError], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("changed", "error", "code"), WRONG)
 def test_what_does_not_fit_is_refused(
     family: KernelFamily, changed: dict[str, Any], error: type[JitltoError], code: str
@@ -132,6 +133,7 @@ def test_what_does_not_fit_is_refused(
     assert caught.value.code.startswith(code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -161,6 +163,7 @@ def declared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Operator]:
     return declare(made, f"traced{next(_numbers)}")
 
 
+@pytest.mark.slow
 def test_pytorch_checks_tensors_without_memory(declared: dict[str, Operator]) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     reduce_rows, square = torch_operator(declared["reduce_rows"]), torch_operator(declared["square"])
@@ -176,6 +179,7 @@ def test_pytorch_checks_tensors_without_memory(declared: dict[str, Operator]) ->
         square(x, 1j)
 
 
+@pytest.mark.slow
 def test_pytorch_checks_graphs_with_symbols_for_the_sizes_of_the_example(declared: dict[str, Operator]) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     reduce_rows = torch_operator(declared["reduce_rows"])
@@ -197,6 +201,7 @@ def test_pytorch_checks_graphs_with_symbols_for_the_sizes_of_the_example(declare
         export("mean")
 
 
+@pytest.mark.slow
 def test_jax_checks_abstract_values(declared: dict[str, Operator]) -> None:
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     reduce_rows, square = jax_call(declared["reduce_rows"]), jax_call(declared["square"])
@@ -211,9 +216,31 @@ def test_jax_checks_abstract_values(declared: dict[str, Operator]) -> None:
             jax.eval_shape(square, jax.ShapeDtypeStruct(size, "float32"))
 
 
+@pytest.mark.slow
 def test_examples_are_of_flags_sizes_and_dtypes(family: KernelFamily) -> None:
     right = {"T": ("float32",), "n": (3, 4), "is_deep": (True,)}
     assert make(family, examples=(right, {})).examples == (right, {})
     for wrong in ({"T": ("int8",)}, {"n": ("3",)}, {"small": (1,)}, {"is_deep": (1,)}, {"n": ()}):
         with pytest.raises(OperatorError):
             make(family, examples=(wrong,))
+
+
+def test_a_small_family_is_checked(mini: KernelFamily) -> None:
+    """A fast test of what the others prove in full."""
+    operator = Operator(
+        f"fit{next(_numbers)}::kern",
+        mini,
+        (Array("x", "T", "n", mutated=True), Flag("op_name", "str")),
+        (),
+        lambda case: {"data_type": case.T, "op_name": case.op_name},
+        lambda case: Launch(1, 64),
+        ("x", "n"),
+        {"T": ("float32", "float64")},
+    )
+    plan = check_call(operator, [((5,), "float64"), "twice"])
+    assert plan is not None
+    assert plan.configuration == {"data_type": "double", "op_name": "twice"}
+    with pytest.raises(UnknownValueError):
+        check_call(operator, [((5,), "float64"), "thrice"])
+    with pytest.raises(ArgumentError):
+        check_call(replace(operator, parameters=("n", "x")), [((5,), "float64"), "twice"])

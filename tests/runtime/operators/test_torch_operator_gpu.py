@@ -13,7 +13,7 @@ import pytest
 
 from jitlto import torch_operator
 from jitlto.build.pipeline import build
-from jitlto.errors import OperatorError
+from jitlto.errors import OperatorError, UnknownValueError
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.operators import torch_kernel
 from jitlto.storage import declaration
@@ -147,6 +147,33 @@ def test_compiled_code_has_no_graph_break_and_the_same_numbers(
 @pytest.mark.slow
 def test_compiled_gradients_are_those_of_the_interpreter(world: World, compiled: Callable[..., Any]) -> None:
     torch.testing.assert_close(*interpreted_and_compiled_gradients(world.square, compiled, rows))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_a_float_may_vary_in_compiled_code(world: World, compiled: Callable[..., Any], mode: str) -> None:
+    def model(x: Any, factor: float) -> Any:
+        return world.square(world.square(x * factor, factor + 0.5), 2.0)
+
+    fast = compiled(model, mode=mode)
+    for factor in (1.0, 2.0, 3.0, -0.0, 4.0):
+        torch.testing.assert_close(fast(rows(), factor).clone(), model(rows(), factor))
+
+
+def test_transforms_of_torch_func(world: World) -> None:
+    x = rows()
+    torch.testing.assert_close(torch.func.grad(lambda x: world.square(x, 3.0).sum())(x), 6 * x)
+    torch.testing.assert_close(torch.vmap(world.square)(x), x * x)
+    for function in (world.square, lambda x: world.reduce_rows(x)[0]):
+        with raises(OperatorError, "operator-forward"):
+            torch.func.jvp(function, (x,), (x,))
+    with torch.autocast("cuda", torch.bfloat16), raises(OperatorError, "operator-call", "bfloat16", hint="autocast"):
+        world.square(x.t() @ x)
+
+
+def test_a_call_that_fits_no_kernel_is_refused_before_it_is_launched(world: World) -> None:
+    with pytest.raises(UnknownValueError):
+        world.reduce_rows(torch.empty(3, 4, device="meta"), None, "mean")
 
 
 class _Model(torch.nn.Module):  # type: ignore[misc]
