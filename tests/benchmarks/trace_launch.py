@@ -3,8 +3,9 @@
 Three ways, each in a fresh process: ``family.launcher(**config)`` for a kernel that an earlier process linked
 (``found``), the same with an empty cache (``linked``), and ``build`` of a family of one fragment (``build``), whose
 compile is done in the process itself and not in a worker. A module is *entered* when one of its functions is called
-from another module. Calls that an import makes are left out, and so are the constructors, methods and properties of
-immutable values, which are read like attributes; what they call in other modules counts. ``Plan`` is no such value: it
+from another module. Calls that an import makes are left out, and so are locks, what is computed once, and the
+constructors, methods and properties of immutable values, which are read like attributes; what they call in other
+modules counts. ``Plan`` is no such value: it
 holds a session and a database, and links. The private modules of a package (``storage.database._hash_tree``) belong to
 it. A *return* is an entry into a module that was entered before. Each pair of modules between which there are returns
 needs a reason in ``REASONS``, or the command fails.
@@ -27,7 +28,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from html import escape
@@ -205,7 +206,7 @@ class Tracer:
     def _call(self, frame: FrameType) -> None:
         name = frame.f_globals.get("__name__", "")
         last = self._stack[-1] if self._stack else None
-        importing = (last is not None and last.importing) or frame.f_code.co_name == "<module>"
+        importing = (last is not None and last.importing) or frame.f_code.co_name in ("<module>", "__getattr__")
         own = name == "jitlto" or name.startswith("jitlto.")
         if not own and not importing:
             return
@@ -244,8 +245,9 @@ class _Call:
 
 
 def _is_of_value(frame: FrameType) -> bool:
-    """Whether a frame is a method, a property or the constructor of an immutable value."""
-    if frame.f_code.co_filename == "<string>":  # what a dataclass generates
+    """Whether a frame is a method, a property or the constructor of an immutable value, or of a lock."""
+    made_once = frame.f_globals.get("__name__") == "jitlto.model.cached"
+    if made_once or frame.f_code.co_filename == "<string>":  # what a dataclass generates
         return True
     owner: Any = SimpleNamespace(**frame.f_globals)
     for name in frame.f_code.co_qualname.partition(".<locals>")[0].split(".")[:-1]:
@@ -254,7 +256,7 @@ def _is_of_value(frame: FrameType) -> bool:
         return False
     config, params = getattr(owner, "__struct_config__", None), getattr(owner, "__dataclass_params__", None)
     return (
-        issubclass(owner, Frozen | Enum)
+        issubclass(owner, Frozen | Enum | ContextDecorator)
         or (issubclass(owner, tuple) and hasattr(owner, "_fields"))
         or (config is not None and config.frozen and config.eq)
         or (params is not None and params.frozen)
