@@ -48,6 +48,11 @@ _REMEDY = {
     "specialisation": "move the specialisation into {header}, so that both sides see it",
     "definition": "move the definition into {header}; a type that is opaque is defined nowhere",
 }
+_CODES = {
+    "macro": "build-interface-macro",
+    "specialisation": "build-interface-specialisation",
+    "definition": "build-interface-definition",
+}
 _DOES = {"macro": "defines the macro {name}, which", "specialisation": "specialises {name}, which",
          "definition": "defines {name}, which"}  # fmt: skip
 
@@ -93,7 +98,7 @@ class InterfaceText:
         header = f"{conflict.header}:{self._line(conflict)}"
         what = f"{place} {_DOES[conflict.kind].format(name=conflict.name)} the interfaces mention ({header})"
         hint = _REMEDY[conflict.kind].format(header=conflict.header)
-        return BuildError(what, code=f"build-interface-{conflict.kind}", where=where, hint=hint)
+        return BuildError(what, code=_CODES[conflict.kind], where=where, hint=hint)
 
     def _line(self, conflict: Conflict) -> int:
         return line_of(self._headers[conflict.header], conflict._replace(kind="mention"))

@@ -110,8 +110,6 @@ def check(
         from jitlto.verify.check import check as check_database
 
         shared = find_project_stores(Path())
-        # What a project's stores say is not for other projects.
-        directory = shared.open_directory("cubins", config.current().cache_size) if shared.project else None
         opened, family = open_database(database)
         with opened, progress("checking") as tally:
             result = check_database(
@@ -125,7 +123,8 @@ def check(
                 shard=shard,
                 use_cache=not no_cache,
                 stores=None if config.current().cache == "off" else shared.stores,
-                directory=directory,
+                # What a project's stores say is not for other projects.
+                directory=shared.open_directory("cubins", config.current().cache_size) if shared.project else None,
                 workers=jobs,
                 on_proof=(lambda _: None) if as_json else _print_proof,
                 on_links=lambda count: tally.started(range(count)),

@@ -110,6 +110,9 @@ REASONS = {
     ("build.rendering.rendered_texts", "build.rendering.template_files"): "read for the key, and to see what changed",
     ("build.execution.scheduler", "build.execution.transport"): "workers start at the first jobs that are found",
     ("build.pipeline", "build.interface_proof"): "asks the compiler what the interfaces declare",
+    ("build.interfaces", "model.declarations"): "what a source defines is held against the interfaces",
+    ("build.rendered_families", "build.interfaces"): "checks each source against the interfaces of its family",
+    ("build.pipeline", "build.interfaces"): "checks what fragments require of each other",
     ("*", "build.cache.keys"): "the key without headers, for the look-up; with them, for the entry that is written",
     ("*", "build.cache.cache"): "looked up before a compile, once more after the claim, and written after it",
     (

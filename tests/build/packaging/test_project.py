@@ -73,7 +73,7 @@ def test_unchanged_fragments_are_not_compiled_again(tmp_path: Path) -> None:
     again = project.build_package(path, tmp_path / "b.fragdb", jobs=1)
     assert (again.digest, again.compiled) == (first.digest, 0)
     header = tmp_path / MINI_FOLDER / "op.cuh"
-    header.write_text(header.read_text() + "namespace mini { struct changed; }\n")
+    header.write_text(header.read_text() + "namespace mini { struct changed {}; }\n")
     assert project.build_package(path, tmp_path / "b.fragdb", jobs=1).compiled > 0
 
 
