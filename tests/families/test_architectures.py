@@ -140,7 +140,9 @@ def test_parts_merge_to_the_bytes_of_one_build(directory: Path, cache: Cache, au
 def test_a_build_after_a_change_has_the_bytes_of_a_clean_one(directory: Path, cache: Cache, tmp_path: Path) -> None:
     shutil.copytree(directory, tmp_path / "copy")
     path = tmp_path / "copy"
-    changed = CONVERT["store.cuh"] + "#if __CUDA_ARCH__ >= 900\n#define LATER\n#endif\n"
+    changed = (
+        CONVERT["store.cuh"] + "static __device__ void later() {\n#if __CUDA_ARCH__ >= 900\n#define LATER\n#endif\n}\n"
+    )
     (path / "store.cuh").write_text(changed)
     incremental = made(path, cache, "incremental")
     assert incremental.compiled > 0
@@ -150,7 +152,8 @@ def test_a_build_after_a_change_has_the_bytes_of_a_clean_one(directory: Path, ca
 
 @pytest.mark.slow
 def test_a_header_that_only_later_architectures_read_is_a_reason_to_compile(tmp_path: Path, cache: Cache) -> None:
-    reads = CONVERT["store.cuh"] + '#if __CUDA_ARCH__ >= 800\n#include "later.cuh"\n#endif\n'
+    reads = CONVERT["store.cuh"] + "static __device__ void later() {\n#if __CUDA_ARCH__ >= 800\n"
+    reads += '#include "later.cuh"\n#endif\n}\n'
     write_family(tmp_path, CONVERT | {"store.cuh": reads, "later.cuh": "#define SCALE 2\n"})
     assert made(tmp_path, cache, "first").compiled == 6
     (tmp_path / "later.cuh").write_text("#define SCALE 3\n")

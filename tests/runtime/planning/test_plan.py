@@ -345,6 +345,7 @@ def test_fast_math_of_a_family_has_the_compilers_part_and_the_links(
     files = dict(MINI)
     files["family.toml"] = files["family.toml"].replace('"mini"', f'"mini"\ntoolchain = "{toolchain}"', 1)
     files["family.toml"] += f"\n[link]\nfast_math = {str(fast).lower()}\n"
+    files["kern.json"] = '{"data_type": ["float"]}'
     files["op.json"] = '{"data_type": ["float"], "op_name": ["calls"], "expr": ["sinf(a) + logf(a) + a / 3.0f"]}'
     family = KernelFamily("mini", FragmentDatabase(build_family(files).path))
     own, callers = (family.planner(data_type="float", **given) for given in ({"op_name": "calls"}, {}))
