@@ -23,6 +23,16 @@ _HOMES = {
 }
 
 
+def bindings_release() -> str | None:
+    """Return the release of cuda-bindings; None if it is not installed."""
+    with alone:
+        try:
+            release: str = import_module(_BINDINGS).__version__
+        except ImportError:
+            return None
+    return release
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,6 @@ import re
 import struct
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO
@@ -26,10 +25,8 @@ if TYPE_CHECKING:
 
 def cuda_major() -> int | None:
     """Return the CUDA major of cuda-bindings, which all components are to have; None if it is not installed."""
-    try:
-        return int(version("cuda-bindings").partition(".")[0])
-    except PackageNotFoundError:
-        return None
+    release = libraries.bindings_release()
+    return int(release.partition(".")[0]) if release else None
 
 
 def install_hint(*extras: str) -> str:
