@@ -10,7 +10,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from functools import partial
 
 import msgspec
 
@@ -131,14 +130,15 @@ def prove_interfaces(
         if request.config.interfaces:
             required[request.key.family, request.config].update(symbol.name for symbol in compiled.requires)
     compiler = _Compiler(submit, cache)
-    # Families that are used are proved in their own build.
+    alone = {how: [each for each in own[how[0]] if _may_borrow(how[1], each)] for how in required}
+    # All begin before the first is waited for.
     for (family, config), names in required.items():
-        for interface in filter(partial(_may_borrow, config), own[family]):
-            compiler.start(config, _alone(interface), sharers=len(own[family]))
+        for interface in alone[family, config]:
+            compiler.start(config, _alone(interface), sharers=len(alone[family, config]))
         compiler.start(config, _probe(config.interfaces, sorted(names))[0])
     faults: set[tuple[str, str, str]] = set()
     for (family, config), names in required.items():
-        for interface in filter(partial(_may_borrow, config), own[family]):
+        for interface in alone[family, config]:
             if log := compiler.answer(config, _alone(interface)):
                 raise _alone_error(family, interface, log)
         faults.update((family, name, reason) for name, reason in _faults(compiler, config, sorted(names), opaque))

@@ -124,12 +124,9 @@ class RenderedFamilies:
                 self._interfaces[how] = InterfaceText(families[request.key.family], request.config)
             self._interfaces[how].check(request.rendered)
 
-    def own_interfaces(self) -> dict[str, list[str]]:
+    def own_interfaces(self) -> dict[str, tuple[str, ...]]:
         """The interfaces of each family, without those of the families that it uses."""
-        return {
-            family.name: sorted({os.path.normpath(group.interface) for group in family.groups if group.interface})
-            for family in self.families
-        }
+        return {family.name: family.own_interfaces for family in self.families}
 
     def opaque(self) -> frozenset[str]:
         """The types that interfaces only declare on purpose, by their last names."""

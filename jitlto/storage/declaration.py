@@ -138,8 +138,12 @@ class FamilyDeclaration:
     def interfaces(self) -> tuple[str, ...]:
         """The interface headers in the order in which they precede every source: first those of used families."""
         used = [name for family in sorted(self.uses, key=lambda each: each.name) for name in family.interfaces]
-        own = sorted(os.path.normpath(group.interface) for group in self.groups if group.interface)
-        return tuple(dict.fromkeys((*used, *own)))
+        return tuple(dict.fromkeys((*used, *self.own_interfaces)))
+
+    @property
+    def own_interfaces(self) -> tuple[str, ...]:
+        """The interface headers of its own groups; sorted."""
+        return tuple(sorted({os.path.normpath(group.interface) for group in self.groups if group.interface}))
 
     @property
     def has_kernels(self) -> bool:
