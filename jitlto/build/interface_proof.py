@@ -132,10 +132,10 @@ def prove_interfaces(
     compiler = _Compiler(submit, cache)
     alone = {how: [each for each in own[how[0]] if _may_borrow(how[1], each)] for how in required}
     # All begin before the first is waited for.
-    for (family, config), names in required.items():
-        for interface in alone[family, config]:
-            compiler.start(config, _alone(interface), sharers=len(alone[family, config]))
-        compiler.start(config, _probe(config.interfaces, sorted(names))[0])
+    compiler.start(
+        [(how[1], _alone(interface), len(each)) for how, each in alone.items() for interface in each]
+        + [(config, _probe(config.interfaces, sorted(names))[0], 1) for (_, config), names in required.items()]
+    )
     faults: set[tuple[str, str, str]] = set()
     for (family, config), names in required.items():
         for interface in alone[family, config]:
@@ -166,26 +166,32 @@ class _Compiler:
         self._headers: dict[CompileConfig, HeaderSet] = {}
         self._running: dict[tuple[CompileConfig, str], tuple[str, str | Future[str]]] = {}
 
-    def start(self, config: CompileConfig, text: str, *, sharers: int = 1) -> None:
-        if (config, text) in self._running:
-            return
-        source = self._source(config, text)
-        key = entry_key(f"{_REVISION} {config.source_key(text)}", source.sha256)
+    def start(self, texts: Iterable[tuple[CompileConfig, str, int]]) -> None:
+        """Compile what the cache does not know: texts, how, and how many begin with the same includes."""
+        keys = {
+            (config, text): (entry_key(f"{_REVISION} {config.source_key(text)}", self._source(config, text).sha256), n)
+            for config, text, n in texts
+            if (config, text) not in self._running
+        }
+        if self._cache is not None:
+            self._cache.fetch(_KIND, [key for key, _ in keys.values()])
+        for (config, text), (key, sharers) in keys.items():
+            known = self._known(key)
+            self._running[config, text] = key, self._compile(config, text, sharers) if known is None else known
+
+    def _known(self, key: str) -> str | None:
         data = self._cache.store.get(_KIND, key) if self._cache else None
-        answer: str | Future[str] | None = None
-        if data is not None:
-            try:
-                answer = msgspec.json.decode(data, type=_Answer).log
-            except (msgspec.MsgspecError, ValueError):
-                answer = None
-        if answer is None:
-            tool, images = config.toolchain, (ImageKind.LTOIR,)
-            options = (*config.options, *(_SYNTAX_ONLY if tool.name == "nvrtc" else ()))
-            how = source, config.architectures, options, images
-            answer = self._submit(
-                CompileJob(tool.name, tool.identify(images), *how, sharers, NO_PROBE), run=check_compiles
-            )
-        self._running[config, text] = key, answer
+        try:
+            return None if data is None else msgspec.json.decode(data, type=_Answer).log
+        except (msgspec.MsgspecError, ValueError):
+            return None
+
+    def _compile(self, config: CompileConfig, text: str, sharers: int) -> Future[str]:
+        tool, images = config.toolchain, (ImageKind.LTOIR,)
+        options = (*config.options, *(_SYNTAX_ONLY if tool.name == "nvrtc" else ()))
+        how = self._source(config, text), config.architectures, options, images
+        job = CompileJob(tool.name, tool.identify(images), *how, sharers, NO_PROBE)
+        return self._submit(job, run=check_compiles)
 
     def _source(self, config: CompileConfig, text: str) -> Source:
         if config not in self._headers:
@@ -195,7 +201,7 @@ class _Compiler:
 
     def answer(self, config: CompileConfig, text: str) -> str:
         """Return the log of a text that does not compile; empty for one that does."""
-        self.start(config, text)
+        self.start([(config, text, 1)])
         key, answer = self._running[config, text]
         if isinstance(answer, str):
             return answer

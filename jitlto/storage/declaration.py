@@ -136,7 +136,7 @@ class FamilyDeclaration:
 
     @property
     def interfaces(self) -> tuple[str, ...]:
-        """The interface headers in the order in which they precede every source: first those of used families."""
+        """The interface headers in the order in which they precede every source, those of used families first."""
         used = [name for family in sorted(self.uses, key=lambda each: each.name) for name in family.interfaces]
         return tuple(dict.fromkeys((*used, *self.own_interfaces)))
 

@@ -149,7 +149,7 @@ class Cache:
             return
         held = {key: self.store.get(kind, key) for key in wanted}
         for key, data in held.items():
-            if data is not None:
+            if data is not None and self.fills_stores:
                 self.shared.stores.put(kind, key, data, may_be_there=True)
         for key, data in self.shared.stores.get_many(kind, [key for key, data in held.items() if data is None]).items():
             self.store.put(kind, key, data)
