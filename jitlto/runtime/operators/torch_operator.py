@@ -80,7 +80,8 @@ def torch_operator(operator: Operator) -> Any:
         try:
             library.define(schema(operator), tags=tags)
             if varying:
-                library.define(schema(operator, TENSORS), tags=tags)
+                # The kernel gets a number that varies by value, and a captured graph would keep the first.
+                library.define(schema(operator, TENSORS), tags=(*tags, torch.Tag.cudagraph_unsafe))
         except RuntimeError as error:
             hint = "choose another name or namespace"
             what = f"PyTorch refuses the operator: {str(error).splitlines()[0]}"
