@@ -25,8 +25,8 @@ from jitlto.model.declarations import (
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, Symbol
 from jitlto.model.headers import interfaces_first
+from jitlto.model.index import agrees
 from jitlto.model.mangling import base_name, demangle
-from jitlto.model.resolve import agrees
 from jitlto.storage.declaration import FamilyDeclaration, GroupDeclaration
 
 # What NVRTC and nvcc say where a declaration contradicts a definition.

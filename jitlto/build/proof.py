@@ -22,8 +22,8 @@ from jitlto.errors import (
 from jitlto.model.enumeration import DeadEnd, enumerate_kernels, find_user_symbols
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role
+from jitlto.model.index import Index, agrees
 from jitlto.model.mangling import base_name, demangle
-from jitlto.model.resolve import Index, agrees
 from jitlto.model.text import pluralize
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.check_result import Cause

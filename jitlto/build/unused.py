@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence, Set
 
 from jitlto.build.findings import Finding, Kind
 from jitlto.model.fragment import Fragment, FragmentKey, Role
+from jitlto.model.index import Index
 from jitlto.model.mangling import base_name, demangle
-from jitlto.model.resolve import Index
 from jitlto.model.types import is_same_value
 
 

@@ -6,37 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from jitlto.errors import AmbiguousConfigurationError, PlanError, UnknownParameterError, UnknownValueError
+from jitlto.model.index import numbers_first
 from jitlto.model.text import abbreviate, suggest
 from jitlto.model.types import cpp_name, find_scalar, from_numpy_name, is_same_value
 
 if TYPE_CHECKING:
-    from jitlto.model.fragment import Fragment
+    pass
 
 #: The ways to link fragments.
 LINK_MODES = ("lto", "ptx")
-
-
-def parameter_values(fragments: Iterable[Fragment]) -> dict[str, tuple[str, ...]]:
-    """Return the key parameters of fragments and the values of each, both sorted."""
-    return sorted_values((name, (value,)) for fragment in fragments for name, value in fragment.key.parameters)
-
-
-def sorted_values(several: Iterable[tuple[str, Iterable[str]]]) -> dict[str, tuple[str, ...]]:
-    """Join values by parameter: return each parameter with all of its values, both sorted."""
-    values: dict[str, set[str]] = {}
-    for name, some in several:
-        values.setdefault(name, set()).update(some)
-    return {name: tuple(sorted(values[name], key=_numbers_first)) for name in sorted(values)}
-
-
-def merge_values(mappings: Iterable[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
-    """Join what :func:`sorted_values` returned; a parameter of one mapping alone is not sorted again."""
-    parts: dict[str, list[tuple[str, ...]]] = {}
-    for mapping in mappings:
-        for name, values in mapping.items():
-            parts.setdefault(name, []).append(values)
-    joined = sorted_values((name, values) for name, several in parts.items() if len(several) > 1 for values in several)
-    return {name: joined[name] if name in joined else parts[name][0] for name in sorted(parts)}
 
 
 def normalize_configuration(
@@ -117,8 +95,4 @@ def _listed(what: str, known: Sequence[str]) -> str:
 
 def describe_choice(name: str, values: Iterable[str]) -> str:
     """Return a parameter with its possible values: ``name (a, b)``."""
-    return f"{name} ({', '.join(sorted(set(values), key=_numbers_first))})"
-
-
-def _numbers_first(text: str) -> tuple[int, float, str]:
-    return (0, float(text), text) if text.isdecimal() else (1, 0.0, text)
+    return f"{name} ({', '.join(sorted(set(values), key=numbers_first))})"

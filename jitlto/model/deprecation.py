@@ -3,32 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from jitlto.model.configuration import find_same_values, is_exact_name
+from jitlto.model.family_record import DeprecatedValue
 from jitlto.model.python_warnings import DeprecatedValueWarning, warn
 from jitlto.model.types import cpp_name
-
-
-class DeprecatedValue(NamedTuple):
-    """A value that callers should no longer give.
-
-    Args:
-        parameter, value: The value, which fragments may still have.
-        use: The value to give instead, which stands in for it once no fragment has it; "" if there is none.
-        message: What callers should know besides.
-    """
-
-    parameter: str
-    value: str
-    use: str
-    message: str
-
-    def describe(self, family: str) -> str:
-        """Return the warning's text."""
-        text = f"{self.parameter}={self.value} of {family} is deprecated"
-        text += f": use {self.parameter}={self.use}" if self.use else ""
-        return f"{text}: {self.message}" if self.message else text
 
 
 def replace_deprecated(

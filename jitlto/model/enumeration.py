@@ -17,8 +17,9 @@ from jitlto.model.cached import cached_property
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Symbol
 from jitlto.model.header_search import HeaderSearch
+from jitlto.model.index import Index, agrees
 from jitlto.model.mangling import base_name
-from jitlto.model.resolve import Index, Resolution, UserSymbols, agrees, resolve
+from jitlto.model.resolve import Resolution, UserSymbols, resolve
 
 # Comments and includes: they declare nothing.
 _NO_DECLARATION = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*include[^\n]*", re.S | re.M)

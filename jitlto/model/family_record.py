@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from msgspec import Struct, structs
 
 from jitlto.errors import PlanError
-from jitlto.model.deprecation import DeprecatedValue
 from jitlto.model.exclusions import Exclusion
 from jitlto.model.fragment import Fragment, FragmentKey, Name, Role
 from jitlto.model.options import GroupLink, LinkOptions
 from jitlto.model.tuning import TuneRecord
 from jitlto.model.versions import Architecture
+
+
+class DeprecatedValue(NamedTuple):
+    """A value that callers should no longer give.
+
+    Args:
+        parameter, value: The value, which fragments may still have.
+        use: The value to give instead, which stands in for it once no fragment has it; "" if there is none.
+        message: What callers should know besides.
+    """
+
+    parameter: str
+    value: str
+    use: str
+    message: str
+
+    def describe(self, family: str) -> str:
+        """Return the warning's text."""
+        text = f"{self.parameter}={self.value} of {family} is deprecated"
+        text += f": use {self.parameter}={self.use}" if self.use else ""
+        return f"{text}: {self.message}" if self.message else text
 
 
 class GroupRecord(Struct, frozen=True, omit_defaults=True):

@@ -10,7 +10,6 @@ It is longer than most modules because all rules that decide between fragments a
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TypeAlias
 
@@ -23,8 +22,8 @@ from jitlto.errors import (
     PlanError,
 )
 from jitlto.model import resolve_errors
-from jitlto.model.candidates import Candidates
-from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
+from jitlto.model.fragment import Fragment, Role, Symbol, SymbolKind
+from jitlto.model.index import Index, agrees
 from jitlto.model.mangling import base_name, demangle, qualified_name
 from jitlto.model.ptx import missing_symbol_hint
 
@@ -57,59 +56,6 @@ class Resolution(Struct, frozen=True):
 
 # A fragment or a caller's input, with its name in messages.
 _Owner: TypeAlias = tuple[str, Fragment | UserSymbols]
-
-
-class Index:
-    """A family's fragments, indexed by role and by the symbols that they provide and require.
-
-    Args:
-        fragments: All of the family.
-        gaps: The keys of those that a merge left out.
-    """
-
-    def __init__(self, fragments: Sequence[Fragment], gaps: Sequence[FragmentKey] = ()) -> None:
-        self.gaps: Sequence[FragmentKey] = gaps
-        self.required: Set[str] = {symbol.name for fragment in fragments for symbol in fragment.requires}
-        self.entrypoints: Sequence[Fragment] = [f for f in fragments if f.role is Role.ENTRYPOINT]
-        providers: dict[str, list[Fragment]] = defaultdict(list)
-        for fragment in fragments:
-            if fragment.role is Role.DEVICE:
-                for symbol in fragment.provides:
-                    providers[symbol.name].append(fragment)
-        self.providers: Mapping[str, Sequence[Fragment]] = providers
-        self._entries: dict[str | None, Candidates] = {}  # by group
-        self._candidates: dict[str, Candidates] = {}  # by symbol
-
-    def entry_groups(self) -> set[str]:
-        """Return the groups of entrypoints."""
-        return {fragment.key.group for fragment in self.entrypoints}
-
-    def entry_keys(self, group: str | None) -> list[FragmentKey]:
-        """Return the keys of all entrypoints, or of those of one group."""
-        return [fragment.key for fragment in self.entrypoints if group in (None, fragment.key.group)]
-
-    def find_entries(self, group: str | None, configuration: Mapping[str, str]) -> list[Fragment]:
-        """Return the entrypoints, of one group if it is given, that agree with a configuration."""
-        if group not in self._entries:
-            self._entries[group] = Candidates([f for f in self.entrypoints if group in (None, f.key.group)])
-        return self._entries[group].find(configuration)
-
-    def provider_keys(self, symbol: str) -> list[FragmentKey]:
-        """Return the keys of the device fragments that provide a symbol."""
-        return [fragment.key for fragment in self.providers.get(symbol, ())]
-
-    def find_providers(self, symbol: str, configuration: Mapping[str, str]) -> list[Fragment]:
-        """Return the device fragments that provide a symbol and agree with a configuration."""
-        return self._providers(symbol).find(configuration)
-
-    def provider_parameters(self, symbol: str) -> set[str]:
-        """Return the parameters of the device fragments that provide a symbol."""
-        return self._providers(symbol).parameters()
-
-    def _providers(self, symbol: str) -> Candidates:
-        if symbol not in self._candidates:
-            self._candidates[symbol] = Candidates(self.providers.get(symbol, ()))
-        return self._candidates[symbol]
 
 
 def resolve(
@@ -152,11 +98,6 @@ def resolve(
         tuple(sorted(chosen[1:], key=lambda fragment: fragment.key)),
         tuple(sorted(_agreed(chosen).items())),
     )
-
-
-def agrees(key: FragmentKey, configuration: Mapping[str, str]) -> bool:
-    """Return whether no parameter of a key contradicts a configuration; parameters that it does not name are free."""
-    return all(configuration.get(name, value) == value for name, value in key.parameters)
 
 
 def is_compatible(required: Symbol, provided: Symbol) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from jitlto.errors import AmbiguousConfigurationError, UnknownValueError
-from jitlto.model.configuration import describe_choice, parameter_values
+from jitlto.model.configuration import describe_choice
 from jitlto.model.fragment import Fragment, FragmentKey
+from jitlto.model.index import parameter_values
 from jitlto.model.text import pluralize
 from jitlto.model.types import is_same_value
 

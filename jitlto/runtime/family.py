@@ -29,15 +29,14 @@ from jitlto.runtime.session import Session
 from jitlto.storage.files import TWIN_SUFFIX, digest_of
 
 if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
-    from jitlto.model.deprecation import DeprecatedValue
-    from jitlto.model.family_record import FamilyRecord
-    from jitlto.model.resolve import Index
+    from jitlto.model.family_record import DeprecatedValue, FamilyRecord
+    from jitlto.model.index import Index
     from jitlto.model.tuning import Variant
     from jitlto.model.versions import Architecture
-    from jitlto.runtime.discovery.lookup_cache import Chosen, Contents
+    from jitlto.runtime.discovery.lookup_cache import Contents
     from jitlto.runtime.dispatcher import Dispatcher
     from jitlto.runtime.launch.launcher import Launcher
-    from jitlto.runtime.linking.cache_entry import LinkedKernel
+    from jitlto.runtime.linking.cache_entry import Chosen, LinkedKernel
     from jitlto.runtime.planning.plan import Plan, Request
     from jitlto.runtime.planning.planner import Planner
     from jitlto.runtime.tuning.best import Chooser

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import msgspec
 
 from jitlto.errors import FamilyError, JitltoError
-from jitlto.model.deprecation import DeprecatedValue
 from jitlto.model.exclusions import Exclusion
+from jitlto.model.family_record import DeprecatedValue
 from jitlto.model.fragment import ImageKind, Role, is_name
 from jitlto.model.options import GroupLink, LinkOptions, describe_invalid_option
 from jitlto.model.text import suggest

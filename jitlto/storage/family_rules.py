@@ -9,8 +9,8 @@ from graphlib import CycleError, TopologicalSorter
 import msgspec
 
 from jitlto.errors import FamilyError, JitltoError
-from jitlto.model.deprecation import DeprecatedValue
 from jitlto.model.exclusions import Exclusion
+from jitlto.model.family_record import DeprecatedValue
 from jitlto.model.layouts import format_definition, parse_definitions
 from jitlto.model.options import GROUP_LINK_OPTIONS, GroupLink, LinkOptions
 from jitlto.model.text import suggest

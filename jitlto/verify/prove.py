@@ -13,11 +13,11 @@ from itertools import product
 from jitlto.build.findings import Finding, Kind
 from jitlto.build.proof import find_dead_ends
 from jitlto.build.unused import find_unused
-from jitlto.model.configuration import sorted_values
 from jitlto.model.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
 from jitlto.model.exclusions import Exclusion, cover
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import FragmentKey, Role
+from jitlto.model.index import sorted_values
 from jitlto.model.mangling import demangle
 from jitlto.model.text import pluralize
 from jitlto.runtime.family import KernelFamily

@@ -16,8 +16,8 @@ from jitlto.build.proof import UnplannedKernelsError, prove, prove_once
 from jitlto.model.enumeration import DeadEnd, Kernel, enumerate_kernels
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role
+from jitlto.model.index import Index
 from jitlto.model.options import LinkOptions
-from jitlto.model.resolve import Index
 from jitlto.model.versions import Architecture
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.check_result import Cause

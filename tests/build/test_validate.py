@@ -14,8 +14,8 @@ from jitlto.build import validate
 from jitlto.errors import BuildError, CompileError
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
+from jitlto.model.index import agrees
 from jitlto.model.options import LinkOptions
-from jitlto.model.resolve import agrees
 from jitlto.model.versions import Architecture
 from tests.conftest import BuildFamily
 from tests.support.compiled import compiled

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.errors import AmbiguousConfigurationError, PlanError, UnknownParameterError, UnknownValueError
-from jitlto.model.configuration import describe_choice, normalize_configuration, parameter_values
+from jitlto.model.configuration import describe_choice, normalize_configuration
 from jitlto.model.fragment import Fragment, FragmentKey, Role
+from jitlto.model.index import parameter_values
 from jitlto.model.types import is_same_value
 from tests.support.errors import raises
 

@@ -19,7 +19,8 @@ from jitlto.errors import (
 from jitlto.model import mangling
 from jitlto.model.enumeration import DeadEnd, enumerate_kernels
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
-from jitlto.model.resolve import Index, Resolution, UserSymbols, agrees, is_compatible, resolve
+from jitlto.model.index import Index, agrees
+from jitlto.model.resolve import Resolution, UserSymbols, is_compatible, resolve
 from tests.support.errors import raises
 
 pytestmark = pytest.mark.any_toolkit

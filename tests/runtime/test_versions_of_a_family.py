@@ -11,7 +11,8 @@ import pytest
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.errors import FamilyError, NotCachedError, UnknownValueError
-from jitlto.model.deprecation import DeprecatedValue, replace_deprecated
+from jitlto.model.deprecation import replace_deprecated
+from jitlto.model.family_record import DeprecatedValue
 from jitlto.runtime import session
 from jitlto.runtime.discovery.lookup_cache import Contents
 from jitlto.runtime.family import KernelFamily

@@ -29,10 +29,9 @@ from jitlto.cuda import device, driver, nvjitlink
 from jitlto.errors import JitltoError
 from jitlto.model.compatibility import newest_ptx_isa
 from jitlto.model.versions import Architecture
-from jitlto.runtime.discovery.lookup_cache import Chosen
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch.launcher import Launcher
-from jitlto.runtime.linking.cache_entry import LinkedKernel
+from jitlto.runtime.linking.cache_entry import Chosen, LinkedKernel
 from jitlto.storage.database import FragmentDatabase
 from tests.support import toolkits
 from tests.support.compatibility_cases import CODE

@@ -17,10 +17,10 @@ from cuda.core import LaunchConfig
 from jitlto.cuda import device
 from jitlto.model.layouts import parse_type
 from jitlto.model.types import Parameter, find_scalar
-from jitlto.runtime.discovery.lookup_cache import Chosen
 from jitlto.runtime.launch import compiled, streams
 from jitlto.runtime.launch import launcher as launcher_module
 from jitlto.runtime.launch.launcher import Launcher
+from jitlto.runtime.linking.cache_entry import Chosen
 from jitlto.runtime.linking.kernel_cache import LinkedKernel
 
 _HANDLE = 1  # of the stream

@@ -18,8 +18,9 @@ from jitlto.errors import LinkError, PlanError, VersionError
 from jitlto.model.enumeration import DeadEnd, Kernel, enumerate_kernels
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role
+from jitlto.model.index import Index, agrees
 from jitlto.model.options import LinkOptions
-from jitlto.model.resolve import Index, agrees, resolve
+from jitlto.model.resolve import resolve
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase

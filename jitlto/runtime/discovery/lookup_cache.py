@@ -18,15 +18,15 @@ import os
 import site
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jitlto.model.frozen import Frozen
-from jitlto.model.types import Parameter
+from jitlto.runtime.linking.cache_entry import Chosen
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.version import __version__
 
 if TYPE_CHECKING:
-    from jitlto.model.deprecation import DeprecatedValue
+    from jitlto.model.family_record import DeprecatedValue
     from jitlto.storage.database import FragmentDatabase
     from jitlto.storage.files import Identity
 
@@ -34,32 +34,6 @@ if TYPE_CHECKING:
 _REVISION = 3
 _VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 _CONTENTS, _HELD, _CHOSEN = "databases", "searches", "requests"
-
-
-class Chosen(Frozen):
-    """The kernel that a plan chose, as far as launching it needs.
-
-    Args:
-        kernel: The key of the entrypoint fragment.
-        digest: The plan's digest.
-        signature: The kernel's parameters.
-    """
-
-    kernel: str
-    digest: str
-    signature: tuple[Parameter, ...]
-
-    def to_list(self) -> list[object]:
-        """Return it as values that JSON has, for :meth:`from_list`."""
-        return [self.kernel, self.digest, [list(p.as_dict().values()) for p in self.signature]]
-
-    @classmethod
-    def from_list(cls, kernel: object, digest: object, signature: list[list[Any]]) -> Chosen:
-        """Read what :meth:`to_list` returned; raise TypeError if it is something else."""
-        parameters = tuple(Parameter(*parameter) for parameter in signature)
-        if any([str, str, int, int, str] != list(map(type, vars(parameter).values())) for parameter in parameters):
-            raise TypeError("not a signature")
-        return cls(str(kernel), str(digest), parameters)
 
 
 class FamilyContents(Frozen):
@@ -98,8 +72,8 @@ class Contents(Frozen):
     @classmethod
     def from_database(cls, database: FragmentDatabase) -> Contents:
         """The contents of an open database."""
-        from jitlto.model.configuration import merge_values  # imported lazily: not needed on a cache hit
         from jitlto.model.fragment import Role
+        from jitlto.model.index import merge_values  # imported lazily: not needed on a cache hit
 
         families = {}
         for name, record in database.families.items():
@@ -165,7 +139,7 @@ def _texts(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def _deprecated(values: list[str]) -> DeprecatedValue:
-    from jitlto.model.deprecation import DeprecatedValue  # imported lazily: few families have any
+    from jitlto.model.family_record import DeprecatedValue  # imported lazily: few families have any
 
     return DeprecatedValue(*map(str, values))
 

@@ -19,10 +19,9 @@ from jitlto.cuda.libraries import Device, Kernel, LaunchConfig, ObjectCode, Stre
 from jitlto.errors import JitltoError, LaunchError
 from jitlto.model.frozen import Shared
 from jitlto.model.types import Parameter
-from jitlto.runtime.discovery.lookup_cache import Chosen
 from jitlto.runtime.launch.arguments import ArgumentConverter
 from jitlto.runtime.launch.core import extension
-from jitlto.runtime.linking.cache_entry import LinkedKernel
+from jitlto.runtime.linking.cache_entry import Chosen, LinkedKernel
 
 if TYPE_CHECKING:  # not needed by a launch
     from types import ModuleType

@@ -4,12 +4,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jitlto.model.frozen import Frozen
+from jitlto.model.types import Parameter
 
 if TYPE_CHECKING:
     from jitlto.model.versions import Architecture
+
+
+class Chosen(Frozen):
+    """The kernel that a plan chose, as far as launching it needs.
+
+    Args:
+        kernel: The key of the entrypoint fragment.
+        digest: The plan's digest.
+        signature: The kernel's parameters.
+    """
+
+    kernel: str
+    digest: str
+    signature: tuple[Parameter, ...]
+
+    def to_list(self) -> list[object]:
+        """Return it as values that JSON has, for :meth:`from_list`."""
+        return [self.kernel, self.digest, [list(p.as_dict().values()) for p in self.signature]]
+
+    @classmethod
+    def from_list(cls, kernel: object, digest: object, signature: list[list[Any]]) -> Chosen:
+        """Read what :meth:`to_list` returned; raise TypeError if it is something else."""
+        parameters = tuple(Parameter(*parameter) for parameter in signature)
+        if any([str, str, int, int, str] != list(map(type, vars(parameter).values())) for parameter in parameters):
+            raise TypeError("not a signature")
+        return cls(str(kernel), str(digest), parameters)
 
 
 class LinkKey(Frozen):

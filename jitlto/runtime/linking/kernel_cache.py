@@ -21,7 +21,7 @@ from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.storage.cache_dir import CacheDir
 
 if TYPE_CHECKING:  # imported by the store when it takes a lock, and only if there are shared stores
-    from jitlto.runtime.discovery.lookup_cache import Chosen
+    from jitlto.runtime.linking.cache_entry import Chosen
     from jitlto.runtime.linking.shared_kernels import SharedKernels
     from jitlto.storage.cache_dir import FileLock
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -23,17 +24,25 @@ from jitlto.model.mangling import demangle
 from jitlto.model.options import LinkOptions
 from jitlto.model.resolve import Resolution, UserSymbols
 from jitlto.model.versions import Architecture
-from jitlto.runtime.discovery.lookup_cache import Chosen
 from jitlto.runtime.events import Events, Kind
-from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
-from jitlto.storage.cache_dir import WarnOnce
+from jitlto.runtime.linking.cache_entry import Chosen, LinkedKernel, LinkKey
+from jitlto.storage.cache_dir import CacheDir, WarnOnce
 from jitlto.storage.database import FragmentDatabase
 
 if TYPE_CHECKING:  # not imported at run time: a plan whose kernel is in a cache needs none of them
     from typing import Protocol
 
-    from jitlto.runtime.linking.kernel_cache import KernelCache
     from jitlto.runtime.user_code.inputs import UserInput
+
+    class Kernels(Protocol):
+        """Where linked kernels are found and kept."""
+
+        @property
+        def store(self) -> CacheDir | None: ...
+
+        def get_or_link(self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel: ...
+
+        def warn(self, chosen: Chosen, kernel: LinkedKernel) -> None: ...
 
     class Services(Protocol):
         """The parts of a session that plans and planners use."""
@@ -42,7 +51,7 @@ if TYPE_CHECKING:  # not imported at run time: a plan whose kernel is in a cache
         def events(self) -> Events: ...
 
         @property
-        def kernel_cache(self) -> KernelCache: ...
+        def kernel_cache(self) -> Kernels: ...
 
 
 _DIGEST_SCHEMA = 1

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # not imported at run time: a plan without a caller's inputs 
 
     from jitlto.cuda.nvjitlink import InputKind
     from jitlto.model.family_record import FamilyRecord
-    from jitlto.model.resolve import Index
+    from jitlto.model.index import Index
     from jitlto.runtime.planning.plan import Services
     from jitlto.runtime.user_code import inputs
     from jitlto.runtime.user_code.numba_compiler import PythonFunction

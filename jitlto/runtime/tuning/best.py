@@ -24,6 +24,7 @@ from jitlto.runtime.tuning.knowledge import Knowledge
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from jitlto.config import Config
     from jitlto.model.family_record import FamilyRecord
     from jitlto.model.versions import Architecture
     from jitlto.model.wisdom import Entry, Trial
@@ -31,12 +32,18 @@ if TYPE_CHECKING:
     from jitlto.runtime.launch.launcher import Launcher
     from jitlto.runtime.linking.cache_entry import LinkedKernel
     from jitlto.runtime.planning.plan import Plan
-    from jitlto.runtime.session import Session
+
+    class Configured(Protocol):
+        """The part of a session that choosing uses."""
+
+        @property
+        def config(self) -> Config: ...
 
     class TunedFamily(LaunchedFamily, Protocol):
         """The parts of a family that choosing uses."""
 
-        session: Session
+        @property
+        def session(self) -> Configured: ...
 
         @property
         def record(self) -> FamilyRecord: ...

@@ -14,8 +14,9 @@ from jitlto.model import ptx
 from jitlto.model.enumeration import find_user_symbols
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, Symbol, SymbolKind
+from jitlto.model.index import Index
 from jitlto.model.mangling import base_name, demangle
-from jitlto.model.resolve import Index, UserSymbols, is_compatible, resolve
+from jitlto.model.resolve import UserSymbols, is_compatible, resolve
 from jitlto.model.text import abbreviate, check_type, suggest
 from jitlto.model.versions import Version
 from jitlto.runtime.user_code.adapter import USE_CPP, compile_adapter

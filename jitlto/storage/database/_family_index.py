@@ -8,7 +8,7 @@ from typing import Protocol
 from jitlto.model.cached import cached_property
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role
-from jitlto.model.resolve import Index, agrees
+from jitlto.model.index import Index, agrees
 from jitlto.storage.database import _serialization as serialization
 from jitlto.storage.database._index_rows import KeyList, KeyPage, ListedKey, Shape, key_of, name_page, name_symbol
 from jitlto.storage.database._stored_rows import StoredRows
@@ -24,7 +24,7 @@ class Database(Protocol):
 
 
 class FamilyIndex(Index):
-    """An :class:`~jitlto.model.resolve.Index` that reads a database.
+    """An :class:`~jitlto.model.index.Index` that reads a database.
 
     With values for all parameters of a group, a fragment is looked up by its key; otherwise the keys of all candidates
     are read. The attributes of the base class, which hold all fragments, are read as a whole on first use.

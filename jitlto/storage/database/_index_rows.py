@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from jitlto.model.configuration import sorted_values
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, Name, Role
+from jitlto.model.index import sorted_values
 from jitlto.model.versions import Version
 from jitlto.storage.database import _serialization as serialization
 from jitlto.storage.database._hash_tree import Row

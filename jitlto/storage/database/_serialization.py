@@ -18,8 +18,7 @@ from msgspec import Meta, Struct
 
 from jitlto.model import expressions
 from jitlto.model.cached import decoder
-from jitlto.model.deprecation import DeprecatedValue
-from jitlto.model.family_record import FamilyRecord, GroupRecord
+from jitlto.model.family_record import DeprecatedValue, FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Name, Role, Symbol
 from jitlto.model.options import GROUP_LINK_OPTIONS, LinkOptions, touches_files
 from jitlto.model.tuning import LAUNCH_NAMES, LINK_NAMES, TuneRecord

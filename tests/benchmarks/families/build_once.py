@@ -14,7 +14,7 @@ from pathlib import Path
 from jitlto.build.templates import RenderedSource
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.model.fragment import Role
-from jitlto.model.resolve import agrees
+from jitlto.model.index import agrees
 from jitlto.model.versions import Architecture
 from tests.benchmarks.families.compile import compile_text
 from tests.benchmarks.families.databases import BASE, declared, rendered

@@ -12,7 +12,7 @@ from pathlib import Path
 from jitlto.build.pipeline import build
 from jitlto.build.templates import RenderedSource, render_family
 from jitlto.model.fragment import FragmentKey
-from jitlto.model.resolve import agrees
+from jitlto.model.index import agrees
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration

@@ -278,7 +278,8 @@ def test_code_of_inductor_has_the_same_numbers(world: World, compiled: Callable[
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 @pytest.mark.skipif(
-    torch.cuda.is_available() and torch.__version__ < "2.12", reason="PyTorch 2.11 crashes while it loads such a package"
+    torch.cuda.is_available() and torch.__version__ < "2.12",
+    reason="PyTorch 2.11 crashes while it loads such a package",
 )
 def test_a_package_that_was_compiled_ahead_calls_the_operator(world: World, tmp_path: Path) -> None:
     square = world.square

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jitlto.errors import DatabaseError, JitltoError
-from jitlto.model.deprecation import DeprecatedValue
-from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
+from jitlto.model.family_record import DeprecatedValue, FamilyRecord, GroupRecord, PartRecord
 from jitlto.model.fragment import (
     Fragment,
     FragmentKey,

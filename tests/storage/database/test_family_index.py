@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jitlto.errors import PlanError
-from jitlto.model.configuration import parameter_values
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
+from jitlto.model.index import Index, parameter_values
 from jitlto.model.options import LinkOptions
-from jitlto.model.resolve import Index, UserSymbols, resolve
+from jitlto.model.resolve import UserSymbols, resolve
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase, writer

@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 
 from jitlto.errors import CompileError, DatabaseError, JitltoError
 from jitlto.model.fragment import Role
+from jitlto.model.index import Index, agrees
 from jitlto.model.mangling import demangle
 from jitlto.model.options import LinkOptions
-from jitlto.model.resolve import Index, Resolution, agrees, resolve
+from jitlto.model.resolve import Resolution, resolve
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase, writer
 from jitlto.storage.database._hash_tree import SortedRows

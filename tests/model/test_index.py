@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.model.candidates import Candidates
 from jitlto.model.fragment import Fragment
-from jitlto.model.resolve import agrees
+from jitlto.model.index import Candidates, agrees
 from tests.model.test_resolve import fragment
 
 configurations = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("123"))
