@@ -139,10 +139,6 @@ class InterfaceText:
             raise self._differing(asks[0], "__CUDA_ARCH__", ways)
         if asks and self._config.candidates:
             raise self._differing(asks[0], "__CUDA_ARCH__", {'archs "auto"': "each fragment"})
-        standards = {family.std: family.name for family in families}
-        asks = [name for name, text in self._headers.items() if read_declarations(text).asks_standard]
-        if asks and len(standards) > 1:
-            raise self._differing(asks[0], "__cplusplus", standards)
 
     @staticmethod
     def _architectures(family: FamilyDeclaration, group: GroupDeclaration) -> str:

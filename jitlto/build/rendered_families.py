@@ -21,6 +21,7 @@ from jitlto.build.rendering.rendered_texts import RenderedTexts
 from jitlto.build.shards import Shard
 from jitlto.build.templates import RenderedSource, render_family
 from jitlto.build.tuning_record import check_tuned, tune_record
+from jitlto.build.uses import check_uses
 from jitlto.cuda import nvjitlink
 from jitlto.errors import BuildError, FamilyError, JitltoError
 from jitlto.model.architecture_tests import comparable_architectures
@@ -65,7 +66,7 @@ class RenderedFamilies:
         self.failures: list[Failure] = []
         self.advice: list[str] = []
         self.records = {family.name: family_record(family) for family in families}
-        validate.check_uses(self.records)
+        check_uses(self.records)
         self._on_error = self._add_failure if keep_going else None
         self._known = RenderedTexts(cache.store) if cache else None
         self._find = functools.cache(find_toolchain)

@@ -97,18 +97,36 @@ class Conflict(NamedTuple):
     header: str  # of the interfaces
 
 
-def find_conflicts(text: bytes, headers: Mapping[str, bytes]) -> Iterator[Conflict]:
-    """Yield what a source, or a header of its own, must not do behind the interfaces, whose headers are given."""
+def find_conflicts(text: bytes, headers: Mapping[str, bytes], beside: Iterable[bytes] = ()) -> Iterator[Conflict]:
+    """Yield what a source, or a header of its own, must not do behind the interfaces, whose headers are given.
+
+    Args:
+        beside: Further texts whose templates are no interface's.
+    """
     own = read_declarations(text)
     # What is only declared there gives a type no meaning that a specialisation could change.
     meant = {name for other in headers.values() for name in _templates(read_declarations(other))} & own.specialised
-    for kind, names in (("macro", macros(text)), ("specialisation", own.revalued | meant)):
+    specialised = {name for name in own.revalued | meant if not _is_own(name, (text, *beside), headers.values())}
+    for kind, names in (("macro", macros(text)), ("specialisation", specialised)):
         for name in sorted(names):
             if header := next((header for header, other in headers.items() if name in words(other)), None):
                 yield Conflict(kind, name, header)
     open_types = {_last(name) for name in undefined_types(headers.values())} if own.defined else ()
     for name in sorted(name for name in own.defined if _last(name) in open_types):
         yield Conflict("definition", name, next(h for h, other in headers.items() if _last(name) in words(other)))
+
+
+def _is_own(template: str, texts: Iterable[bytes], interfaces: Iterable[bytes]) -> bool:
+    """Return whether texts declare a template of this name that is none of the interfaces'."""
+    if template in {_last(name) for text in texts for name in _classes(text)}:
+        known = {name for text in interfaces for name in _classes(text)}
+        return any(_last(name) == template and name not in known for text in texts for name in _classes(text))
+    primary = re.compile(rf"\btemplate\s*<\s*[^\s>][^;{{}}()]*\b{template}\s*[=({{;]")
+    return any(primary.search(plain_text(text)) for text in texts)
+
+
+def _classes(text: bytes) -> frozenset[str]:
+    return read_declarations(text).defined | read_declarations(text).templates
 
 
 def _templates(declarations: Declarations) -> Iterator[str]:

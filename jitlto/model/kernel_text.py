@@ -87,6 +87,17 @@ def plain_text(text: bytes) -> str:
     return _LITERAL.sub(_without_literal, joined)
 
 
+def without_comments(text: str, joint: str) -> str:
+    """Return a text without comments, with a joint for each line that ended in one."""
+    return _LITERAL.sub(lambda match: _without_comment(match[0], joint), text)
+
+
+def _without_comment(literal: str, joint: str) -> str:
+    if not literal.startswith(("//", "/*")):
+        return literal
+    return " " + joint * (literal.count("\n") + literal.count(joint))
+
+
 def _without_literal(match: re.Match[str]) -> str:
     literal = match[0]
     if literal.startswith(("//", "/*")):
