@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from jitlto.errors import BuildError, FamilyError
-from jitlto.model.declarations import Conflict, find_conflicts, line_of, read_declarations
+from jitlto.model.declarations import Conflict, find_conflicts, line_of, read_declarations, words
 from jitlto.model.family_record import FamilyRecord
+from jitlto.model.hidden_names import find_hidden
+from jitlto.model.kernel_text import plain_text
 from jitlto.model.left_macros import find_left_macro, read_sequence
 
 _MACRO = re.compile(r"-[DU]|--(?:un)?define-macro[= ]")
@@ -88,24 +90,55 @@ def _check_sequence(family: FamilyRecord, used: FamilyRecord, of_used: list[Fami
     own, asked = headers.keys() - foreign, {name for name, text in headers.items() if text in checked}
     lines = read_sequence(headers, family.interfaces)
     if found := find_left_macro(lines, own, asked, family.options):
-        what = f"{found.left.place} leaves the macro {found.name} changed, which {found.mention.place} mentions: "
         raise FamilyError(
-            f"{what}{family.name} is compiled behind both, the fragments of {used.name} behind the second alone",
+            f"{found.left.place} leaves the macro {found.name} changed, which {found.mention.place} mentions: "
+            f"{_behind(family, used)}",
             code="family-use",
             hint=f"undefine it at the end of {found.left.header}, or give it another name there",
+        )
+    last = max((number for number, line in enumerate(lines) if line.header in asked), default=0)
+    before = {line.header: headers[line.header] for line in lines[:last] if line.header in foreign}
+    if member := find_hidden(before.values(), known, checked):
+        left, mention = (
+            _place(before, member.name),
+            _place({name: headers[name] for name in sorted(asked)}, member.name),
+        )
+        raise FamilyError(
+            f"{left} declares {'::'.join(filter(None, member[:2]))}, which hides what {mention} means by "
+            f"{member.name}, or adds to it: {_behind(family, used)}",
+            code="family-use",
+            hint=f"give it another name in {left.partition(':')[0]}, or another namespace",
         )
     mentioned = {name: headers[name] for name in sorted(asked)}
     for header, text in sorted(foreign.items()):
         for conflict in find_conflicts(text, mentioned, foreign.values()):
-            if conflict.kind == "specialisation":
+            if conflict.kind == "specialisation" and not _is_for_own_types(
+                text, conflict.name, foreign.values(), known
+            ):
                 place = f"{header}:{line_of(text, conflict)}"
                 mention = f"{conflict.header}:{line_of(headers[conflict.header], conflict._replace(kind='mention'))}"
                 raise FamilyError(
-                    f"{place} specialises {conflict.name}, which {mention} mentions: {family.name} is compiled behind "
-                    f"both, the fragments of {used.name} behind the second alone",
+                    f"{place} specialises {conflict.name}, which {mention} mentions: {_behind(family, used)}",
                     code="family-use",
                     hint=f"move the specialisation into {conflict.header}, or into a header that it includes",
                 )
+
+
+def _is_for_own_types(text: bytes, template: str, foreign: Iterable[bytes], known: Iterable[bytes]) -> bool:
+    """Return whether a template is specialised for types alone of which its own family knows nothing."""
+    types = {member.name for each in foreign for member in read_declarations(each).members}
+    types -= {word for each in known for word in words(each)}
+    special = re.compile(rf"\btemplate\s*<[^;{{}}]*?\b{re.escape(template)}\s*<([^;{{}}]*)[;{{]")
+    return all(types.intersection(re.findall(r"\w+", arguments)) for arguments in special.findall(plain_text(text)))
+
+
+def _behind(family: FamilyRecord, used: FamilyRecord) -> str:
+    return f"{family.name} is compiled behind both, the fragments of {used.name} behind the second alone"
+
+
+def _place(headers: Mapping[str, bytes], name: str) -> str:
+    header = next(header for header, text in headers.items() if name in words(text))
+    return f"{header}:{line_of(headers[header], Conflict('mention', name, header))}"
 
 
 def _encode(text: str) -> bytes:

@@ -29,6 +29,14 @@ _BEFORE = frozenset(("typedef", "friend", "extern", "static", "inline", "constex
 _LOOKS_LIKE_MACRO = re.compile(r"__\w+|[A-Z][A-Z0-9_]+")
 
 
+class Member(NamedTuple):
+    """A name that a namespace has."""
+
+    scope: str
+    name: str
+    parameters: str = ""  # of a function; of ``using namespace`` the word "namespace"
+
+
 class Declarations(NamedTuple):
     """What one header or source declares; types by name with namespaces, templates by name alone."""
 
@@ -41,6 +49,7 @@ class Declarations(NamedTuple):
     names: frozenset[str] = frozenset()  # words of declarations in namespaces, outside of parentheses, and macros
     asks_architecture: bool = False  # outside of all functions
     asks_standard: bool = False
+    members: frozenset[Member] = frozenset()
 
 
 @lru_cache(maxsize=4096)
@@ -70,7 +79,7 @@ def read_declarations(text: bytes) -> Declarations:
     return Declarations(
         frozenset(declared), frozenset(templates), frozenset(mentioned), frozenset(defined),
         frozenset(specialised), frozenset(revalued), frozenset(reader.words) | macros(text),
-        reader.asks_architecture, reader.asks_standard,
+        reader.asks_architecture, reader.asks_standard, frozenset(reader.members),
     )  # fmt: skip
 
 
@@ -154,6 +163,7 @@ class _Reader:
             set(), set(), set(), set(), set(), set(),
         )  # fmt: skip
         self.words: set[str] = set()
+        self.members: set[Member] = set()
         self.asks_architecture = self.asks_standard = False
         self._scopes: list[_Scope | None] = []  # None for a function's body
 
@@ -174,6 +184,8 @@ class _Reader:
                 if token == ";" and None not in self._scopes:
                     self._end(head)
                 if token == "}":
+                    if self._scopes and (scope := self._scopes[-1]) and scope.is_enum:
+                        self._add_members([head[n] for n in range(len(head)) if n == 0 or head[n - 1] == ","])
                     del self._scopes[-1:]
                 head = []
             elif token == ":" and head in (["public"], ["protected"], ["private"]):
@@ -204,6 +216,7 @@ class _Reader:
             return _Scope()
         prefixes, rest = _split_templates(head)
         self._add_words(rest)
+        self._add_declared(rest)
         found = _class_head(rest)
         if found is None or found.rest not in ((), (":",)) or len(found.names) > 2:
             self._mention(rest)
@@ -214,7 +227,7 @@ class _Reader:
             self.names[3].add(_last(name))
         elif name:
             self.names[2].add(self._qualified(name))
-        return _Scope(name, is_class=True)
+        return _Scope(name, is_class=True, is_enum="enum" in rest and not {"class", "struct"} & set(rest))
 
     def _end(self, head: Sequence[str]) -> None:
         """Note what a statement that ends in a semicolon declares."""
@@ -222,6 +235,7 @@ class _Reader:
         self._add_words(rest)
         if rest[:1] == ["template"]:  # an explicit instantiation
             return
+        self._add_declared(rest)
         found = _class_head(rest)
         is_plain = found is not None and found.rest in ((), (":",)) and "typedef" not in rest
         if found is not None and is_plain and found.names and not found.is_specialised:
@@ -266,6 +280,23 @@ class _Reader:
                 self.words.add(token)
             position += 1
 
+    def _add_declared(self, rest: Sequence[str]) -> None:
+        """Note the names that a declaration in a namespace gives it."""
+        found = _class_head(rest)
+        if found is not None and found.names and found.rest in ((), (":",)) and "typedef" not in rest:
+            self._add_members(() if found.is_specialised else found.names[-1:])
+        elif rest[:2] == ["using", "namespace"]:
+            self._add_members(rest[-1:], "namespace")
+        elif rest[:1] == ["using"] and "=" in rest:
+            self._add_members(rest[1:2])
+        else:
+            self._add_members(*_declarators(rest))
+
+    def _add_members(self, names: Iterable[str], parameters: str = "") -> None:
+        if not any(scope and scope.is_class and not scope.is_enum for scope in self._scopes):
+            scope = "::".join(each.name for each in self._scopes if each and each.name and not each.is_enum)
+            self.members.update(Member(scope, name, parameters) for name in names if WORD.match(name))
+
     def _add_mention(self, name: str) -> None:
         scopes = [scope.name for scope in self._scopes if scope and scope.name]
         self.names[1].add(tuple("::".join([*scopes[:depth], name]) for depth in range(len(scopes), -1, -1)))
@@ -277,6 +308,7 @@ class _Reader:
 class _Scope(NamedTuple):
     name: str = ""  # empty for one without
     is_class: bool = False
+    is_enum: bool = False  # whose names are those of the namespace around it
 
 
 class _ClassHead(NamedTuple):
@@ -293,6 +325,28 @@ def _split_templates(head: Sequence[str]) -> tuple[list[list[str]], list[str]]:
         prefixes.append(rest[2 : end - 1])
         rest = rest[end:]
     return prefixes, rest
+
+
+def _declarators(tokens: Sequence[str]) -> tuple[list[str], str]:
+    """Return the names that a declaration gives variables, a type or a function, and a function's parameters."""
+    names: list[str] = []
+    position, last = 0, ""
+    while position < len(tokens):
+        token = tokens[position]
+        if token == "(":
+            end = skip(tokens, position)
+            if last and last not in _ATTRIBUTES and not last.startswith("__") and last not in KEYWORDS:
+                return [*names, last], " ".join(tokens[position:end])
+            position = end
+        elif token in ("<", "["):
+            position = skip(tokens, position)
+        elif token in ("=", "operator"):
+            break
+        else:
+            names += [last] if token == "," and last else []
+            last = token if WORD.match(token) else last
+            position += 1
+    return [*names, last] if last and last not in KEYWORDS else names, ""
 
 
 def _class_head(tokens: Sequence[str]) -> _ClassHead | None:

@@ -30,7 +30,7 @@ _QUALIFIERS = frozenset(
     ("const", "volatile", "register", "typename", "__restrict__", "__restrict", "__grid_constant__", "alignas")
 )
 CLASS_KEYS = frozenset(("struct", "class", "union", "enum"))
-_TYPES = frozenset(
+TYPES = frozenset(
     ("void", "bool", "char", "wchar_t", "char8_t", "char16_t", "char32_t", "short", "int", "long", "signed", "unsigned",
      "float", "double", "auto", "decltype", "__int128")
 )  # fmt: skip
@@ -38,7 +38,7 @@ _SPECIFIERS = frozenset(
     ("extern", "static", "inline", "constexpr", "template", "using", "typedef", "namespace", "operator", "return",
      "__device__", "__host__", "__global__", "__constant__", "__forceinline__", "__noinline__")
 )  # fmt: skip
-KEYWORDS = _QUALIFIERS | CLASS_KEYS | _TYPES | _SPECIFIERS
+KEYWORDS = _QUALIFIERS | CLASS_KEYS | TYPES | _SPECIFIERS
 
 # The front end's names for parameters without one, and for those of a pack.
 _MADE_UP = re.compile(r"__T\d+\Z|__\d+_\d+_\d+_")

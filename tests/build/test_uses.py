@@ -38,6 +38,23 @@ WRONG = {
     "keyword": ("#define float double\n", VALUE, "float", 2, 2),
     "undefined": ('#include "both.cuh"\n#undef N\n', '#include "both.cuh"\nenum { count = N };\n', "N", 3, 3),
     "after a comment": ("/*\n*/ // N\n#define N 3 /*\n*/ + 1\n", "/* N */ // N\nenum { count = N };\n", "N", 4, 3),
+    "alias": ("namespace lib { namespace in { using real = int; } }\n",
+              "using real = float;\nnamespace lib { namespace in { __device__ real value(int x); } }\n", "real", 2, 2),
+    "alias of a header of both": ('namespace lib { using single = int; }\n',
+                                  '#include "both.cuh"\nnamespace lib { __device__ single f(int); }\n', "single", 2, 5),
+    "type of the toolkit": ("namespace lib { struct half { short bits; }; }\n",
+                            "#include <cuda_fp16.h>\nnamespace lib { __device__ half value(int x); }\n", "half", 2, 3),
+    "using": ("namespace x { using real = int; }\nnamespace lib { using x::real; }\n",
+              "using real = float;\nnamespace lib { __device__ real value(int x); }\n", "real", 2, 2),
+    "using namespace": ("namespace lib { namespace x { using real = int; } using namespace x; }\n",
+                        "using real = float;\nnamespace lib { __device__ real value(int x); }\n", "real", 2, 2),
+    "enumerator": ("namespace lib { enum { other = 1, at = 1 }; }\n",
+                   "enum { at = 0 };\nnamespace lib { constexpr int place = at; }\n", "at", 2, 2),
+    "variable of a namespace": ("namespace lib { constexpr int at = 1; }\n",
+                                "constexpr int at = 0;\nnamespace lib { constexpr int place = at; }\n", "at", 2, 2),
+    "overload": ("namespace lib { __device__ constexpr int pick(int) { return 1; } }\n",
+                 "namespace lib { __device__ constexpr int pick(long) { return 0; } constexpr int at = pick(0); }\n",
+                 "pick", 2, 2),
     "specialisation": ('#include "both.cuh"\ntemplate <> struct traits<int> { using type = int; };\n',
                        '#include "both.cuh"\n__device__ traits<int>::type value(int x);\n', "traits", 3, 3),
     "variable": ('#include "both.cuh"\ntemplate <> constexpr int width<int> = 8;\n',
@@ -56,16 +73,29 @@ RIGHT = {
     "defined anew": ("#define N 3\n", "#undef N\n#define N 4\nenum { count = N };\n"),
     "a copy under the same guard": ('#include "copy1.cuh"\n', f'#include "copy2.cuh"\n{VALUE}'),
     "a header of both": ('#include "both.cuh"\nenum { first = N };\n', '#include "both.cuh"\nenum { count = N };\n'),
+    "the same alias": ("using real = float;\n", "using real = float;\n__device__ real value(int x);\n"),
+    "names of parameters and members": (
+        "namespace lib { struct index {}; struct size {}; }\n",
+        "namespace lib { struct S { int size; };\ninline int f(S s, int index) { return s.size + index; } }\n"),
+    "an overload of one that is only declared": (
+        "__device__ float scale(float x);\n", "__device__ double scale(double x);\n"),
+    "the same function": ("__device__ int pick(int);\n", "__device__ int pick(int);\nusing T = decltype(pick(1));\n"),
+    "equal names in other namespaces": (
+        "namespace a { namespace detail { struct S {}; int f(int); } }\n",
+        "struct S {};\nnamespace b { namespace detail { S f(int); using T = decltype(f(1)); } }\n"),
     "a specialisation of its own": (
         "namespace a { template <class T> struct traits {}; template <> struct traits<int> {}; }\n",
         "namespace b { template <class T> struct traits {}; }\n__device__ b::traits<int> value(int x);\n"),
+    "a specialisation for a type of its own": (
+        '#include "both.cuh"\nnamespace a { struct P {}; }\ntemplate <> struct traits<a::P*> { using type = int; };\n',
+        '#include "both.cuh"\n__device__ traits<int>::type value(int x);\n'),
     "a variable of its own": (
         "namespace a { template <class T> constexpr int width = 4; template <> constexpr int width<int> = 8; }\n",
         "__device__ float value(int width);\n"),
 }  # fmt: skip
 SHARED = {
     "both.cuh": f"{ONCE}#define N 5\ntemplate <class T> struct traits {{ using type = T; }};\n"
-    "template <class T> constexpr int width = 2;\n",
+    "template <class T> constexpr int width = 2;\nusing single = float;\n",
     "more.cuh": "#define real int\n",
     "copy1.cuh": "#ifndef COPY\n#define COPY\nstruct Copy { float x; };\n#endif\n",
     "copy2.cuh": "#ifndef COPY\n#define COPY\nstruct Copy { float x; };\n#endif\n",
@@ -100,8 +130,11 @@ def families(first: str, second: str, options: tuple[str, ...] = (), user: str =
 @pytest.mark.parametrize("case", WRONG)
 def test_what_one_leaves_and_the_next_mentions_is_refused_at_both_places(case: str) -> None:
     first, second, name, left, mention = WRONG[case]
-    places = ("more.cuh" if case == "header" else "first.cuh", "both.cuh" if "<" in first else "second.cuh")
-    hint = places["<" in first]
+    places = (
+        "more.cuh" if case == "header" else "first.cuh",
+        "both.cuh" if name in ("traits", "width", "single") else "second.cuh",
+    )
+    hint = places[name in ("traits", "width")]
     with raises(FamilyError, "family-use", name, f"{places[0]}:{left}", f"{places[1]}:{mention}", "user", hint=hint):
         check_uses(families(first, second))
 
@@ -161,26 +194,44 @@ second = "../second"
 matrix = "m.json"
 template = "t.cu.jinja"
 """
-KERNEL = "__global__ void kern(float* x) { *x = value(3) + first(); }\n"
+KERNEL = "__global__ void kern(float* x) { *x = lib::value(3) + first(); }\n"
+DEFAULT = "#ifndef real\n#define real int\n#endif\nnamespace lib { __device__ real value(int x); }\n"
+ALIAS = "using real = int;\nnamespace lib { __device__ real value(int x); }\n"
+TRAITS = '#include "traits.cuh"\nnamespace lib { __device__ traits<int>::type value(int x); }\n'
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [True, False])
-def test_the_linked_kernel_holds_what_both_mean(tmp_path: Path, cache: Cache, changes: bool) -> None:
-    """An int of bits 7 that is taken for a float would be stored as 1.0e-44."""
-    second = group(
-        "second", "#ifndef real\n#define real int\n#endif\n__device__ real value(int x);\n",
-        "__device__ real value(int x) { return x + 4; }",
-    )  # fmt: skip
-    left = "#define real float\n__device__ real first();\n" + ("" if changes else "#undef real\n")
-    first = group("first", left, "__device__ float first() { return 1; }")
-    files = first | second | {"user/family.toml": USER, "user/m.json": "{}", "user/t.cu.jinja": KERNEL}
-    write_family(tmp_path, files)
+@pytest.mark.parametrize(
+    ("left", "second", "is_right"),
+    [
+        ("#define real float\n", DEFAULT, False),
+        ("#define real float\n#undef real\n", DEFAULT, True),
+        ("#define real int\n", DEFAULT, True),
+        ("namespace lib { using real = float; }\n", ALIAS, False),
+        ("namespace other { using real = float; }\n", ALIAS, True),
+        ('#include "traits.cuh"\ntemplate <> struct traits<int> { using type = float; };\n', TRAITS, False),
+        ('#include "traits.cuh"\ntemplate <> struct traits<char> { using type = float; };\n', TRAITS, False),
+        ('#include "traits.cuh"\n', TRAITS, True),
+    ],
+)
+def test_the_linked_kernel_holds_what_both_mean(
+    tmp_path: Path, cache: Cache, left: str, second: str, is_right: bool
+) -> None:
+    """An int of 7 that is taken for a float would be stored as a number near zero."""
+    first = group("first", f"{left}__device__ float first();\n", "__device__ float first() { return 1; }")
+    files = first | group("second", second, "__device__ int lib::value(int x) { return x + 4; }")
+    files |= {"shared/traits.cuh": f"{ONCE}template <class T> struct traits {{ using type = T; }};\n"}
+    files |= {"user/family.toml": USER, "user/m.json": "{}", "user/t.cu.jinja": KERNEL}
+    shared = '"\ninclude = [".", "../shared"]\n[use]'
+    write_family(tmp_path, {path: text.replace('"\n[use]', shared) for path, text in files.items()})
     family = load_family(tmp_path / "user" / "family.toml")
-    if changes:
-        with raises(FamilyError, "family-use", "real", "first.cuh:2", "second.cuh:5"):
+    if not is_right:
+        with raises(FamilyError, "family-use", "first.cuh", "user"):
             build([family], tmp_path / "user.fragdb", jobs=1, cache=cache)
         return
     build([family], tmp_path / "user.fragdb", jobs=1, cache=cache)
     with FragmentDatabase(tmp_path / "user.fragdb") as database:
-        assert "1090519040" in KernelFamily("user", database).plan(arch="sm_90").link_ptx()  # 8.0
+        planner = KernelFamily("user", database)
+        assert "1090519040" in planner.plan(arch="sm_90").link_ptx()  # 8.0
+        source = "__device__ float first() { return lib::value(1) - 1; }"
+        assert "1093664768" in planner.planner().add_source(source).plan(arch="sm_90").link_ptx()  # 11.0
