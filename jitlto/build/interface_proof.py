@@ -79,6 +79,7 @@ _TOOLKIT_TYPES = {
 }
 _TOOLKIT_INCLUDES = "".join(f"#include <{header}>\n" for header in _TOOLKIT_TYPES)
 _OTHER_TOOLKIT_TYPE = re.compile(r"\b(?:cuda|cub|thrust|nvcuda|cooperative_groups)::|\b(?:__nv_|curand)\w+")
+_PACKS = re.compile(rb"#[ \t]*pragma[ \t]+pack[ \t]*\([ \t]*(?!pop\b|\))")
 # Errors of the compiler that say so; any other means that C++ cannot ask for this symbol.
 _UNDECLARED = re.compile(r"is undefined|has no member|no instance of|is not a (?:class or function )?template")
 _ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
@@ -140,7 +141,7 @@ def prove_interfaces(
     for (family, config), names in required.items():
         for interface in alone[family, config]:
             if log := compiler.answer(config, _alone(interface)):
-                raise _alone_error(family, interface, log)
+                raise _alone_error(family, config, [interface], log)
         faults.update((family, name, reason) for name, reason in _faults(compiler, config, sorted(names), opaque))
     return tuple(sorted(faults))
 
@@ -226,7 +227,7 @@ def _faults(
         found = {lines[int(m["line"])]: m["text"] for m in reversed([*_ERROR.finditer(log)]) if int(m["line"]) in lines}
         reasons = {name: text for name, text in found.items() if _is_fault(name, text, opaque)}
         if _PACK in log or not found:
-            raise _alone_error("", ", ".join(config.interfaces), log)
+            raise _alone_error("", config, config.interfaces, log)
         if len(reasons) == len(found):
             yield from reasons.items()
             return
@@ -241,10 +242,14 @@ def _is_fault(name: str, text: str, opaque: frozenset[str]) -> bool:
     return bool(_UNDECLARED.search(text))
 
 
-def _alone_error(family: str, interface: str, log: str) -> BuildError:
+def _alone_error(family: str, config: CompileConfig, interfaces: Sequence[str], log: str) -> BuildError:
+    interface = ", ".join(interfaces)
     if _PACK in log:
+        texts = config.own_closure(interfaces_first(interfaces)).headers
+        found = ((name, text, each) for name, text in texts.items() for each in _PACKS.finditer(text))
+        places = [f"{name}:{text.count(10, 0, each.start()) + 1}" for name, text, each in found]
         what, hint = f"{interface} leaves #pragma pack open", "end it with #pragma pack(pop) in the same header"
-        return BuildError(what, code="build-interface-pack", where=family, hint=hint)
+        return BuildError(what, code="build-interface-pack", where=places[-1] if places else family, hint=hint)
     first = _ERROR.search(log)
     where = f"{first['file']}:{first['line']}" if first else family
     what = f"interface {interface} does not compile alone: {first['text'] if first else log}"
