@@ -40,6 +40,13 @@ _PACKED = f"""
 namespace jitlto_probe {{ struct packed {{ char jitlto_a; double jitlto_b; }}; }}
 static_assert(sizeof(jitlto_probe::packed) == 16, "{_PACK}");
 """
+# An array of const elements is const itself, so that each of both has a specialisation of its own.
+_ARRAYS = "".join(
+    f"template <class jitlto_T> struct whole<{each} jitlto_T[]> : whole<jitlto_T> {{}};\n"
+    f"template <class jitlto_T, decltype(sizeof(0)) jitlto_N>\n"
+    f"struct whole<{each} jitlto_T[jitlto_N]> : whole<jitlto_T> {{}};\n"
+    for each in ("", "const", "volatile", "const volatile")
+)
 _TOOLS = """
 namespace jitlto_probe {
 template <class jitlto_T> struct has_size {
@@ -54,8 +61,7 @@ template <class jitlto_T> struct whole<jitlto_T*> : whole<jitlto_T> {};
 template <class jitlto_T> struct whole<const jitlto_T> : whole<jitlto_T> {};
 template <class jitlto_T> struct whole<volatile jitlto_T> : whole<jitlto_T> {};
 template <class jitlto_T> struct whole<const volatile jitlto_T> : whole<jitlto_T> {};
-template <class jitlto_T> struct whole<jitlto_T[]> : whole<jitlto_T> {};
-template <class jitlto_T, decltype(sizeof(0)) jitlto_N> struct whole<jitlto_T[jitlto_N]> : whole<jitlto_T> {};
+@ARRAYS@
 template <class jitlto_T, class jitlto_C> struct whole<jitlto_T jitlto_C::*> : whole<jitlto_T> {};
 template <> struct whole<void> { static constexpr bool value = true; };
 template <class... jitlto_T> struct all { static constexpr bool value = true; };
@@ -70,7 +76,7 @@ template <class... jitlto_P> struct exact {
   template <class jitlto_R, class jitlto_C> static __device__ jitlto_R of(jitlto_R (jitlto_C::*)(jitlto_P...) const);
 };
 }
-"""
+""".replace("@ARRAYS@", _ARRAYS)
 # Types of the toolkit mean the same on both sides wherever they are defined.
 _TOOLKIT_TYPES = {
     "cuda_fp16.h": re.compile(r"\b__half"),

@@ -415,6 +415,15 @@ def test_an_instance_of_a_template_in_a_signature_is_complete(build_family: Buil
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("qualifiers", ["", "const", "volatile", "const volatile"])
+def test_a_signature_may_have_arrays_of_any_elements(build_family: BuildFamily, qualifiers: str) -> None:
+    signature = f"__device__ float activation({qualifiers} float (&x)[2], {qualifiers} float (*y)[] = nullptr)"
+    files = family(f"{signature};", signature.replace(" = nullptr", "") + " { return x[0]; }")
+    files["kern.cu.jinja"] = "__global__ void kern(float* x) { float y[2] = {*x, 0}; *x = activation(y); }\n"
+    build_family(files)
+
+
+@pytest.mark.slow
 def test_both_sides_declare_nothing_beside_the_interface(build_family: BuildFamily) -> None:
     """An overload of their own, with another result: names and sizes are the same on both sides."""
     files = family(FLOAT, f"{FINE}\n__device__ int activation(int x) {{ return x; }}")
