@@ -40,6 +40,13 @@ _PACKED = f"""
 namespace jitlto_probe {{ struct packed {{ char jitlto_a; double jitlto_b; }}; }}
 static_assert(sizeof(jitlto_probe::packed) == 16, "{_PACK}");
 """
+# An array of const elements is const itself, so that each of both has a specialisation of its own.
+_ARRAYS = "".join(
+    f"template <class jitlto_T> struct whole<{each} jitlto_T[]> : whole<jitlto_T> {{}};\n"
+    f"template <class jitlto_T, decltype(sizeof(0)) jitlto_N>\n"
+    f"struct whole<{each} jitlto_T[jitlto_N]> : whole<jitlto_T> {{}};\n"
+    for each in ("", "const", "volatile", "const volatile")
+)
 _TOOLS = """
 namespace jitlto_probe {
 template <class jitlto_T> struct has_size {
@@ -54,8 +61,7 @@ template <class jitlto_T> struct whole<jitlto_T*> : whole<jitlto_T> {};
 template <class jitlto_T> struct whole<const jitlto_T> : whole<jitlto_T> {};
 template <class jitlto_T> struct whole<volatile jitlto_T> : whole<jitlto_T> {};
 template <class jitlto_T> struct whole<const volatile jitlto_T> : whole<jitlto_T> {};
-template <class jitlto_T> struct whole<jitlto_T[]> : whole<jitlto_T> {};
-template <class jitlto_T, decltype(sizeof(0)) jitlto_N> struct whole<jitlto_T[jitlto_N]> : whole<jitlto_T> {};
+@ARRAYS@
 template <class jitlto_T, class jitlto_C> struct whole<jitlto_T jitlto_C::*> : whole<jitlto_T> {};
 template <> struct whole<void> { static constexpr bool value = true; };
 template <class... jitlto_T> struct all { static constexpr bool value = true; };
@@ -70,7 +76,7 @@ template <class... jitlto_P> struct exact {
   template <class jitlto_R, class jitlto_C> static __device__ jitlto_R of(jitlto_R (jitlto_C::*)(jitlto_P...) const);
 };
 }
-"""
+""".replace("@ARRAYS@", _ARRAYS)
 # Types of the toolkit mean the same on both sides wherever they are defined.
 _TOOLKIT_TYPES = {
     "cuda_fp16.h": re.compile(r"\b__half"),
@@ -79,6 +85,7 @@ _TOOLKIT_TYPES = {
 }
 _TOOLKIT_INCLUDES = "".join(f"#include <{header}>\n" for header in _TOOLKIT_TYPES)
 _OTHER_TOOLKIT_TYPE = re.compile(r"\b(?:cuda|cub|thrust|nvcuda|cooperative_groups)::|\b(?:__nv_|curand)\w+")
+_PACKS = re.compile(rb"#[ \t]*pragma[ \t]+pack[ \t]*\([ \t]*(?!pop\b|\))")
 # Errors of the compiler that say so; any other means that C++ cannot ask for this symbol.
 _UNDECLARED = re.compile(r"is undefined|has no member|no instance of|is not a (?:class or function )?template")
 _ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
@@ -140,7 +147,7 @@ def prove_interfaces(
     for (family, config), names in required.items():
         for interface in alone[family, config]:
             if log := compiler.answer(config, _alone(interface)):
-                raise _alone_error(family, interface, log)
+                raise _alone_error(family, config, [interface], log)
         faults.update((family, name, reason) for name, reason in _faults(compiler, config, sorted(names), opaque))
     return tuple(sorted(faults))
 
@@ -226,7 +233,7 @@ def _faults(
         found = {lines[int(m["line"])]: m["text"] for m in reversed([*_ERROR.finditer(log)]) if int(m["line"]) in lines}
         reasons = {name: text for name, text in found.items() if _is_fault(name, text, opaque)}
         if _PACK in log or not found:
-            raise _alone_error("", ", ".join(config.interfaces), log)
+            raise _alone_error("", config, config.interfaces, log)
         if len(reasons) == len(found):
             yield from reasons.items()
             return
@@ -241,10 +248,14 @@ def _is_fault(name: str, text: str, opaque: frozenset[str]) -> bool:
     return bool(_UNDECLARED.search(text))
 
 
-def _alone_error(family: str, interface: str, log: str) -> BuildError:
+def _alone_error(family: str, config: CompileConfig, interfaces: Sequence[str], log: str) -> BuildError:
+    interface = ", ".join(interfaces)
     if _PACK in log:
+        texts = config.own_closure(interfaces_first(interfaces)).headers
+        found = ((name, text, each) for name, text in texts.items() for each in _PACKS.finditer(text))
+        places = [f"{name}:{text.count(10, 0, each.start()) + 1}" for name, text, each in found]
         what, hint = f"{interface} leaves #pragma pack open", "end it with #pragma pack(pop) in the same header"
-        return BuildError(what, code="build-interface-pack", where=family, hint=hint)
+        return BuildError(what, code="build-interface-pack", where=places[-1] if places else family, hint=hint)
     first = _ERROR.search(log)
     where = f"{first['file']}:{first['line']}" if first else family
     what = f"interface {interface} does not compile alone: {first['text'] if first else log}"

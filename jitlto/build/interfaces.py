@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.templates import RenderedSource
@@ -23,7 +24,7 @@ from jitlto.model.declarations import (
     words,
 )
 from jitlto.model.family_record import FamilyRecord
-from jitlto.model.fragment import Fragment, Symbol
+from jitlto.model.fragment import Fragment, FragmentKey, Symbol
 from jitlto.model.headers import interfaces_first
 from jitlto.model.index import agrees
 from jitlto.model.mangling import base_name, demangle
@@ -56,6 +57,8 @@ _CODES = {
 _DOES = {"macro": "defines the macro {name}, which", "specialisation": "specialises {name}, which",
          "definition": "defines {name}, which"}  # fmt: skip
 
+_Texts: TypeAlias = Callable[[FragmentKey], Mapping[str, bytes]]
+
 
 class InterfaceText:
     """The authors' headers that the interfaces of one family reach, and whether its sources leave their meaning alone.
@@ -85,9 +88,7 @@ class InterfaceText:
         """
         if not self._headers:
             return
-        headers = self._config.own_closure(rendered.source).headers
-        own = {name: text for name, text in headers.items() if name not in self._headers}
-        for name, text in ((f"{rendered.key}.cu", rendered.text.encode()), *own.items()):
+        for name, text in own_texts(rendered, self._config).items():
             if text in self._clean:
                 continue
             if conflict := next(find_conflicts(text, self._headers), None):
@@ -139,10 +140,6 @@ class InterfaceText:
             raise self._differing(asks[0], "__CUDA_ARCH__", ways)
         if asks and self._config.candidates:
             raise self._differing(asks[0], "__CUDA_ARCH__", {'archs "auto"': "each fragment"})
-        standards = {family.std: family.name for family in families}
-        asks = [name for name, text in self._headers.items() if read_declarations(text).asks_standard]
-        if asks and len(standards) > 1:
-            raise self._differing(asks[0], "__cplusplus", standards)
 
     @staticmethod
     def _architectures(family: FamilyDeclaration, group: GroupDeclaration) -> str:
@@ -162,11 +159,13 @@ def check_interfaces(
     family: FamilyRecord,
     fragments: Sequence[Fragment],
     faults: Iterable[tuple[str, str, str]],
+    texts: Callable[[FragmentKey], Mapping[str, bytes]] = lambda _: {},
 ) -> None:
     """Check that what fragments require of each other is declared in interfaces, and defined as declared.
 
     Args:
         faults: What the compiler did not find declared, see :func:`jitlto.build.interface_proof.prove_interfaces`.
+        texts: Gives the source and own headers of a fragment, for messages; a merge has none.
 
     Raises:
         BuildError: A fragment requires a symbol of a group that has no interface, or that its interface does not
@@ -183,12 +182,12 @@ def check_interfaces(
         for symbol in fragment.requires:
             reason = reasons.get((fragment.key.family, symbol.name))
             for provider in one_by_group[symbol.name].values():
-                _check_declared(family, fragment, symbol, provider, reason)
-    _check_types(family, fragments, providers)
+                _check_declared(family, fragment, symbol, provider, reason, texts)
+    _check_types(family, fragments, providers, texts)
 
 
 def _check_declared(
-    family: FamilyRecord, fragment: Fragment, symbol: Symbol, provider: Fragment, reason: str | None
+    family: FamilyRecord, fragment: Fragment, symbol: Symbol, provider: Fragment, reason: str | None, texts: _Texts
 ) -> None:
     group = family.group(provider.key.group)
     if group is None or group.interface == "":  # declared as meant to have none
@@ -204,14 +203,15 @@ def _check_declared(
     if reason is not None:
         incomplete = "incomplete" in reason
         raise BuildError(
-            f"{what} of {provider.key}, which the interface {group.interface} does not declare so: {reason}",
+            f"{what} of {provider.key}, which the interface {group.interface} does not declare so: {reason}"
+            f"{_forms(family, symbol.name, texts(provider.key))}",
             code="build-interface-incomplete" if incomplete else "build-interface-undeclared",
             hint="define there every type of its signature" if incomplete else "declare it there and nowhere else",
         )
 
 
 def _check_types(
-    family: FamilyRecord, fragments: Sequence[Fragment], providers: Mapping[str, Sequence[Fragment]]
+    family: FamilyRecord, fragments: Sequence[Fragment], providers: Mapping[str, Sequence[Fragment]], texts: _Texts
 ) -> None:
     """Check that no fragment defines what nothing requires, in place of what its interface declares.
 
@@ -244,7 +244,8 @@ def _check_types(
                 requirers = (r for r in required[name] if agrees(r.key, dict(fragment.key.parameters)))
                 requirer = next((r for r in requirers if not useful or _requires_any(r, useful)), None)
                 if requirer is not None and (others or name not in providers):
-                    raise _mismatch(group.interface, fragment, symbol.name, requirer, name, others)
+                    forms = _forms(family, symbol.name, texts(fragment.key))
+                    raise _mismatch(group.interface, fragment, symbol.name, requirer, name, others, forms)
 
 
 def _requires_any(fragment: Fragment, names: set[str]) -> bool:
@@ -252,7 +253,13 @@ def _requires_any(fragment: Fragment, names: set[str]) -> bool:
 
 
 def _mismatch(
-    interface: str, fragment: Fragment, defined: str, requirer: Fragment, name: str, others: Sequence[Fragment]
+    interface: str,
+    fragment: Fragment,
+    defined: str,
+    requirer: Fragment,
+    name: str,
+    others: Sequence[Fragment],
+    forms: str,
 ) -> BuildError:
     ours, theirs = demangle(defined), demangle(name)
     if ours == theirs:  # templates with different types in their declarations
@@ -260,10 +267,23 @@ def _mismatch(
     definer = f"{others[0].key} defines" if others else "nothing defines"
     return BuildError(
         f"{fragment.key} defines {ours}, which nothing requires; {requirer.key} requires {theirs} of its interface "
-        f"{interface}, which {definer}",
+        f"{interface}, which {definer}{forms}",
         code="build-interface-mismatch",
         hint=f"define it with the namespace, types and linkage that {interface} declares",
     )
+
+
+def _forms(family: FamilyRecord, symbol: str, texts: Mapping[str, bytes]) -> str:
+    """Return where, and how, an interface declares a symbol and a source defines it, as far as the texts tell."""
+    name = base_name(symbol)
+    headers = {header: text.encode("utf-8", "surrogateescape") for header, text in family.headers}
+    declared = next(
+        (f"{n}:{at} declares `{form}`" for n, at, form in _statements(headers) if _is_device(form, name)), ""
+    )
+    defined = next(
+        (f"{n}:{at} has `{_head(form)}`" for n, at, form in _statements(texts) if _is_device(form, name)), ""
+    )
+    return "".join(f"; {each}" for each in (declared, defined) if each)
 
 
 def _instance(name: str) -> str:
@@ -296,8 +316,7 @@ def _explain_contradiction(error: CompileError, rendered: RenderedSource, config
     message, _, _ = error.log[contradiction.start() :].partition("\n\n")  # with the line of the source
     named = set(re.findall(r"\w+", message))
     interfaces = config.own_closure(interfaces_first(config.interfaces)).headers
-    own = {f"{rendered.key}.cu": rendered.text.encode()}
-    own |= {n: text for n, text in config.own_closure(rendered.source).headers.items() if n not in interfaces}
+    own = own_texts(rendered, config)
     for header, line, statement in _statements(interfaces):
         declared = _DECLARED.search(statement)
         if declared and declared[1] in named and statement.endswith(";"):
@@ -305,6 +324,14 @@ def _explain_contradiction(error: CompileError, rendered: RenderedSource, config
             place = next((f", but {n}:{at} has `{_head(form)}`" for n, at, form in forms), "")
             return f"the interface {header}:{line} declares `{statement}`{place}: give both the same types"
     return None
+
+
+def own_texts(rendered: RenderedSource, config: CompileConfig) -> dict[str, bytes]:
+    """Return a source and those of its own headers that are no interfaces', by name."""
+    interfaces = config.own_closure(interfaces_first(config.interfaces)).headers
+    headers = config.own_closure(rendered.source).headers
+    own = {name: text for name, text in headers.items() if name not in interfaces}
+    return {f"{rendered.key}.cu": rendered.text.encode(), **own}
 
 
 def _is_device(statement: str, name: str) -> bool:

@@ -15,6 +15,7 @@ from msgspec.structs import astuple
 from jitlto.build import proof, validate
 from jitlto.build.cache.cache import Cache
 from jitlto.build.interfaces import check_interfaces
+from jitlto.build.uses import check_uses
 from jitlto.errors import BuildError
 from jitlto.model.cached import cached_property
 from jitlto.model.compatibility import mixed_compilers
@@ -88,7 +89,7 @@ def merge_databases(
         families = merger.merge()
         fragments: list[Fragment] = []
         records = {family.record.name: family.record for family in families}
-        validate.check_uses(records)
+        check_uses(records)
         for family in families:
             fragments += [fragment for fragment, _ in family.fragments.values()]
         for family in families:

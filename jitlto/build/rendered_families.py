@@ -16,11 +16,12 @@ from jitlto.build.compilers.base import Toolchain, find_toolchain
 from jitlto.build.execution.costs import costs, estimate
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
-from jitlto.build.interfaces import InterfaceText
+from jitlto.build.interfaces import InterfaceText, own_texts
 from jitlto.build.rendering.rendered_texts import RenderedTexts
 from jitlto.build.shards import Shard
 from jitlto.build.templates import RenderedSource, render_family
 from jitlto.build.tuning_record import check_tuned, tune_record
+from jitlto.build.uses import check_uses
 from jitlto.cuda import nvjitlink
 from jitlto.errors import BuildError, FamilyError, JitltoError
 from jitlto.model.architecture_tests import comparable_architectures
@@ -64,12 +65,12 @@ class RenderedFamilies:
         self.rendered: list[CompileRequest] = []
         self.failures: list[Failure] = []
         self.advice: list[str] = []
-        self.records = {family.name: family_record(family) for family in families}
-        validate.check_uses(self.records)
+        self._files: dict[str, bytes] = {}
+        self.records = {family.name: family_record(family, self._files) for family in families}
+        check_uses(self.records)
         self._on_error = self._add_failure if keep_going else None
         self._known = RenderedTexts(cache.store) if cache else None
         self._find = functools.cache(find_toolchain)
-        self._files: dict[str, bytes] = {}
         self._texts: SystemTexts = {}
         self.families = families
         self._batches: list[list[CompileRequest]] = []  # by family
@@ -123,6 +124,11 @@ class RenderedFamilies:
             if how not in self._interfaces:
                 self._interfaces[how] = InterfaceText(families[request.key.family], request.config)
             self._interfaces[how].check(request.rendered)
+
+    def texts(self, key: FragmentKey) -> dict[str, bytes]:
+        """The source of a fragment and its headers that are no interfaces', by name."""
+        request = next(request for request in self.rendered if request.key == key)
+        return own_texts(request.rendered, request.config)
 
     def own_interfaces(self) -> dict[str, tuple[str, ...]]:
         """The interfaces of each family, without those of the families that it uses."""
@@ -263,13 +269,17 @@ def with_used(families: Iterable[FamilyDeclaration]) -> tuple[FamilyDeclaration,
     return tuple(found.values())
 
 
-def family_record(family: FamilyDeclaration) -> FamilyRecord:
+def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = None) -> FamilyRecord:
     """Return the record of a family for the run side: its groups, and its own headers that its interfaces include.
+
+    Args:
+        family: The declaration.
+        files: Contents of headers that were read, and are not read again.
 
     Raises:
         FamilyError: If an interface header is not in the family's include directories.
     """
-    search = HeaderSearch(family.include)
+    search = HeaderSearch(family.include, files=files)
     for group in family.groups:
         if group.interface and search.find(group.interface) is None:
             what = f"interface {group.interface!r} does not exist"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations_with_replacement
@@ -15,9 +14,6 @@ from jitlto.model.mangling import demangle
 from jitlto.model.resolve import is_compatible
 from jitlto.model.text import suggest
 
-_MACRO = re.compile(r"-[DU]|--(?:un)?define-macro[= ]")
-
-
 _Reached: TypeAlias = Mapping[str, set[str]]
 
 
@@ -28,48 +24,6 @@ class _Definition(NamedTuple):
 
 
 _Definitions: TypeAlias = Mapping[str, Sequence[_Definition]]  # by symbol
-
-
-def check_uses(families: Mapping[str, FamilyRecord]) -> None:
-    """Check that families fit those that they use: distinct groups, and interface headers that mean the same.
-
-    Args:
-        families: By name, with all that they use.
-
-    Raises:
-        FamilyError: If a group has the name of a used one, an include of a used interface finds another header, one
-            depends on a macro that is not the same for both, or two replace a deprecated value differently.
-    """
-    for name, family in families.items():
-        replaced = {each[:2]: (name, each.use) for each in family.deprecated}
-        owners = {group.name: name for group in family.groups}
-        headers = dict(family.headers)
-        for used in map(families.__getitem__, family.uses):
-            for group in used.groups:
-                if (owner := owners.setdefault(group.name, used.name)) != used.name:
-                    what = f"{name} uses {used.name}, and both {owner} and {used.name} have a group {group.name!r}"
-                    raise FamilyError(what, code="family-use", hint="rename one of them")
-            for each in used.deprecated:
-                owner, use = replaced.setdefault(each[:2], (used.name, each.use))
-                if use != each.use:
-                    what = f"{name} uses {used.name}, and {owner} and {used.name} replace the deprecated value "
-                    what += f"{each.parameter}={each.value} by {use or 'nothing'} and {each.use or 'nothing'}"
-                    raise FamilyError(what, code="family-deprecated", hint="declare it in one of them")
-            for header, text in used.headers:
-                if headers.get(header) != text:
-                    what = f"{name} uses {used.name}, but finds another header {header!r}, an interface of {used.name}"
-                    hint = f"rename the one of {name}, or build both from the same sources"
-                    raise FamilyError(what, code="family-use", hint=hint)
-            for option in sorted(_macros(family) ^ _macros(used)):
-                word = re.compile(rf"\b{re.escape(_MACRO.sub('', option).partition('=')[0].strip())}\b")
-                if hidden := next((header for header, text in used.headers if word.search(text)), None):
-                    what = f"only one of {name} and {used.name}, which it uses, is compiled with {option}"
-                    hint = f"give both the same: the interface {hidden} depends on it"
-                    raise FamilyError(what, code="family-use", hint=hint)
-
-
-def _macros(family: FamilyRecord) -> set[str]:
-    return {option for option in family.options if _MACRO.match(option)}
 
 
 def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> None:

@@ -29,6 +29,14 @@ _BEFORE = frozenset(("typedef", "friend", "extern", "static", "inline", "constex
 _LOOKS_LIKE_MACRO = re.compile(r"__\w+|[A-Z][A-Z0-9_]+")
 
 
+class Member(NamedTuple):
+    """A name that a namespace has."""
+
+    scope: str
+    name: str
+    parameters: str = ""  # of a function; of ``using namespace`` the word "namespace"
+
+
 class Declarations(NamedTuple):
     """What one header or source declares; types by name with namespaces, templates by name alone."""
 
@@ -41,6 +49,7 @@ class Declarations(NamedTuple):
     names: frozenset[str] = frozenset()  # words of declarations in namespaces, outside of parentheses, and macros
     asks_architecture: bool = False  # outside of all functions
     asks_standard: bool = False
+    members: frozenset[Member] = frozenset()
 
 
 @lru_cache(maxsize=4096)
@@ -70,7 +79,7 @@ def read_declarations(text: bytes) -> Declarations:
     return Declarations(
         frozenset(declared), frozenset(templates), frozenset(mentioned), frozenset(defined),
         frozenset(specialised), frozenset(revalued), frozenset(reader.words) | macros(text),
-        reader.asks_architecture, reader.asks_standard,
+        reader.asks_architecture, reader.asks_standard, frozenset(reader.members),
     )  # fmt: skip
 
 
@@ -97,18 +106,36 @@ class Conflict(NamedTuple):
     header: str  # of the interfaces
 
 
-def find_conflicts(text: bytes, headers: Mapping[str, bytes]) -> Iterator[Conflict]:
-    """Yield what a source, or a header of its own, must not do behind the interfaces, whose headers are given."""
+def find_conflicts(text: bytes, headers: Mapping[str, bytes], beside: Iterable[bytes] = ()) -> Iterator[Conflict]:
+    """Yield what a source, or a header of its own, must not do behind the interfaces, whose headers are given.
+
+    Args:
+        beside: Further texts whose templates are no interface's.
+    """
     own = read_declarations(text)
     # What is only declared there gives a type no meaning that a specialisation could change.
     meant = {name for other in headers.values() for name in _templates(read_declarations(other))} & own.specialised
-    for kind, names in (("macro", macros(text)), ("specialisation", own.revalued | meant)):
+    specialised = {name for name in own.revalued | meant if not _is_own(name, (text, *beside), headers.values())}
+    for kind, names in (("macro", macros(text)), ("specialisation", specialised)):
         for name in sorted(names):
             if header := next((header for header, other in headers.items() if name in words(other)), None):
                 yield Conflict(kind, name, header)
     open_types = {_last(name) for name in undefined_types(headers.values())} if own.defined else ()
     for name in sorted(name for name in own.defined if _last(name) in open_types):
         yield Conflict("definition", name, next(h for h, other in headers.items() if _last(name) in words(other)))
+
+
+def _is_own(template: str, texts: Iterable[bytes], interfaces: Iterable[bytes]) -> bool:
+    """Return whether texts declare a template of this name that is none of the interfaces'."""
+    if template in {_last(name) for text in texts for name in _classes(text)}:
+        known = {name for text in interfaces for name in _classes(text)}
+        return any(_last(name) == template and name not in known for text in texts for name in _classes(text))
+    primary = re.compile(rf"\btemplate\s*<\s*[^\s>][^;{{}}()]*\b{template}\s*[=({{;]")
+    return any(primary.search(plain_text(text)) for text in texts)
+
+
+def _classes(text: bytes) -> frozenset[str]:
+    return read_declarations(text).defined | read_declarations(text).templates
 
 
 def _templates(declarations: Declarations) -> Iterator[str]:
@@ -136,6 +163,7 @@ class _Reader:
             set(), set(), set(), set(), set(), set(),
         )  # fmt: skip
         self.words: set[str] = set()
+        self.members: set[Member] = set()
         self.asks_architecture = self.asks_standard = False
         self._scopes: list[_Scope | None] = []  # None for a function's body
 
@@ -156,6 +184,8 @@ class _Reader:
                 if token == ";" and None not in self._scopes:
                     self._end(head)
                 if token == "}":
+                    if self._scopes and (scope := self._scopes[-1]) and scope.is_enum:
+                        self._add_members([head[n] for n in range(len(head)) if n == 0 or head[n - 1] == ","])
                     del self._scopes[-1:]
                 head = []
             elif token == ":" and head in (["public"], ["protected"], ["private"]):
@@ -186,6 +216,7 @@ class _Reader:
             return _Scope()
         prefixes, rest = _split_templates(head)
         self._add_words(rest)
+        self._add_declared(rest)
         found = _class_head(rest)
         if found is None or found.rest not in ((), (":",)) or len(found.names) > 2:
             self._mention(rest)
@@ -196,7 +227,7 @@ class _Reader:
             self.names[3].add(_last(name))
         elif name:
             self.names[2].add(self._qualified(name))
-        return _Scope(name, is_class=True)
+        return _Scope(name, is_class=True, is_enum="enum" in rest and not {"class", "struct"} & set(rest))
 
     def _end(self, head: Sequence[str]) -> None:
         """Note what a statement that ends in a semicolon declares."""
@@ -204,6 +235,7 @@ class _Reader:
         self._add_words(rest)
         if rest[:1] == ["template"]:  # an explicit instantiation
             return
+        self._add_declared(rest)
         found = _class_head(rest)
         is_plain = found is not None and found.rest in ((), (":",)) and "typedef" not in rest
         if found is not None and is_plain and found.names and not found.is_specialised:
@@ -248,6 +280,23 @@ class _Reader:
                 self.words.add(token)
             position += 1
 
+    def _add_declared(self, rest: Sequence[str]) -> None:
+        """Note the names that a declaration in a namespace gives it."""
+        found = _class_head(rest)
+        if found is not None and found.names and found.rest in ((), (":",)) and "typedef" not in rest:
+            self._add_members(() if found.is_specialised else found.names[-1:])
+        elif rest[:2] == ["using", "namespace"]:
+            self._add_members(rest[-1:], "namespace")
+        elif rest[:1] == ["using"] and "=" in rest:
+            self._add_members(rest[1:2])
+        else:
+            self._add_members(*_declarators(rest))
+
+    def _add_members(self, names: Iterable[str], parameters: str = "") -> None:
+        if not any(scope and scope.is_class and not scope.is_enum for scope in self._scopes):
+            scope = "::".join(each.name for each in self._scopes if each and each.name and not each.is_enum)
+            self.members.update(Member(scope, name, parameters) for name in names if WORD.match(name))
+
     def _add_mention(self, name: str) -> None:
         scopes = [scope.name for scope in self._scopes if scope and scope.name]
         self.names[1].add(tuple("::".join([*scopes[:depth], name]) for depth in range(len(scopes), -1, -1)))
@@ -259,6 +308,7 @@ class _Reader:
 class _Scope(NamedTuple):
     name: str = ""  # empty for one without
     is_class: bool = False
+    is_enum: bool = False  # whose names are those of the namespace around it
 
 
 class _ClassHead(NamedTuple):
@@ -275,6 +325,28 @@ def _split_templates(head: Sequence[str]) -> tuple[list[list[str]], list[str]]:
         prefixes.append(rest[2 : end - 1])
         rest = rest[end:]
     return prefixes, rest
+
+
+def _declarators(tokens: Sequence[str]) -> tuple[list[str], str]:
+    """Return the names that a declaration gives variables, a type or a function, and a function's parameters."""
+    names: list[str] = []
+    position, last = 0, ""
+    while position < len(tokens):
+        token = tokens[position]
+        if token == "(":
+            end = skip(tokens, position)
+            if last and last not in _ATTRIBUTES and not last.startswith("__") and last not in KEYWORDS:
+                return [*names, last], " ".join(tokens[position:end])
+            position = end
+        elif token in ("<", "["):
+            position = skip(tokens, position)
+        elif token in ("=", "operator"):
+            break
+        else:
+            names += [last] if token == "," and last else []
+            last = token if WORD.match(token) else last
+            position += 1
+    return [*names, last] if last and last not in KEYWORDS else names, ""
 
 
 def _class_head(tokens: Sequence[str]) -> _ClassHead | None:

@@ -30,7 +30,7 @@ _QUALIFIERS = frozenset(
     ("const", "volatile", "register", "typename", "__restrict__", "__restrict", "__grid_constant__", "alignas")
 )
 CLASS_KEYS = frozenset(("struct", "class", "union", "enum"))
-_TYPES = frozenset(
+TYPES = frozenset(
     ("void", "bool", "char", "wchar_t", "char8_t", "char16_t", "char32_t", "short", "int", "long", "signed", "unsigned",
      "float", "double", "auto", "decltype", "__int128")
 )  # fmt: skip
@@ -38,7 +38,7 @@ _SPECIFIERS = frozenset(
     ("extern", "static", "inline", "constexpr", "template", "using", "typedef", "namespace", "operator", "return",
      "__device__", "__host__", "__global__", "__constant__", "__forceinline__", "__noinline__")
 )  # fmt: skip
-KEYWORDS = _QUALIFIERS | CLASS_KEYS | _TYPES | _SPECIFIERS
+KEYWORDS = _QUALIFIERS | CLASS_KEYS | TYPES | _SPECIFIERS
 
 # The front end's names for parameters without one, and for those of a pack.
 _MADE_UP = re.compile(r"__T\d+\Z|__\d+_\d+_\d+_")
@@ -85,6 +85,17 @@ def plain_text(text: bytes) -> str:
     """Return a text with its continued lines joined, and without comments and the content of strings."""
     joined = re.sub(r"\\[ \t]*\r?\n", "", text.decode("utf-8", "replace"))
     return _LITERAL.sub(_without_literal, joined)
+
+
+def without_comments(text: str, joint: str) -> str:
+    """Return a text without comments, with a joint for each line that ended in one."""
+    return _LITERAL.sub(lambda match: _without_comment(match[0], joint), text)
+
+
+def _without_comment(literal: str, joint: str) -> str:
+    if not literal.startswith(("//", "/*")):
+        return literal
+    return " " + joint * (literal.count("\n") + literal.count(joint))
 
 
 def _without_literal(match: re.Match[str]) -> str:

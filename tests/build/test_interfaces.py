@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
+from jitlto.build.cache.cache import Cache
 from jitlto.build.interfaces import check_interfaces
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
 from jitlto.build.proof import UnplannedKernelsError
+from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
 from jitlto.errors import BuildError, CompileError, FamilyError
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
+from jitlto.model.headers import digest_headers, interfaces_first
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture
+from jitlto.runtime.family import KernelFamily
+from jitlto.storage.database import FragmentDatabase
 from jitlto.storage.declaration import load_family
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
-from tests.support.families import write_family
+from tests.support.families import SHARED, write_family
 
 TOML = """[family]
 name = "act"
@@ -119,7 +125,9 @@ def test_a_source_that_does_not_include_its_interface_sees_it(
 def test_a_definition_of_another_overload_is_refused(
     build_family: BuildFamily, interface: str, definition: str, options: dict[str, str], names: tuple[str, ...]
 ) -> None:
-    keys = ("act/activation[name=relu]", "act/kern[]", "activation.cuh")
+    keys = ("act/activation[name=relu]", "act/kern[]", "activation.cuh:3 declares `")
+    if "\n" not in definition:
+        keys += (f"relu.cuh:1 has `{definition.partition('{')[0].strip()}`",)
     with raises(BuildError, "build-interface-mismatch", *keys, *names):
         build_family(family(interface, definition, **options))
 
@@ -407,13 +415,23 @@ def test_an_instance_of_a_template_in_a_signature_is_complete(build_family: Buil
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("qualifiers", ["", "const", "volatile", "const volatile"])
+def test_a_signature_may_have_arrays_of_any_elements(build_family: BuildFamily, qualifiers: str) -> None:
+    signature = f"__device__ float activation({qualifiers} float (&x)[2], {qualifiers} float (*y)[] = nullptr)"
+    files = family(f"{signature};", signature.replace(" = nullptr", "") + " { return x[0]; }")
+    files["kern.cu.jinja"] = "__global__ void kern(float* x) { float y[2] = {*x, 0}; *x = activation(y); }\n"
+    build_family(files)
+
+
+@pytest.mark.slow
 def test_both_sides_declare_nothing_beside_the_interface(build_family: BuildFamily) -> None:
     """An overload of their own, with another result: names and sizes are the same on both sides."""
     files = family(FLOAT, f"{FINE}\n__device__ int activation(int x) {{ return x; }}")
     files["kern.cu.jinja"] = (
         "__device__ float activation(int x);\n__global__ void kern(float* x) { *x = activation(1); }\n"
     )
-    with raises(BuildError, "build-interface-undeclared", "activation(int)", "activation.cuh"):
+    places = f"activation.cuh:3 declares `{FLOAT}`", "relu.cuh:1 has `__device__ float activation(float x)`"
+    with raises(BuildError, "build-interface-undeclared", "activation(int)", *places):
         build_family(files)
 
 
@@ -433,5 +451,64 @@ def test_each_interface_stands_alone_and_leaves_nothing_open(
     files = family(f"{FLOAT}\n{first}", FINE)
     files["family.toml"] += '[device.scale]\ninterface = "scale.cuh"\n'
     files["scale.cuh"] = f"#pragma once\n{second}\n"
-    with raises(BuildError, code, "scale.cuh" if code.endswith("alone") else "activation.cuh"):
+    with raises(BuildError, code, where="scale.cuh:2" if code.endswith("alone") else "activation.cuh:4"):
         build_family(files)
+
+
+UNRELATED = {
+    "family.toml": TOML + DECLARED + '[entrypoint.other]\nmatrix = "kern.json"\ntemplate = "other.cu.jinja"\n',
+    "other.cu.jinja": "__global__ void other(float* x) { *x = 1; }\n",
+}
+
+
+@pytest.mark.slow
+def test_an_edit_of_an_interface_rebuilds_its_family(tmp_path: Path, cache: Cache) -> None:
+    """Also a source that uses nothing of it, and those of families that use the family."""
+    write_family(tmp_path / "act", family(FLOAT, FINE) | UNRELATED)
+    toml = (
+        '[family]\nname = "user"\n[use]\nact = "../act"\n[entrypoint.mine]\nmatrix = "m.json"\ntemplate = "t.jinja"\n'
+    )
+    mine = "__global__ void mine(float* x) { *x = 2; }\n"
+    write_family(tmp_path / "user", {"family.toml": toml, "m.json": "{}", "t.jinja": mine})
+
+    def compiled() -> int:
+        families = [load_family(tmp_path / name / "family.toml") for name in ("act", "user")]
+        return build(families, tmp_path / "a.fragdb", jobs=1, cache=cache).compiled
+
+    assert (compiled(), compiled()) == (4, 0)
+    interface = tmp_path / "act" / "activation.cuh"
+    interface.write_text(interface.read_text() + "using number = int;\n")
+    assert (compiled(), compiled()) == (4, 0)
+
+
+def test_all_sides_see_the_same_headers(tmp_path: Path) -> None:
+    """Every group, in the families that use a family too, and callers, whose sources see what the database holds."""
+    inner = {
+        "common/scale.cuh": SHARED["common/scale.cuh"] + '#include "more/inner.cuh"\n',
+        "common/more/inner.cuh": "",
+    }
+    write_family(tmp_path, SHARED | inner)
+    families = RenderedFamilies([load_family(tmp_path / name / "family.toml") for name in ("search", "cluster")])
+    seen: dict[str, set[str]] = defaultdict(set)
+    for request in families.requests:
+        first = request.config.own_closure(interfaces_first(request.config.interfaces))
+        seen[request.key.family].add(digest_headers(first.headers))
+    held = {
+        name: {digest_headers({header: text.encode() for header, text in record.headers})}
+        for name, record in families.records.items()
+    }
+    assert seen == held
+    assert len({digest for digests in held.values() for digest in digests}) == 1
+
+
+@pytest.mark.slow
+def test_an_edit_during_a_build_is_seen_by_no_side(tmp_path: Path) -> None:
+    """What callers' sources will be compiled behind was read once."""
+    files = family("enum { n = 3 };\n" + FLOAT, FINE, call="*x = n;")
+    families = RenderedFamilies([load_family(write_family(tmp_path / "act", files))])
+    interface = tmp_path / "act" / "activation.cuh"
+    interface.write_text(interface.read_text().replace("n = 3", "n = 4"))
+    build(families, tmp_path / "a.fragdb", jobs=1, allow_incomplete=True)
+    with FragmentDatabase(tmp_path / "a.fragdb") as database:
+        assert "n = 3" in dict(database.families["act"].headers)["activation.cuh"]
+        assert "1077936128" in KernelFamily("act", database).plan(arch="sm_90").link_ptx()  # 3.0

@@ -131,8 +131,10 @@ def base_architecture(family: FamilyRecord) -> Architecture:
 def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None) -> nvrtc.Compiled:
     headers = {header: content.encode("utf-8", "surrogateescape") for header, content in family.headers}
     if conflict := next(find_conflicts(text.encode(), headers), None):
+        mention = line_of(headers[conflict.header], conflict._replace(kind="mention"))
         raise PlanError(
-            f"{conflict.kind} of {conflict.name}, which the interface {conflict.header} of {family.name} mentions",
+            f"{conflict.kind} of {conflict.name}, which an interface of {family.name} mentions "
+            f"({conflict.header}:{mention})",
             code="plan-interface-text",
             where=f"{name}:{line_of(text.encode(), conflict)}",
             hint="use another name: the family's kernels were compiled with the interface as it is",

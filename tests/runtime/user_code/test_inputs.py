@@ -218,6 +218,28 @@ def test_cpp_linkage_where_c_is_wanted_is_an_error(plain: KernelFamily) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "name", "place"),
+    [
+        ("#define S int", "S", "op.cuh:2"),
+        ("template <> struct L<int> { float a; };", "L", "op.cuh:3"),
+        ("struct Open { int a; };", "Open", "op.cuh:4"),
+    ],
+)
+def test_a_source_does_not_change_what_the_interfaces_mean(
+    build_family: BuildFamily, line: str, name: str, place: str
+) -> None:
+    interface = "struct S { float a; };\ntemplate <class T> struct L { T a; };\nstruct Open;\n"
+    files = C_FAMILY | {"op.cuh": f'#pragma once\n{interface}extern "C" __device__ float op(float a);\n'}
+    files["family.toml"] = files["family.toml"].replace('"plain"', '"plain"\nopaque = ["Open"]', 1)
+    with FragmentDatabase(build_family(files).path) as database:
+        planner = KernelFamily("plain", database).planner(data_type="float")
+        source = 'extern "C" __device__ float op(float a) { return a; }\n'
+        with raises(PlanError, "plan-interface-text", name, place, where="mine.cu:2"):
+            planner.add_source(f"{source}{line}\n", name="mine.cu").plan(arch="sm_90")
+
+
+@pytest.mark.slow
 def test_toolkit_headers_can_be_included(planner: Planner) -> None:
     headers = "#include <cuda/std/limits>\n#include <cuda_fp16.h>\n"
     text = headers + OP.replace("a * 3.0f", "__half2float(__float2half(a)) + cuda::std::numeric_limits<float>::max()")

@@ -1,0 +1,145 @@
+"""What families that use each other must agree in, so that a shared interface means one thing in all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from jitlto.errors import BuildError, FamilyError
+from jitlto.model.declarations import Conflict, find_conflicts, line_of, read_declarations, words
+from jitlto.model.family_record import FamilyRecord
+from jitlto.model.hidden_names import find_hidden
+from jitlto.model.kernel_text import plain_text
+from jitlto.model.left_macros import find_left_macro, read_sequence
+
+_MACRO = re.compile(r"-[DU]|--(?:un)?define-macro[= ]")
+
+
+def check_uses(families: Mapping[str, FamilyRecord]) -> None:
+    """Check that families fit those that they use: distinct groups, and interface headers that mean the same.
+
+    Args:
+        families: By name, with all that they use.
+
+    Raises:
+        FamilyError: If a group has the name of a used one, an include of a used interface finds another header, one
+            depends on a macro that is not the same for both, or is changed by what the other interfaces do, or two
+            replace a deprecated value differently.
+        BuildError: If one depends on the C++ standard, which is not the same for both.
+    """
+    for name, family in families.items():
+        replaced = {each[:2]: (name, each.use) for each in family.deprecated}
+        owners = {group.name: name for group in family.groups}
+        for used in map(families.__getitem__, family.uses):
+            for group in used.groups:
+                if (owner := owners.setdefault(group.name, used.name)) != used.name:
+                    what = f"{name} uses {used.name}, and both {owner} and {used.name} have a group {group.name!r}"
+                    raise FamilyError(what, code="family-use", hint="rename one of them")
+            for each in used.deprecated:
+                owner, use = replaced.setdefault(each[:2], (used.name, each.use))
+                if use != each.use:
+                    what = f"{name} uses {used.name}, and {owner} and {used.name} replace the deprecated value "
+                    what += f"{each.parameter}={each.value} by {use or 'nothing'} and {each.use or 'nothing'}"
+                    raise FamilyError(what, code="family-deprecated", hint="declare it in one of them")
+            _check_headers(family, used)
+            _check_options(family, used)
+            _check_sequence(family, used, [families[each] for each in used.uses])
+
+
+def _check_headers(family: FamilyRecord, used: FamilyRecord) -> None:
+    headers = dict(family.headers)
+    for header, text in used.headers:
+        if headers.get(header) != text:
+            what = f"{family.name} uses {used.name}, but finds another header {header!r}, an interface of {used.name}"
+            hint = f"rename the one of {family.name}, or build both from the same sources"
+            raise FamilyError(what, code="family-use", hint=hint)
+
+
+def _check_options(family: FamilyRecord, used: FamilyRecord) -> None:
+    for option in sorted(_macros(family) ^ _macros(used)):
+        word = re.compile(rf"\b{re.escape(_MACRO.sub('', option).partition('=')[0].strip())}\b")
+        if hidden := next((header for header, text in used.headers if word.search(text)), None):
+            what = f"only one of {family.name} and {used.name}, which it uses, is compiled with {option}"
+            hint = f"give both the same: the interface {hidden} depends on it"
+            raise FamilyError(what, code="family-use", hint=hint)
+    standard, other = _standard(family), _standard(used)
+    for header, text in used.headers if standard != other else ():
+        if read_declarations(data := _encode(text)).asks_standard:
+            place = f"{header}:{line_of(data, Conflict('mention', '__cplusplus', header))}"
+            what = f"{place} depends on __cplusplus outside of functions, which is not the same on both sides: "
+            what += f"{family.name} is compiled for {standard}, {used.name}, which it uses, for {other}"
+            raise BuildError(what, code="build-interface-architecture", hint="give both the same std")
+
+
+def _standard(family: FamilyRecord) -> str:
+    return next((option.partition("=")[2] for option in family.options if option.startswith("--std=")), "")
+
+
+def _macros(family: FamilyRecord) -> set[str]:
+    return {option for option in family.options if _MACRO.match(option)}
+
+
+def _check_sequence(family: FamilyRecord, used: FamilyRecord, of_used: list[FamilyRecord]) -> None:
+    """Check that a used family's interfaces mean among those of ``family`` what they mean without the others."""
+    headers = {name: _encode(text) for name, text in family.headers}
+    known = {_encode(text) for _, text in used.headers}
+    checked = known.difference(_encode(text) for each in of_used for _, text in each.headers)
+    foreign = {name: text for name, text in headers.items() if text not in known}
+    if not foreign:
+        return
+    own, asked = headers.keys() - foreign, {name for name, text in headers.items() if text in checked}
+    lines = read_sequence(headers, family.interfaces)
+    if found := find_left_macro(lines, own, asked, family.options):
+        raise FamilyError(
+            f"{found.left.place} leaves the macro {found.name} changed, which {found.mention.place} mentions: "
+            f"{_behind(family, used)}",
+            code="family-use",
+            hint=f"undefine it at the end of {found.left.header}, or give it another name there",
+        )
+    last = max((number for number, line in enumerate(lines) if line.header in asked), default=0)
+    before = {line.header: headers[line.header] for line in lines[:last] if line.header in foreign}
+    if member := find_hidden(before.values(), known, checked):
+        left, mention = (
+            _place(before, member.name),
+            _place({name: headers[name] for name in sorted(asked)}, member.name),
+        )
+        raise FamilyError(
+            f"{left} declares {'::'.join(filter(None, member[:2]))}, which hides what {mention} means by "
+            f"{member.name}, or adds to it: {_behind(family, used)}",
+            code="family-use",
+            hint=f"give it another name in {left.partition(':')[0]}, or another namespace",
+        )
+    mentioned = {name: headers[name] for name in sorted(asked)}
+    for header, text in sorted(foreign.items()):
+        for conflict in find_conflicts(text, mentioned, foreign.values()):
+            if conflict.kind == "specialisation" and not _is_for_own_types(
+                text, conflict.name, foreign.values(), known
+            ):
+                place = f"{header}:{line_of(text, conflict)}"
+                mention = f"{conflict.header}:{line_of(headers[conflict.header], conflict._replace(kind='mention'))}"
+                raise FamilyError(
+                    f"{place} specialises {conflict.name}, which {mention} mentions: {_behind(family, used)}",
+                    code="family-use",
+                    hint=f"move the specialisation into {conflict.header}, or into a header that it includes",
+                )
+
+
+def _is_for_own_types(text: bytes, template: str, foreign: Iterable[bytes], known: Iterable[bytes]) -> bool:
+    """Return whether a template is specialised for types alone of which its own family knows nothing."""
+    types = {member.name for each in foreign for member in read_declarations(each).members}
+    types -= {word for each in known for word in words(each)}
+    special = re.compile(rf"\btemplate\s*<[^;{{}}]*?\b{re.escape(template)}\s*<([^;{{}}]*)[;{{]")
+    return all(types.intersection(re.findall(r"\w+", arguments)) for arguments in special.findall(plain_text(text)))
+
+
+def _behind(family: FamilyRecord, used: FamilyRecord) -> str:
+    return f"{family.name} is compiled behind both, the fragments of {used.name} behind the second alone"
+
+
+def _place(headers: Mapping[str, bytes], name: str) -> str:
+    header = next(header for header, text in headers.items() if name in words(text))
+    return f"{header}:{line_of(headers[header], Conflict('mention', name, header))}"
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,237 @@
+"""Families that use others: what the interfaces of one leave never changes what those of another mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jitlto.build.cache.cache import Cache
+from jitlto.build.pipeline import build
+from jitlto.build.uses import check_uses
+from jitlto.errors import FamilyError
+from jitlto.model.family_record import FamilyRecord
+from jitlto.model.options import LinkOptions
+from jitlto.runtime.family import KernelFamily
+from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.declaration import load_family
+from tests.support.errors import raises
+from tests.support.families import write_family
+
+ONCE = "#pragma once\n"
+VALUE = "__device__ float value(int x);\n"
+REAL = "using real = float;\n"
+
+#: Headers of a first and of a second family, of which the first comes first; by default one of each.
+WRONG = {
+    "definition": ("#define real int\n", f"{REAL}__device__ real value(int x);\n", "real", 2, 2),
+    "function-like": ("#define real(x) x\n", "#define as(x) real(x)\n", "real", 2, 2),
+    "header": ('#include "more.cuh"\n', f"{REAL}__device__ real value(int x);\n", "real", 1, 2),
+    "asked": ("#define WIDE\n", f"#ifdef WIDE\n#endif\n{VALUE}", "WIDE", 2, 2),
+    "asked by a value": ("#define LEVEL 3\n", f"#if 1 && \\\n  LEVEL > 2\n#endif\n{VALUE}", "LEVEL", 2, 2),
+    "guard": ("#ifndef V_CUH\n#define V_CUH\n#endif\n",
+              f"#ifndef V_CUH\n#define V_CUH\n{VALUE}#endif\n", "V_CUH", 3, 2),
+    "a guard around macros": ("#ifndef V_CUH\n#define V_CUH\n#endif\n",
+                              "#ifndef V_CUH\n#define V_CUH\n#define N 2\n#endif\n", "V_CUH", 3, 2),
+    "default": ("#define N 3\n", "#ifndef N\n#define N 4\n#endif\nenum { count = N };\n", "N", 2, 5),
+    "condition": ("#ifdef A\n#define N 3\n#endif\n", "#ifdef B\n#define N 3\n#endif\nenum { count = N };\n", "N", 3, 5),
+    "keyword": ("#define float double\n", VALUE, "float", 2, 2),
+    "undefined": ('#include "both.cuh"\n#undef N\n', '#include "both.cuh"\nenum { count = N };\n', "N", 3, 3),
+    "after a comment": ("/*\n*/ // N\n#define N 3 /*\n*/ + 1\n", "/* N */ // N\nenum { count = N };\n", "N", 4, 3),
+    "alias": ("namespace lib { namespace in { using real = int; } }\n",
+              "using real = float;\nnamespace lib { namespace in { __device__ real value(int x); } }\n", "real", 2, 2),
+    "alias of a header of both": ('namespace lib { using single = int; }\n',
+                                  '#include "both.cuh"\nnamespace lib { __device__ single f(int); }\n', "single", 2, 5),
+    "type of the toolkit": ("namespace lib { struct half { short bits; }; }\n",
+                            "#include <cuda_fp16.h>\nnamespace lib { __device__ half value(int x); }\n", "half", 2, 3),
+    "using": ("namespace x { using real = int; }\nnamespace lib { using x::real; }\n",
+              "using real = float;\nnamespace lib { __device__ real value(int x); }\n", "real", 2, 2),
+    "using namespace": ("namespace lib { namespace x { using real = int; } using namespace x; }\n",
+                        "using real = float;\nnamespace lib { __device__ real value(int x); }\n", "real", 2, 2),
+    "enumerator": ("namespace lib { enum { other = 1, at = 1 }; }\n",
+                   "enum { at = 0 };\nnamespace lib { constexpr int place = at; }\n", "at", 2, 2),
+    "variable of a namespace": ("namespace lib { constexpr int at = 1; }\n",
+                                "constexpr int at = 0;\nnamespace lib { constexpr int place = at; }\n", "at", 2, 2),
+    "overload": ("namespace lib { __device__ constexpr int pick(int) { return 1; } }\n",
+                 "namespace lib { __device__ constexpr int pick(long) { return 0; } constexpr int at = pick(0); }\n",
+                 "pick", 2, 2),
+    "specialisation": ('#include "both.cuh"\ntemplate <> struct traits<int> { using type = int; };\n',
+                       '#include "both.cuh"\n__device__ traits<int>::type value(int x);\n', "traits", 3, 3),
+    "variable": ('#include "both.cuh"\ntemplate <> constexpr int width<int> = 8;\n',
+                 '#include "both.cuh"\nstruct S { int v[width<int>]; };\n', "width", 3, 4),
+}  # fmt: skip
+RIGHT = {
+    "nothing": ("", VALUE),
+    "a macro of its own": ("#define N 3\n", VALUE),
+    "a comment and a text": ("#define N 3\n", '// N\nstatic_assert(true, "N");\n'),
+    "undefined again": ("#define N 3\nenum { first = N };\n#undef N\n", "enum { N = 2 };\n"),
+    "the same": ("#define HD __device__\n", "#define HD  __device__ // the same\nHD float value(int x);\n"),
+    "the same default": ("#ifndef HD\n#define HD __device__\n#endif\n",
+                         "#if !defined(HD)\n#define HD __device__\n#endif\nHD float value(int x);\n"),
+    "the same by cases": ("#ifdef A\n#define N 3\n#else\n#define N 4\n#endif\n",
+                          "#ifdef A\n#define N 3\n#else\n#define N 4\n#endif\nenum { count = N };\n"),
+    "defined anew": ("#define N 3\n", "#undef N\n#define N 4\nenum { count = N };\n"),
+    "a copy under the same guard": ('#include "copy1.cuh"\n', f'#include "copy2.cuh"\n{VALUE}'),
+    "a header of both": ('#include "both.cuh"\nenum { first = N };\n', '#include "both.cuh"\nenum { count = N };\n'),
+    "the same alias": ("using real = float;\n", "using real = float;\n__device__ real value(int x);\n"),
+    "names of parameters and members": (
+        "namespace lib { struct index {}; struct size {}; }\n",
+        "namespace lib { struct S { int size; };\ninline int f(S s, int index) { return s.size + index; } }\n"),
+    "an overload of one that is only declared": (
+        "__device__ float scale(float x);\n", "__device__ double scale(double x);\n"),
+    "the same function": ("__device__ int pick(int);\n", "__device__ int pick(int);\nusing T = decltype(pick(1));\n"),
+    "equal names in other namespaces": (
+        "namespace a { namespace detail { struct S {}; int f(int); } }\n",
+        "struct S {};\nnamespace b { namespace detail { S f(int); using T = decltype(f(1)); } }\n"),
+    "a specialisation of its own": (
+        "namespace a { template <class T> struct traits {}; template <> struct traits<int> {}; }\n",
+        "namespace b { template <class T> struct traits {}; }\n__device__ b::traits<int> value(int x);\n"),
+    "a specialisation for a type of its own": (
+        '#include "both.cuh"\nnamespace a { struct P {}; }\ntemplate <> struct traits<a::P*> { using type = int; };\n',
+        '#include "both.cuh"\n__device__ traits<int>::type value(int x);\n'),
+    "a variable of its own": (
+        "namespace a { template <class T> constexpr int width = 4; template <> constexpr int width<int> = 8; }\n",
+        "__device__ float value(int width);\n"),
+}  # fmt: skip
+SHARED = {
+    "both.cuh": f"{ONCE}#define N 5\ntemplate <class T> struct traits {{ using type = T; }};\n"
+    "template <class T> constexpr int width = 2;\nusing single = float;\n",
+    "more.cuh": "#define real int\n",
+    "copy1.cuh": "#ifndef COPY\n#define COPY\nstruct Copy { float x; };\n#endif\n",
+    "copy2.cuh": "#ifndef COPY\n#define COPY\nstruct Copy { float x; };\n#endif\n",
+}
+
+
+def record(name: str, headers: dict[str, str], *uses: FamilyRecord, options: tuple[str, ...] = ()) -> FamilyRecord:
+    """A family whose own interface is ``NAME.cuh``."""
+    interfaces = dict.fromkeys([*(each for used in uses for each in used.interfaces), f"{name}.cuh"])
+    every = {header: text for used in uses for header, text in used.headers} | headers
+    reached: dict[str, str] = {}
+    pending = [*interfaces]
+    for header in pending:
+        reached[header] = every.get(header, ONCE)
+        pending += [other for other in SHARED if f'"{other}"' in reached[header] and other not in pending]
+    all_used = {each for used in uses for each in (used.name, *used.uses)}
+    return FamilyRecord(
+        name, ("--std=c++17", *options), LinkOptions(), (), (), tuple(sorted(reached.items())),
+        tuple(sorted(all_used)), interfaces=tuple(interfaces),
+    )  # fmt: skip
+
+
+def families(first: str, second: str, options: tuple[str, ...] = (), user: str = "") -> dict[str, FamilyRecord]:
+    used = [
+        record(name, SHARED | {f"{name}.cuh": ONCE + text}, options=options)
+        for name, text in (("first", first), ("second", second))
+    ]
+    last = record("user", SHARED | {"user.cuh": ONCE + user}, *used, options=options)
+    return {each.name: each for each in (*used, last)}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_one_leaves_and_the_next_mentions_is_refused_at_both_places(case: str) -> None:
+    first, second, name, left, mention = WRONG[case]
+    places = (
+        "more.cuh" if case == "header" else "first.cuh",
+        "both.cuh" if name in ("traits", "width", "single") else "second.cuh",
+    )
+    hint = places[name in ("traits", "width")]
+    with raises(FamilyError, "family-use", name, f"{places[0]}:{left}", f"{places[1]}:{mention}", "user", hint=hint):
+        check_uses(families(first, second))
+
+
+@pytest.mark.parametrize("case", RIGHT)
+def test_what_changes_nothing_is_not(case: str) -> None:
+    check_uses(families(*RIGHT[case]))
+
+
+@pytest.mark.parametrize("case", [case for case in WRONG if WRONG[case][2] not in ("traits", "width")])
+def test_what_comes_later_does_no_harm(case: str) -> None:
+    first, second, *_ = WRONG[case]
+    check_uses(families(second, "") | families("", second, user=first))
+
+
+def test_an_option_that_the_first_undefines_is_one_that_it_changes() -> None:
+    headers = "#define N 3\n#undef N\n", "enum { count = N };\n"
+    check_uses(families(*headers))
+    with raises(FamilyError, "family-use", "N", "first.cuh:3", "second.cuh:2"):
+        check_uses(families(*headers, options=("-DN=4",)))
+
+
+def test_a_template_of_a_used_family_is_specialised_by_nobody_else() -> None:
+    check_uses(families("", "template <class T> struct traits {};\n"))
+    with raises(FamilyError, "family-use", "traits", "user.cuh:2", "second.cuh:2"):
+        check_uses(families("", "template <class T> struct traits {};\n", user="template <> struct traits<int> {};\n"))
+
+
+def test_what_both_use_comes_before_both() -> None:
+    base = record("base", {"base.cuh": f"{ONCE}#define N 3\n"})
+    first = record("first", {"first.cuh": f"{ONCE}enum {{ one = N }};\n"}, base)
+    second = record("second", {"second.cuh": f"{ONCE}enum {{ two = N }};\n"}, base)
+    check_uses({each.name: each for each in (base, first, second, record("user", {}, first, second))})
+    first = record("first", {"first.cuh": f"{ONCE}#undef N\n#define N 4\n"}, base)
+    with raises(FamilyError, "family-use", "N", "first.cuh:3", "second.cuh:2"):
+        check_uses({each.name: each for each in (base, first, second, record("user", {}, first, second))})
+
+
+def group(name: str, interface: str, definition: str, *, uses: tuple[str, ...] = ()) -> dict[str, str]:
+    """A family whose one group has one fragment."""
+    toml = f'[family]\nname = "{name}"\n[use]\n' + "".join(f'{each} = "../{each}"\n' for each in uses)
+    toml += f'[device.{name}_group]\nmatrix = "m.json"\ntemplate = "t.cu.jinja"\nkey = ["{name}_key"]\n'
+    return {
+        f"{name}/family.toml": f'{toml}interface = "{name}.cuh"\n',
+        f"{name}/m.json": f'{{"{name}_key": "one"}}',
+        f"{name}/{name}.cuh": ONCE + interface,
+        f"{name}/t.cu.jinja": f"{definition} // {{{{{name}_key}}}}\n",
+    }
+
+
+USER = """[family]
+name = "user"
+[use]
+first = "../first"
+second = "../second"
+[entrypoint.kern]
+matrix = "m.json"
+template = "t.cu.jinja"
+"""
+KERNEL = "__global__ void kern(float* x) { *x = lib::value(3) + first(); }\n"
+DEFAULT = "#ifndef real\n#define real int\n#endif\nnamespace lib { __device__ real value(int x); }\n"
+ALIAS = "using real = int;\nnamespace lib { __device__ real value(int x); }\n"
+TRAITS = '#include "traits.cuh"\nnamespace lib { __device__ traits<int>::type value(int x); }\n'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("left", "second", "is_right"),
+    [
+        ("#define real float\n", DEFAULT, False),
+        ("#define real float\n#undef real\n", DEFAULT, True),
+        ("#define real int\n", DEFAULT, True),
+        ("namespace lib { using real = float; }\n", ALIAS, False),
+        ("namespace other { using real = float; }\n", ALIAS, True),
+        ('#include "traits.cuh"\ntemplate <> struct traits<int> { using type = float; };\n', TRAITS, False),
+        ('#include "traits.cuh"\ntemplate <> struct traits<char> { using type = float; };\n', TRAITS, False),
+        ('#include "traits.cuh"\n', TRAITS, True),
+    ],
+)
+def test_the_linked_kernel_holds_what_both_mean(
+    tmp_path: Path, cache: Cache, left: str, second: str, is_right: bool
+) -> None:
+    """An int of 7 that is taken for a float would be stored as a number near zero."""
+    first = group("first", f"{left}__device__ float first();\n", "__device__ float first() { return 1; }")
+    files = first | group("second", second, "__device__ int lib::value(int x) { return x + 4; }")
+    files |= {"shared/traits.cuh": f"{ONCE}template <class T> struct traits {{ using type = T; }};\n"}
+    files |= {"user/family.toml": USER, "user/m.json": "{}", "user/t.cu.jinja": KERNEL}
+    shared = '"\ninclude = [".", "../shared"]\n[use]'
+    write_family(tmp_path, {path: text.replace('"\n[use]', shared) for path, text in files.items()})
+    family = load_family(tmp_path / "user" / "family.toml")
+    if not is_right:
+        with raises(FamilyError, "family-use", "first.cuh", "user"):
+            build([family], tmp_path / "user.fragdb", jobs=1, cache=cache)
+        return
+    build([family], tmp_path / "user.fragdb", jobs=1, cache=cache)
+    with FragmentDatabase(tmp_path / "user.fragdb") as database:
+        planner = KernelFamily("user", database)
+        assert "1090519040" in planner.plan(arch="sm_90").link_ptx()  # 8.0
+        source = "__device__ float first() { return lib::value(1) - 1; }"
+        assert "1093664768" in planner.planner().add_source(source).plan(arch="sm_90").link_ptx()  # 11.0
