@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from jitlto.errors import FamilyError, JitltoError
+from jitlto.model.declarations import option_macros
 from jitlto.model.deprecation import DeprecatedValue
 from jitlto.model.exclusions import Exclusion
 from jitlto.model.fragment import ImageKind, Role, is_name
@@ -131,7 +132,7 @@ class FamilyDeclaration:
         """Return NVRTC's options for a caller's own source at run time; nvcc's options are left out, except macros."""
         if self.toolchain == "nvrtc":
             return self.compiler_options()
-        macros = [option for option in self.options if option.startswith(("-D", "-U"))]
+        macros = [option for option in self.options if option_macros([option]) and not option.startswith("-X")]
         return (f"--std={self.std}", *self.link.compile_flags(), *macros)
 
     @property
