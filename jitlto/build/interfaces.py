@@ -18,7 +18,7 @@ from jitlto.model.declarations import (
     Conflict,
     find_conflicts,
     line_of,
-    option_macros,
+    macros,
     read_declarations,
     undefined_types,
     words,
@@ -28,6 +28,7 @@ from jitlto.model.fragment import Fragment, FragmentKey, Symbol
 from jitlto.model.headers import interfaces_first
 from jitlto.model.index import agrees
 from jitlto.model.mangling import base_name, demangle
+from jitlto.model.options import option_macros
 from jitlto.storage.declaration import FamilyDeclaration, GroupDeclaration
 
 # What NVRTC and nvcc say where a declaration contradicts a definition.
@@ -39,6 +40,10 @@ _CONTRADICTION = re.compile(
     r"|invalid redeclaration of"
     r"|function .* cannot be instantiated -- no template definition was supplied"
 )
+# What they say of a header that is included twice.
+_REPEATED = re.compile(r"^(?P<file>.+?)\(\d+\): error: .*(?:redefinition|already been defined)", re.M)
+# Options that define no macro of the compiler's own.
+_NO_MACRO = re.compile(r"-[DU]|--(?:un)?define-macro|--?diag|-Xcudafe")
 _BRACKET = re.compile(r"[<>(]")
 _STATEMENT = re.compile(r"[^;{}]*[;{]")
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[^\n]*", re.S | re.M)
@@ -47,15 +52,21 @@ _REMEDY = {
     "macro": "define it for the whole family, in {header} or with -D in [family] options; "
     "or make what depends on it a template parameter of the interface",
     "specialisation": "move the specialisation into {header}, so that both sides see it",
+    "overload": "declare the overload in {header}, so that both sides see it, or give it another name",
     "definition": "move the definition into {header}; a type that is opaque is defined nowhere",
 }
 _CODES = {
     "macro": "build-interface-macro",
     "specialisation": "build-interface-specialisation",
+    "overload": "build-interface-specialisation",
     "definition": "build-interface-definition",
 }
-_DOES = {"macro": "defines the macro {name}, which", "specialisation": "specialises {name}, which",
-         "definition": "defines {name}, which"}  # fmt: skip
+_DOES = {
+    "macro": "defines the macro {name}, which",
+    "specialisation": "specialises {name}, which",
+    "overload": "overloads {name}, which",
+    "definition": "defines {name}, which",
+}
 
 _Texts: TypeAlias = Callable[[FragmentKey], Mapping[str, bytes]]
 
@@ -140,10 +151,21 @@ class InterfaceText:
             raise self._differing(asks[0], "__CUDA_ARCH__", ways)
         if asks and self._config.candidates:
             raise self._differing(asks[0], "__CUDA_ARCH__", {'archs "auto"': "each fragment"})
+        options = {self._options(family, group): f"{family.name}/{group.name}" for family, group in groups}
+        known = {name for text in self._headers.values() for name in macros(text)}
+        for name, text in self._headers.items() if len(options) > 1 else ():
+            for macro in sorted(read_declarations(text).asks_compiler - known):
+                raise self._differing(name, macro, options)
 
     @staticmethod
     def _architectures(family: FamilyDeclaration, group: GroupDeclaration) -> str:
         return f"archs {' '.join(map(str, sorted({*family.architectures, *group.architectures})))}"
+
+    @staticmethod
+    def _options(family: FamilyDeclaration, group: GroupDeclaration) -> str:
+        """Return the options of a group that may define macros of the compiler."""
+        own = [option for option in (*family.options, *group.options) if not _NO_MACRO.match(option)]
+        return f"options {' '.join(own)}" if own else "no options"
 
     def _differing(self, header: str, macro: str, ways: Mapping[str, str]) -> BuildError:
         line = self._line(Conflict("mention", macro, header))
@@ -306,7 +328,14 @@ def explain(error: CompileError, rendered: RenderedSource, config: CompileConfig
         rendered: The source that does not compile.
         config: That of its family.
     """
-    error.hint = error.hint or _explain_contradiction(error, rendered, config)
+    error.hint = error.hint or _explain_repetition(error, config) or _explain_contradiction(error, rendered, config)
+
+
+def _explain_repetition(error: CompileError, config: CompileConfig) -> str | None:
+    repeated = _REPEATED.search(error.log)
+    if repeated is None or repeated["file"] not in config.own_closure(interfaces_first(config.interfaces)).headers:
+        return None
+    return f"begin {repeated['file']} with #pragma once: interfaces are included before every source"
 
 
 def _explain_contradiction(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> str | None:

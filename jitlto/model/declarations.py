@@ -1,8 +1,8 @@
 """What the front end does not prove of an interface, read from the tokens of headers and sources.
 
 Types that are declared and never defined, templates that are specialised, macros that are defined, and whether what is
-declared depends on the architecture. Like :mod:`jitlto.model.kernel_text` a reading of tokens and no parser: bodies of
-functions are passed over.
+declared depends on the architecture. Like :mod:`jitlto.model.kernel_text` a reading of tokens and no parser: bodies
+of functions are passed over.
 """
 
 from __future__ import annotations
@@ -10,23 +10,44 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
 
 from jitlto.model.directives import all_directives
-from jitlto.model.kernel_text import CLASS_KEYS, KEYWORDS, TOKEN, WORD, follow_condition, plain_text, skip
+from jitlto.model.kernel_text import (
+    CLASS_KEYS,
+    KEYWORDS,
+    TOKEN,
+    WORD,
+    follow_condition,
+    parameter_name,
+    plain_text,
+    skip,
+    split_parameters,
+)
 
 _INCLUDE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(?:include|import|include_next)\b[^\n]*", re.M)
 _WORDS = re.compile(r"[A-Za-z_$][\w$]*")
 _MACRO = re.compile(rb"[A-Za-z_$][\w$]*")
-_OPTION = re.compile(r"(?:-D|--define-macro[= ]|-U|--undefine-macro[= ])\s*(\w+)")
+_DEFINE = re.compile(rb"([A-Za-z_$][\w$]*)(?:\([^)]*\))?\s*(.*)", re.S)
+_NAME = re.compile(rb"(?:::)?[A-Za-z_$][\w$]*(?:::[A-Za-z_$][\w$]*)*")
+# Macros of compilers, without those that no option of a group changes or that have a check of their own.
+_COMPILERS = re.compile(
+    r"\b(?!__(?:cplusplus|CUDACC(?:_RTC|_VER_\w+)?__|NVCC__|CUDA_ARCH_\w*|has_\w+|GNUC\w*|clang\w*|linux__)\b|_MSC_VER|_WIN)"
+    r"_[_A-Z]\w*"
+)
 _DEFINED = re.compile(r"\bdefined\b\s*(?:\(\s*)?(\w+)")
 _ARCHITECTURE = re.compile(r"\b__CUDA_ARCH(?:__|_\w+)")
 _SPECIFIC = re.compile(r"\b__CUDA_ARCH_(?!_\b)\w+")
 _STANDARD = re.compile(r"\b__cplusplus\b")
+_FEATURE = re.compile(r"\b__cpp_\w+")
 _CONDITION = re.compile(r"[ \t]*(?:#|%:)[ \t]*(if|elif|ifdef|ifndef|elifdef|elifndef|define)\b(.*)", re.S)
 _ATTRIBUTES = frozenset(("alignas", "__align__", "__attribute__", "__declspec"))
 _BEFORE = frozenset(("typedef", "friend", "extern", "static", "inline", "constexpr", "const", "volatile"))
 _LOOKS_LIKE_MACRO = re.compile(r"__\w+|[A-Z][A-Z0-9_]+")
+
+
+_Special: TypeAlias = set[tuple[str, str]]  # names, and what stands in the brackets behind them
 
 
 class Member(NamedTuple):
@@ -44,12 +65,16 @@ class Declarations(NamedTuple):
     templates: frozenset[str] = frozenset()  # class templates, the same
     mentioned: frozenset[tuple[str, ...]] = frozenset()  # as ``struct S`` where it is used: the names that it may mean
     defined: frozenset[str] = frozenset()
-    specialised: frozenset[str] = frozenset()  # class templates
-    revalued: frozenset[str] = frozenset()  # variable and constexpr function templates that are specialised
+    specialised: frozenset[tuple[str, str]] = frozenset()  # class templates, with the arguments
+    revalued: frozenset[tuple[str, str]] = frozenset()  # the same of variables and constexpr functions
+    functions: frozenset[tuple[str, str]] = frozenset()  # in namespaces: by name alone, with their parameters
+    called: frozenset[str] = frozenset()  # by declarations of templates, outside of bodies
+    special_macros: frozenset[tuple[str, str]] = frozenset()  # macros that specialise a template, and the template
     names: frozenset[str] = frozenset()  # words of declarations in namespaces, outside of parentheses, and macros
     asks_architecture: bool = False  # outside of all functions
     asks_standard: bool = False
     members: frozenset[Member] = frozenset()
+    asks_compiler: frozenset[str] = frozenset()  # the macros of the compiler that conditions ask for, the same
 
 
 @lru_cache(maxsize=4096)
@@ -65,22 +90,37 @@ def macros(text: bytes) -> frozenset[str]:
     return frozenset(match[0].decode() for match in found if match)
 
 
-def option_macros(options: Iterable[str]) -> dict[str, str]:
-    """Return the macros that compiler options define or undefine, each with its option."""
-    return {match[1]: option for option in options if (match := _OPTION.match(option))}
-
-
 @lru_cache(maxsize=4096)
 def read_declarations(text: bytes) -> Declarations:
     """Read what a text declares."""
     reader = _Reader()
     reader.read(TOKEN.findall(plain_text(text)))
     declared, mentioned, defined, specialised, revalued, templates = reader.names
+    special_macros, renamed = _read_macros(text)
+    specialised |= {(renamed[name], arguments) for name, arguments in specialised if name in renamed}
     return Declarations(
         frozenset(declared), frozenset(templates), frozenset(mentioned), frozenset(defined),
-        frozenset(specialised), frozenset(revalued), frozenset(reader.words) | macros(text),
-        reader.asks_architecture, reader.asks_standard, frozenset(reader.members),
+        frozenset(specialised), frozenset(revalued), frozenset(reader.functions), frozenset(reader.called),
+        special_macros, frozenset(reader.words) | macros(text), reader.asks_architecture, reader.asks_standard,
+        frozenset(reader.members), frozenset(reader.asks_compiler),
     )  # fmt: skip
+
+
+def _read_macros(text: bytes) -> tuple[frozenset[tuple[str, str]], dict[str, str]]:
+    """Return the macros of a text that specialise a template, each with it; and those that are another name."""
+    special, renamed = set(), {}
+    for word, rest in all_directives(text):
+        match = _DEFINE.fullmatch(rest) if word == b"define" else None
+        if match is None:
+            continue
+        name, body = match[1].decode(), match[2]
+        if _NAME.fullmatch(body):
+            renamed[name] = _last(body.decode())
+        elif b"<" in body:
+            reader = _Reader()
+            reader.read(TOKEN.findall(plain_text(body + b";")))
+            special |= {(name, template) for template, _ in reader.names[3] | reader.names[4]}
+    return frozenset(special), renamed
 
 
 def undefined_types(texts: Iterable[bytes]) -> frozenset[str]:
@@ -91,7 +131,7 @@ def undefined_types(texts: Iterable[bytes]) -> frozenset[str]:
     defined = frozenset(name for each in every for name in each.defined)
     open_types = {name for each in every for name in each.declared} - defined
     # A primary template need not be defined where specialisations are, or where nothing uses it.
-    specialised = {name for each in every for name in each.specialised}
+    specialised = {name for each in every for name, _ in each.specialised}
     templates = {n for each in every for n in each.templates if n not in defined and _last(n) not in specialised}
     open_types |= {name for name in templates if re.search(rf"\b{_last(name)}\s*<", plain)}
     open_types |= {names[-1] for each in every for names in each.mentioned if defined.isdisjoint(names)}
@@ -101,7 +141,7 @@ def undefined_types(texts: Iterable[bytes]) -> frozenset[str]:
 class Conflict(NamedTuple):
     """Something in a text that would change what an interface means, or look behind it."""
 
-    kind: str  # macro, specialisation or definition
+    kind: str  # macro, specialisation, overload or definition
     name: str
     header: str  # of the interfaces
 
@@ -112,14 +152,26 @@ def find_conflicts(text: bytes, headers: Mapping[str, bytes], beside: Iterable[b
     Args:
         beside: Further texts whose templates are no interface's.
     """
-    own = read_declarations(text)
+    own, others = read_declarations(text), [read_declarations(other) for other in headers.values()]
+    mentioned = frozenset(word for other in headers.values() for word in words(other))
+    ours = {_last(name) for name in own.defined} - mentioned  # types that mean nothing to others
+
+    def theirs(names: Iterable[tuple[str, str]]) -> frozenset[str]:
+        return frozenset(name for name, types in names if ours.isdisjoint(_WORDS.findall(types)))
+
     # What is only declared there gives a type no meaning that a specialisation could change.
-    meant = {name for other in headers.values() for name in _templates(read_declarations(other))} & own.specialised
-    specialised = {name for name in own.revalued | meant if not _is_own(name, (text, *beside), headers.values())}
-    for kind, names in (("macro", macros(text)), ("specialisation", specialised)):
-        for name in sorted(names):
-            if header := next((header for header, other in headers.items() if name in words(other)), None):
-                yield Conflict(kind, name, header)
+    meant = {name for other in others for name in _templates(other)}
+    special = theirs(own.specialised) | {template for _, template in own.special_macros}
+    special |= {template for other in others for name, template in other.special_macros if name in words(text)}
+    special = theirs(own.revalued) | (special & meant)
+    overloads = theirs(own.functions.difference(*(other.functions for other in others)))
+    for kind, names in (
+        ("macro", macros(text)),
+        ("specialisation", {name for name in special if not _is_own(name, (text, *beside), headers.values())}),
+        ("overload", overloads.intersection(name for other in others for name in other.called)),
+    ):
+        for name in sorted(names & mentioned):
+            yield Conflict(kind, name, next(header for header, other in headers.items() if name in words(other)))
     open_types = {_last(name) for name in undefined_types(headers.values())} if own.defined else ()
     for name in sorted(name for name in own.defined if _last(name) in open_types):
         yield Conflict("definition", name, next(h for h, other in headers.items() if _last(name) in words(other)))
@@ -139,7 +191,7 @@ def _classes(text: bytes) -> frozenset[str]:
 
 
 def _templates(declarations: Declarations) -> Iterator[str]:
-    yield from declarations.specialised
+    yield from (name for name, _ in declarations.specialised)
     yield from map(_last, declarations.defined)
 
 
@@ -159,12 +211,15 @@ class _Reader:
     """Reads tokens: statements in namespaces and classes, with the scopes around them."""
 
     def __init__(self) -> None:
-        self.names: tuple[set[str], set[tuple[str, ...]], set[str], set[str], set[str], set[str]] = (
+        self.names: tuple[set[str], set[tuple[str, ...]], set[str], _Special, _Special, set[str]] = (
             set(), set(), set(), set(), set(), set(),
         )  # fmt: skip
         self.words: set[str] = set()
         self.members: set[Member] = set()
+        self.functions: set[tuple[str, str]] = set()
+        self.called: set[str] = set()
         self.asks_architecture = self.asks_standard = False
+        self.asks_compiler: set[str] = set()
         self._scopes: list[_Scope | None] = []  # None for a function's body
 
     def read(self, tokens: Sequence[str]) -> None:
@@ -205,7 +260,8 @@ class _Reader:
         word, rest = match[1], match[2]
         compared = "" if word.endswith("def") else _DEFINED.sub("", rest)
         self.asks_architecture |= bool(_ARCHITECTURE.search(compared) or _SPECIFIC.search(rest))
-        self.asks_standard |= word != "define" and bool(_STANDARD.search(compared))
+        self.asks_standard |= word != "define" and bool(_STANDARD.search(compared) or _FEATURE.search(rest))
+        self.asks_compiler.update(_COMPILERS.findall(rest))
 
     def _open(self, head: Sequence[str]) -> _Scope | None:
         """Return the scope that a brace behind ``head`` opens, and note what is defined there."""
@@ -217,17 +273,23 @@ class _Reader:
         prefixes, rest = _split_templates(head)
         self._add_words(rest)
         self._add_declared(rest)
+        self._add_function(prefixes, rest)
         found = _class_head(rest)
         if found is None or found.rest not in ((), (":",)) or len(found.names) > 2:
             self._mention(rest)
             self._specialise(prefixes, rest)
             return None
         name = found.names[-1] if found.names else ""
-        if name and found.is_specialised:
-            self.names[3].add(_last(name))
+        if name and found.arguments is not None:
+            self.names[3].add((_last(name), found.arguments))
         elif name:
             self.names[2].add(self._qualified(name))
-        return _Scope(name, is_class=True, is_enum="enum" in rest and not {"class", "struct"} & set(rest))
+        return _Scope(
+            name,
+            is_class=True,
+            is_template=bool(prefixes) or self._in_template(),
+            is_enum="enum" in rest and not {"class", "struct"} & set(rest),
+        )
 
     def _end(self, head: Sequence[str]) -> None:
         """Note what a statement that ends in a semicolon declares."""
@@ -236,9 +298,10 @@ class _Reader:
         if rest[:1] == ["template"]:  # an explicit instantiation
             return
         self._add_declared(rest)
+        self._add_function(prefixes, rest)
         found = _class_head(rest)
         is_plain = found is not None and found.rest in ((), (":",)) and "typedef" not in rest
-        if found is not None and is_plain and found.names and not found.is_specialised:
+        if found is not None and is_plain and found.names and found.arguments is None:
             names = found.names
             if len(names) == 1 or _LOOKS_LIKE_MACRO.fullmatch(names[0]):
                 if rest[:1] != ["friend"]:
@@ -258,10 +321,25 @@ class _Reader:
                 follows = rest[end : end + 1]
                 is_function = follows == ["("]
                 if WORD.match(name) and (follows in ([], ["="], ["{"]) or (is_function and "constexpr" in rest)):
-                    self.names[4].add(name)
+                    self.names[4].add((name, " ".join(rest[position:end])))
                 position = end
             else:
                 position += 1
+
+    def _in_template(self) -> bool:
+        return any(scope and scope.is_template for scope in self._scopes)
+
+    def _add_function(self, prefixes: Sequence[Sequence[str]], rest: Sequence[str]) -> None:
+        """Note the parameters of a function, and what the declaration of a template calls."""
+        position = _find_parameters(rest)
+        if position and not any(scope and scope.is_class for scope in self._scopes):
+            parameters = rest[position + 1 : skip(rest, position) - 1]
+            self.functions.add((rest[position - 1], _signature(prefixes, parameters)))
+        if prefixes or self._in_template():
+            tokens = [token for prefix in prefixes for token in prefix]
+            tokens += [*rest[: position - 1], *rest[position:]] if position else rest
+            called = {word for word, follows in pairwise(tokens) if follows == "(" and WORD.match(word)}
+            self.called |= called - KEYWORDS
 
     def _mention(self, tokens: Sequence[str]) -> None:
         for position, token in enumerate(tokens[:-1]):
@@ -284,7 +362,7 @@ class _Reader:
         """Note the names that a declaration in a namespace gives it."""
         found = _class_head(rest)
         if found is not None and found.names and found.rest in ((), (":",)) and "typedef" not in rest:
-            self._add_members(() if found.is_specialised else found.names[-1:])
+            self._add_members(() if found.arguments is not None else found.names[-1:])
         elif rest[:2] == ["using", "namespace"]:
             self._add_members(rest[-1:], "namespace")
         elif rest[:1] == ["using"] and "=" in rest:
@@ -309,11 +387,12 @@ class _Scope(NamedTuple):
     name: str = ""  # empty for one without
     is_class: bool = False
     is_enum: bool = False  # whose names are those of the namespace around it
+    is_template: bool = False
 
 
 class _ClassHead(NamedTuple):
     names: tuple[str, ...]  # words behind the class key: perhaps a macro, and the name
-    is_specialised: bool
+    arguments: str | None  # of a specialisation
     rest: tuple[str, ...]  # (":",) for a base or an underlying type
 
 
@@ -349,16 +428,37 @@ def _declarators(tokens: Sequence[str]) -> tuple[list[str], str]:
     return [*names, last] if last and last not in KEYWORDS else names, ""
 
 
+def _find_parameters(tokens: Sequence[str]) -> int:
+    """Return where the parameters of a function begin in its declaration; 0 if it is none."""
+    position = 0
+    while position < len(tokens) and tokens[position] != "=":
+        token, before = tokens[position], tokens[position - 1] if position else ""
+        if token == "(" and WORD.match(before) and before not in KEYWORDS | _ATTRIBUTES and before[:2] != "__":
+            return position
+        position = skip(tokens, position) if token in ("(", "[", "<") else position + 1
+    return 0
+
+
+def _signature(prefixes: Sequence[Sequence[str]], parameters: Sequence[str]) -> str:
+    """Return a function's parameters in one spelling: without their names and defaults, templates' own by number."""
+    numbers = {token: str(n) for n, token in enumerate(t for prefix in prefixes for t in prefix if WORD.match(t))}
+    parts = split_parameters(parameters)
+    for part in parts:
+        if name := parameter_name(part):
+            part.remove(name)
+    return ", ".join(" ".join(numbers.get(token, token) for token in part) for part in parts)
+
+
 def _class_head(tokens: Sequence[str]) -> _ClassHead | None:
     """Read a class or enum at the begin of a declaration; None if it begins otherwise."""
     position = 0
-    while position < len(tokens) and tokens[position] in _BEFORE:
+    while position < len(tokens) and (tokens[position] in _BEFORE or _LOOKS_LIKE_MACRO.fullmatch(tokens[position])):
         position += 1
     if position == len(tokens) or tokens[position] not in CLASS_KEYS:
         return None
     position += 2 if list(tokens[position : position + 2]) in (["enum", "class"], ["enum", "struct"]) else 1
     names: list[str] = []
-    is_specialised = False
+    arguments = None
     while position < len(tokens):
         token = tokens[position]
         if token in _ATTRIBUTES and tokens[position + 1 : position + 2] == ["("]:
@@ -369,13 +469,13 @@ def _class_head(tokens: Sequence[str]) -> _ClassHead | None:
             names[-1] += "".join(tokens[position : position + 2])
             position += 2
         elif token == "<" and names:
-            is_specialised = True
-            position = skip(tokens, position)
+            end = skip(tokens, position)
+            arguments, position = " ".join(tokens[position:end]), end
         elif token != "final" and WORD.match(token):
             names.append(token)
             position += 1
         elif token == "final":
             position += 1
         else:
-            return _ClassHead(tuple(names), is_specialised, (":",) if token == ":" else tuple(tokens[position:]))
-    return _ClassHead(tuple(names), is_specialised, ())
+            return _ClassHead(tuple(names), arguments, (":",) if token == ":" else tuple(tokens[position:]))
+    return _ClassHead(tuple(names), arguments, ())

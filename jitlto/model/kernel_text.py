@@ -202,6 +202,13 @@ def _names(tokens: Sequence[str]) -> tuple[str | None, ...] | None:
         return None
     if not tokens or list(tokens) == ["void"]:
         return ()
+    names = tuple(map(parameter_name, split_parameters(tokens)))
+    named = [name for name in names if name]
+    return names if len(set(named)) == len(named) else None
+
+
+def split_parameters(tokens: Sequence[str]) -> list[list[str]]:
+    """Return the parameters in a list, without their defaults."""
     parts: list[list[str]] = [[]]
     position, is_default = 0, False
     while position < len(tokens):
@@ -213,12 +220,10 @@ def _names(tokens: Sequence[str]) -> tuple[str | None, ...] | None:
         is_default = is_default or tokens[position] == "="
         parts[-1] += () if is_default else tokens[position:end]
         position = end
-    names = tuple(map(_name, parts))
-    named = [name for name in names if name]
-    return names if len(set(named)) == len(named) else None
+    return parts
 
 
-def _name(tokens: Sequence[str]) -> str | None:
+def parameter_name(tokens: Sequence[str]) -> str | None:
     """Return the name in the declaration of one parameter; None if it has none, or it cannot be told."""
     tokens = list(tokens)
     while tokens[-1:] == ["]"]:  # of an array

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from jitlto.model.declarations import option_macros
 from jitlto.model.kernel_text import without_comments
+from jitlto.model.options import option_macros
 
 _DIRECTIVE = re.compile(r"\s*(?:#|%:)\s*(\w+)\s*(.*)", re.S)
 _NAME = re.compile(r"[A-Za-z_$][\w$]*")

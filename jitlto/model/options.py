@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -14,6 +14,8 @@ from jitlto.model.text import abbreviate, suggest
 
 # NVRTC options that read or write files, without leading dashes: NVRTC accepts most with one dash or two (NVRTC's
 # «Supported Compile Options»).
+_HOST_OPTION = re.compile(r"(?:-Xcompiler|--compiler-options)\b")
+_OPTION = re.compile(r"(?:-D|--define-macro[= ]|-U|--undefine-macro[= ])\s*(\w+)")
 _FILES = frozenset(
     [
         *("include", "pre-include", "pch", "create-pch", "use-pch", "pch-dir", "time", "fdevice-time-trace"),
@@ -303,3 +305,14 @@ def describe_invalid_option(option: str) -> tuple[str, str | None] | None:
     if touches_files(option):
         return f"option {option!r} is not allowed: it reads or writes files", None
     return None
+
+
+def option_macros(options: Iterable[str]) -> dict[str, str]:
+    """Return the macros that compiler options define or undefine, each with its option."""
+    found: dict[str, str] = {}
+    for option in options:
+        if _HOST_OPTION.match(option):  # nvcc gives them to the preprocessor of device code, too
+            found |= dict.fromkeys(_OPTION.findall(option), option)
+        elif match := _OPTION.match(option):
+            found[match[1]] = option
+    return found

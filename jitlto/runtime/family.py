@@ -20,11 +20,11 @@ from jitlto.model.frozen import Frozen, Shared
 from jitlto.model.text import check_type
 from jitlto.model.types import EXACT, cpp_name, is_exact, is_same_value
 from jitlto.runtime import session as sessions
-from jitlto.runtime.discovery.lookup_cache import request_key
 from jitlto.runtime.discovery.registry import DatabaseFile
 from jitlto.runtime.events import Kind
 from jitlto.runtime.launch.core import extension
 from jitlto.runtime.linking.kernel_cache import EVENT_OF_LAYER, has_packs, raise_copy
+from jitlto.runtime.linking.lookup_cache import request_key
 from jitlto.runtime.session import Session
 from jitlto.storage.files import TWIN_SUFFIX, digest_of
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.model.index import Index
     from jitlto.model.tuning import Variant
     from jitlto.model.versions import Architecture
-    from jitlto.runtime.discovery.lookup_cache import Contents
     from jitlto.runtime.dispatcher import Dispatcher
     from jitlto.runtime.launch.launcher import Launcher
     from jitlto.runtime.linking.cache_entry import Chosen, LinkedKernel
+    from jitlto.runtime.linking.lookup_cache import Contents
     from jitlto.runtime.planning.plan import Plan, Request
     from jitlto.runtime.planning.planner import Planner
     from jitlto.runtime.tuning.best import Chooser
@@ -336,7 +336,7 @@ class KernelFamily(Shared):
         """Return the launcher of a configuration on the current device: linked at the first call, then looked up.
 
         If a pack answers the request, or an earlier process of this user made it, its kernel is found without planning
-        (``jitlto.runtime.linking.packed_requests``, ``jitlto.runtime.discovery.lookup_cache``), and
+        (``jitlto.runtime.linking.packed_requests``, ``jitlto.runtime.linking.lookup_cache``), and
         :attr:`Launcher.plan` is planned on first use.
 
         Raises:

@@ -19,10 +19,10 @@ from jitlto.cuda import device
 from jitlto.errors import JitltoError
 from jitlto.model.frozen import Shared
 from jitlto.runtime import events as runtime_events
-from jitlto.runtime.discovery.lookup_cache import Contents, LookupCache
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.events import Events
 from jitlto.runtime.linking.kernel_cache import KernelCache, SingleFlight, has_packs
+from jitlto.runtime.linking.lookup_cache import Contents, LookupCache
 from jitlto.storage.cache_dir import open_cache_dir
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from jitlto.errors import FamilyError, JitltoError
 from jitlto.model.exclusions import Exclusion
 from jitlto.model.family_record import DeprecatedValue
 from jitlto.model.fragment import ImageKind, Role, is_name
-from jitlto.model.options import GroupLink, LinkOptions, describe_invalid_option
+from jitlto.model.options import GroupLink, LinkOptions, describe_invalid_option, option_macros
 from jitlto.model.text import suggest
 from jitlto.model.versions import Architecture
 from jitlto.storage.family_rules import (
@@ -131,7 +131,7 @@ class FamilyDeclaration:
         """Return NVRTC's options for a caller's own source at run time; nvcc's options are left out, except macros."""
         if self.toolchain == "nvrtc":
             return self.compiler_options()
-        macros = [option for option in self.options if option.startswith(("-D", "-U"))]
+        macros = [option for option in self.options if option_macros([option]) and not option.startswith("-X")]
         return (f"--std={self.std}", *self.link.compile_flags(), *macros)
 
     @property

@@ -43,7 +43,7 @@ import json, resource, sys, time
 from jitlto import load
 from jitlto.cuda import nvjitlink
 from jitlto.model import resolve
-from jitlto.runtime.discovery import lookup_cache
+from jitlto.runtime.linking import lookup_cache
 from jitlto.runtime.planning import planner
 from jitlto.storage import database
 nvjitlink.version()

@@ -77,8 +77,8 @@ REASONS = {
     ("*", "build.execution.events"): "the observer is told of each phase and of each fragment",
     # A launch.
     ("*", "runtime.session"): "the session makes what a process has one of when it is first asked for it",
-    ("runtime.family", "runtime.discovery.lookup_cache"): "the key of the request, the answer to it, and a new answer",
-    ("runtime.discovery.lookup_cache", "cuda.nvjitlink"): "a new answer names the nvJitLink that was found",
+    ("runtime.family", "runtime.linking.lookup_cache"): "the key of the request, the answer to it, and a new answer",
+    ("runtime.linking.lookup_cache", "cuda.nvjitlink"): "a new answer names the nvJitLink that was found",
     ("runtime.family", "runtime.planning.planner"): "a planner is made, and then asked for its plan",
     ("runtime.planning.planner", "runtime.family"): "a family opens its database when it is first planned from",
     (

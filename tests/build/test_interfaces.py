@@ -368,6 +368,70 @@ def test_no_source_specialises_a_template_of_an_interface(
         build_family(files)
 
 
+TRAIT = "template <class T> struct L { float a; };"
+MACRO = "#define SPECIAL(T) template <> struct L<T> { float b, a; }"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("interface", "source", "name"),
+    [
+        (TRAIT, f"{MACRO}\nSPECIAL(int);", "L"),
+        (f"{TRAIT}\n{MACRO}", "SPECIAL(int);", "L"),
+        (TRAIT, "#define NAME L\ntemplate <> struct NAME<int> { float b, a; };", "L"),
+        (TRAIT, "#define FULL template <>\nFULL struct L<int> { float b, a; };", "L"),
+        (TRAIT, "using Own = int;\ntemplate <> struct L<Own> { float b, a; };", "L"),
+        (("template <class T> struct tag {};\ntemplate <class T> __device__ int pick(const T&);\n"
+          "template <class T> struct M { decltype(pick(tag<T>())) a; };"),
+         "template <class T> __device__ float pick(const tag<T>&);", "pick"),
+    ],
+)  # fmt: skip
+def test_neither_through_a_macro_nor_by_an_overload(
+    build_family: BuildFamily, interface: str, source: str, name: str
+) -> None:
+    files = family(f"{interface}\n{FLOAT}", FINE)
+    files["kern.cu.jinja"] = f"{source}\n{files['kern.cu.jinja']}"
+    with raises(BuildError, "build-interface-specialisation", name, "activation.cuh"):
+        build_family(files)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "source",
+    [
+        "struct Own {};\ntemplate <> struct L<Own> { float b, a; };\n__device__ float pick(const Own&);",
+        "using Alias = L<int>;\n#define PAIR(x) L<float>{x}",
+        "template <class U> __device__ int pick(const U& value = U()) { return 1; }",
+    ],
+)
+def test_what_concerns_types_of_its_own_alone_a_source_may_do(build_family: BuildFamily, source: str) -> None:
+    interface = f"{TRAIT}\ntemplate <class T> __device__ int pick(const T&);\n"
+    interface += "template <class T> struct M { decltype(pick(T())) a; };"
+    files = family(f"{interface}\n{FLOAT}", FINE)
+    files["kern.cu.jinja"] = f"{source}\n{files['kern.cu.jinja']}"
+    build_family(files)
+
+
+@pytest.mark.slow
+def test_options_of_one_group_define_no_macro_of_the_compiler_that_an_interface_asks_for(
+    build_family: BuildFamily,
+) -> None:
+    asks = {"activation.cuh": "#pragma once\n" + WIDE.replace("WIDE", "__CUDACC_RTC_MINIMAL__")}
+    one = {"family.toml": TOML.replace("[device", 'options = ["--minimal"]\n[device') + DECLARED}
+    both = {"family.toml": TOML.replace("[entry", 'options = ["--minimal"]\n[entry', 1) + DECLARED}
+    with raises(BuildError, "build-interface-architecture", "__CUDACC_RTC_MINIMAL__", "activation.cuh:3", "--minimal"):
+        build_family(WIDE_FAMILY | asks | one)
+    build_family(WIDE_FAMILY | asks | both)
+    build_family(WIDE_FAMILY | one)
+
+
+@pytest.mark.slow
+def test_an_interface_that_cannot_be_included_twice_is_told_so(build_family: BuildFamily) -> None:
+    files = WIDE_FAMILY | {"activation.cuh": WIDE}
+    with raises(CompileError, "compile", "activation.cuh", hint="#pragma once"):
+        build_family(files)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("interface", "name"),

@@ -8,7 +8,7 @@ import pytest
 
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.nvjitlink_file import installed_release
-from jitlto.runtime.discovery.lookup_cache import site_packages
+from jitlto.runtime.linking.lookup_cache import site_packages
 from tests.support.process import output_of
 
 
@@ -58,7 +58,7 @@ def test_several_releases_or_an_unknown_file_tell_nothing(tmp_path: Path) -> Non
 def test_telling_it_loads_nothing() -> None:
     program = (
         "from jitlto.cuda.nvjitlink_file import installed_release\n"
-        "from jitlto.runtime.discovery.lookup_cache import site_packages\n"
+        "from jitlto.runtime.linking.lookup_cache import site_packages\n"
         "installed_release(site_packages(), '')\n"
         "print('libnvJitLink' in open('/proc/self/maps').read())"
     )

@@ -14,10 +14,10 @@ from jitlto.errors import FamilyError, NotCachedError, UnknownValueError
 from jitlto.model.deprecation import replace_deprecated
 from jitlto.model.family_record import DeprecatedValue
 from jitlto.runtime import session
-from jitlto.runtime.discovery.lookup_cache import Contents
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking import packs
 from jitlto.runtime.linking.kernel_cache import KernelCache
+from jitlto.runtime.linking.lookup_cache import Contents
 from jitlto.runtime.planning import recording
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase

@@ -32,13 +32,13 @@ from jitlto.model.fragment import FragmentKey, ImageKind
 from jitlto.model.types import Parameter
 from jitlto.report import page
 from jitlto.report.content import describe
-from jitlto.runtime.discovery.lookup_cache import Contents, LookupCache, hash_key
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch.arguments import ArgumentConverter
 from jitlto.runtime.launch.fast_path import FastPath
 from jitlto.runtime.linking import packed_requests, packs
 from jitlto.runtime.linking.cache_entry import Chosen, LinkedKernel, LinkKey
 from jitlto.runtime.linking.kernel_cache import KernelCache
+from jitlto.runtime.linking.lookup_cache import Contents, LookupCache, hash_key
 from jitlto.runtime.linking.packed_requests import Answer
 from jitlto.runtime.planning import recording
 from jitlto.runtime.user_code.inputs import from_ptx

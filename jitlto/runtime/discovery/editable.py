@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from jitlto.errors import DatabaseError, JitltoError
 from jitlto.model.header_places import is_outside
 from jitlto.model.header_search import HeaderSearch
-from jitlto.runtime.discovery import lookup_cache
+from jitlto.runtime.linking import lookup_cache
 from jitlto.storage import declaration, files
 from jitlto.storage.cache_dir import CacheDir, FileLock, NoLocksError
 from jitlto.storage.files import GROUP, SUFFIX, digest_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jitlto import config
 from jitlto.errors import DatabaseError, RegistryError
-from jitlto.runtime.discovery.lookup_cache import Contents, LookupCache, directory_key
+from jitlto.runtime.linking.lookup_cache import Contents, LookupCache, directory_key
 from jitlto.storage.files import SUFFIX, Identity, digest_of, identity
 
 if TYPE_CHECKING:  # not imported at run time: a hit in the lookup cache needs neither

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from jitlto.cuda.nvjitlink_file import installed_release
 from jitlto.model.frozen import Frozen
-from jitlto.runtime.discovery.lookup_cache import Contents, decode_contents, hash_key, site_packages
 from jitlto.runtime.linking import packs
 from jitlto.runtime.linking.cache_entry import Chosen
+from jitlto.runtime.linking.lookup_cache import Contents, decode_contents, hash_key, site_packages
 from jitlto.runtime.linking.packs import LOOKUP, Pack
 
 _CONTENTS, _NAMED, _CHOSEN = "contents", "named", "chosen"

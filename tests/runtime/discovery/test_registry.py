@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from jitlto.errors import DatabaseError, RegistryError
 from jitlto.runtime.discovery import registry as registry_module
-from jitlto.runtime.discovery.lookup_cache import LookupCache, directory_key
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import load
+from jitlto.runtime.linking.lookup_cache import LookupCache, directory_key
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.database import FragmentDatabase, writer
 from jitlto.storage.files import digest_of

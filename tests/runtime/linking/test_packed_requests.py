@@ -20,9 +20,8 @@ from jitlto.cuda import nvjitlink
 from jitlto.errors import JitltoError, UnknownValueError
 from jitlto.model.versions import Architecture
 from jitlto.runtime import events, session
-from jitlto.runtime.discovery import lookup_cache
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.linking import packed_requests, packs
+from jitlto.runtime.linking import lookup_cache, packed_requests, packs
 from jitlto.runtime.linking.packed_requests import Answer, Scope, find_chosen
 from jitlto.runtime.linking.packs import LOOKUP, Pack
 from jitlto.runtime.packed_answers import find_answers

@@ -23,12 +23,11 @@ import jitlto
 from jitlto.cuda import libraries, nvjitlink
 from jitlto.errors import DatabaseError, PlanError, RegistryError, UnknownValueError
 from jitlto.runtime import events, session
-from jitlto.runtime.discovery import lookup_cache
-from jitlto.runtime.discovery.lookup_cache import Contents, decode_contents, request_key
 from jitlto.runtime.discovery.registry import DatabaseFile, Registry
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.linking import kernel_cache
+from jitlto.runtime.linking import kernel_cache, lookup_cache
 from jitlto.runtime.linking.cache_entry import Chosen
+from jitlto.runtime.linking.lookup_cache import Contents, decode_contents, request_key
 from jitlto.runtime.planning import recording
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage import database
