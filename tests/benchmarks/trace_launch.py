@@ -62,6 +62,10 @@ REASONS = {
     ("*", "model.directives"): "the directives of a text are found for its includes, and for those that are sure",
     ("build.proof", "storage.proofs"): "what was proved is looked up, and what is proved is stored",
     ("build.proof", "model.enumeration"): "what callers supply is no gap, and then each kernel is planned",
+    (
+        "*",
+        "model.index",
+    ): "values: fragments are asked whether they agree with a configuration; providers are found by it",
     ("model.resolve", "model.index"): "each symbol's providers, found by the values of a configuration",
     ("build.templates", "build.rendering.same_sources"): "each source is added, and all of a group are compared",
     ("*", "model.text"): "rules of wording: each function checks the types of its own arguments",
