@@ -121,7 +121,7 @@ class LinkedKernel(Frozen):
 
     @property
     def warnings(self) -> list[str]:
-        """What nvJitLink and ptxas warn of: the name of the tool and the text of each, mangled names demangled."""
+        """Warnings of nvJitLink and ptxas, each behind the name of its tool, with mangled names demangled."""
         if "warning" not in self.log:
             return []
         import re  # imported lazily: most kernels link without a warning
