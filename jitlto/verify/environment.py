@@ -49,6 +49,7 @@ class Diagnosis:
 
     findings: list[Component] = field(default_factory=list)
     builds: bool = True  # whether what compiles is there; with the extras that end in -run it is not
+    searched: str | None = None  # where, if a library is missing
 
     def require(self, name: str, value: str, ok: bool = True, remedy: str | None = None) -> None:
         """Add a finding that linking depends on."""
@@ -138,6 +139,8 @@ def _find_toolchain_versions(diagnosis: Diagnosis) -> tuple[Version | None, Vers
     nvrtc = _component(diagnosis, "NVRTC (compiler)", "nvrtc", toolkit.nvrtc_version, links=False)
     linker = _component(diagnosis, "nvJitLink (linker)", "nvJitLink", nvjitlink.version)
     _component(diagnosis, "nvFatbin", "nvfatbin", toolkit.nvfatbin_version, links=False)
+    if diagnosis.searched:
+        diagnosis.mention("searched", diagnosis.searched, False)
     try:
         roots = toolkit.header_roots() if nvrtc is not None else ()
     except ToolchainError as error:
@@ -162,13 +165,13 @@ def _component(
     try:
         found = query()
     except ToolchainError as error:
-        missing = f"missing: {error.what}"
+        missing, diagnosis.searched = f"missing: {error.what}", error.where or diagnosis.searched
         if links:
             diagnosis.require(title, missing, False, error.hint)
         else:
             diagnosis.require_to_build(title, missing, error.hint)
         return None
-    diagnosis.require(title, f"{found} at {toolkit.find_library(library) or 'an unknown place'}")
+    diagnosis.require(title, f"{found} at {toolkit.find_library(library)}")
     return found
 
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import site
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jitlto.cuda import libraries
 from jitlto.model.frozen import Frozen
 from jitlto.runtime.linking.cache_entry import Chosen
 from jitlto.storage.cache_dir import CacheDir
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 #: Increment when planning may give a different result for the same request, or the format of these entries changes.
 _REVISION = 3
-_VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 _CONTENTS, _HELD, _CHOSEN = "databases", "searches", "requests"
 
 
@@ -192,7 +192,7 @@ class LookupCache:
         """Store the kernel that answers the request of a :func:`request_key`, found with the nvJitLink at hand."""
         from jitlto.cuda import nvjitlink  # imported lazily: a hit needs no linker
 
-        linker = nvjitlink.find_installed(site_packages())
+        linker = nvjitlink.find_installed()
         status = _size_and_time(linker or "")
         if status is not None:
             content = [*chosen.to_list(), linker, status]
@@ -234,16 +234,17 @@ def linker_surroundings() -> tuple[object, ...]:
     """Return everything that decides which nvJitLink is found. Cheaper than finding it.
 
     A directory changes its time when a file in it is made or removed. Source: the search order of
-    ``cuda.pathfinder.load_nvidia_dynamic_lib``: site-packages, conda, the loader, variables.
+    ``jitlto.cuda.libraries.load``: packages, conda, the loader, variables.
     """
-    conda, loader, *toolkits = (os.environ.get(name, "") for name in _VARIABLES)
-    places = [*site_packages(), f"{conda}/lib", *loader.split(os.pathsep), "/etc/ld.so.cache"]
+    conda, loader, *toolkits = (os.environ.get(name, "") for name in libraries.SEARCHED_VARIABLES)
+    packaged = libraries.find_packaged(*libraries.FILES["nvJitLink"]) or ""
+    places = [packaged, *site_packages(), f"{conda}/lib", *loader.split(os.pathsep), "/etc/ld.so.cache"]
     return (toolkits, [(place, _size_and_time(place)) for place in places])
 
 
 def site_packages() -> list[str]:
-    """Return the directories into which packages of this interpreter are installed."""
-    return [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    """Return the directories into which packages are installed, of those from which Python imports."""
+    return [place for place in sys.path if place.endswith(("site-packages", "dist-packages"))]
 
 
 def _size_and_time(path: str) -> tuple[int, int] | None:
