@@ -37,8 +37,8 @@ FILES = {
     "nvrtc": ("cu13/lib/libnvrtc.so.13", "cuda_nvrtc/lib/libnvrtc.so.12"),
     "nvvm": ("cu13/lib/libnvvm.so.4", "cuda_nvcc/nvvm/lib64/libnvvm.so"),
 }
-#: Where cuda.pathfinder looks for what is not in a package.
-SEARCHED_VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
+# Where cuda.pathfinder looks for what is not in a package.
+_VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 _LIBRARIES_OF_BINDINGS = {name.lower(): name for name in FILES}
 
 
@@ -125,7 +125,7 @@ def _searched() -> list[str]:
     standard = Path(os.__file__).parent
     places = [Path(place).absolute() for place in sys.path]
     packages = [str(each) for each in places if each.is_dir() and each not in (standard, standard / "lib-dynload")]
-    return packages + [os.environ[each] for each in SEARCHED_VARIABLES if os.environ.get(each)]
+    return packages + [os.environ[each] for each in _VARIABLES if os.environ.get(each)]
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitlto.cuda import libraries
 from jitlto.model.frozen import Frozen
 from jitlto.runtime.linking.cache_entry import Chosen
 from jitlto.storage.cache_dir import CacheDir
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
 #: Increment when planning may give a different result for the same request, or the format of these entries changes.
 _REVISION = 3
+_VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 _CONTENTS, _HELD, _CHOSEN = "databases", "searches", "requests"
 
 
@@ -236,15 +236,15 @@ def linker_surroundings() -> tuple[object, ...]:
     A directory changes its time when a file in it is made or removed. Source: the search order of
     ``jitlto.cuda.libraries.load``: packages, conda, the loader, variables.
     """
-    conda, loader, *toolkits = (os.environ.get(name, "") for name in libraries.SEARCHED_VARIABLES)
-    packaged = libraries.find_packaged(*libraries.FILES["nvJitLink"]) or ""
-    places = [packaged, *site_packages(), f"{conda}/lib", *loader.split(os.pathsep), "/etc/ld.so.cache"]
+    conda, loader, *toolkits = (os.environ.get(name, "") for name in _VARIABLES)
+    places = [*site_packages(), f"{conda}/lib", *loader.split(os.pathsep), "/etc/ld.so.cache"]
     return (toolkits, [(place, _size_and_time(place)) for place in places])
 
 
 def site_packages() -> list[str]:
-    """Return the directories into which packages are installed, of those from which Python imports."""
-    return [place for place in sys.path if place.endswith(("site-packages", "dist-packages"))]
+    """Return the directories of packages, with whatever name if NVIDIA's are there, from which Python imports."""
+    named = ("site-packages", "dist-packages")
+    return [place for place in sys.path if place.endswith(named) or os.path.isdir(f"{place}/nvidia")]  # noqa: PTH112
 
 
 def _size_and_time(path: str) -> tuple[int, int] | None:

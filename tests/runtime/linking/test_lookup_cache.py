@@ -371,12 +371,8 @@ def test_all_that_an_answer_depends_on_is_in_the_question(tmp_path: Path, monkey
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path)
         assert request_key(**asked) == seen["as it is"]
-        library = tmp_path / "nvidia" / "nvjitlink" / "lib" / "libnvJitLink.so.12"
-        library.parent.mkdir(parents=True)
-        library.touch()
-        seen["a package is imported from elsewhere"] = request_key(**asked)
-        library.write_bytes(b"another")
-        seen["that one was replaced"] = request_key(**asked)
+        (tmp_path / "nvidia").mkdir()
+        seen["NVIDIA's packages are imported from elsewhere"] = request_key(**asked)
     assert len(set(seen.values())) == len(seen)
     assert request_key(**asked | {"configuration": dict(reversed(TWICE.items()))}) == seen["as it is"]
     assert request_key(**asked | {"link_options": {}}) == seen["as it is"]
