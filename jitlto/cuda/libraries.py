@@ -39,7 +39,7 @@ FILES = {
 }
 # Where cuda.pathfinder looks for what is not in a package.
 _VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
-_LIBRARIES_OF_BINDINGS = {name.lower(): name for name in FILES}
+_BY_MODULE = {name.lower(): name for name in FILES}  # module of the bindings → library
 
 
 class Loaded(NamedTuple):
@@ -98,8 +98,9 @@ def load(name: str) -> Loaded:
         major = (bindings_release() or "").partition(".")[0]
         wanted = " or ".join([each for each in names if each.endswith(f".{major}")] or names)
         raise FileNotFoundError(errno.ENOENT, f"there is no {wanted}", ", ".join(_searched()))
-    elsewhere: bool = found.was_already_loaded_from_elsewhere
-    return Loaded(found.abs_path, Path(found.abs_path).resolve() != Path(packaged).resolve() if packaged else elsewhere)
+    if packaged is None:
+        return Loaded(found.abs_path, found.was_already_loaded_from_elsewhere)
+    return Loaded(found.abs_path, Path(found.abs_path).resolve() != Path(packaged).resolve())
 
 
 def _is_loaded(name: str) -> bool:
@@ -134,7 +135,7 @@ def __getattr__(name: str) -> Any:
     home = _HOMES[name]
     with alone:
         value = import_module(f"{home}.{name}") if home == _BINDINGS else getattr(import_module(home), name)
-    if home == _BINDINGS and name in _LIBRARIES_OF_BINDINGS:
-        load(_LIBRARIES_OF_BINDINGS[name])
+    if name in _BY_MODULE:
+        load(_BY_MODULE[name])
     globals()[name] = value
     return value

@@ -139,8 +139,6 @@ def _find_toolchain_versions(diagnosis: Diagnosis) -> tuple[Version | None, Vers
     nvrtc = _component(diagnosis, "NVRTC (compiler)", "nvrtc", toolkit.nvrtc_version, links=False)
     linker = _component(diagnosis, "nvJitLink (linker)", "nvJitLink", nvjitlink.version)
     _component(diagnosis, "nvFatbin", "nvfatbin", toolkit.nvfatbin_version, links=False)
-    if diagnosis.searched:
-        diagnosis.mention("searched", diagnosis.searched, False)
     try:
         roots = toolkit.header_roots() if nvrtc is not None else ()
     except ToolchainError as error:
@@ -152,6 +150,8 @@ def _find_toolchain_versions(diagnosis: Diagnosis) -> tuple[Version | None, Vers
             diagnosis.require_to_build(name, "missing", toolkit.install_hint())
         else:
             diagnosis.require(name, str(root))
+    if diagnosis.searched:
+        diagnosis.mention("searched", diagnosis.searched, False)
     nvdisasm = toolkit.find_binary("nvdisasm")
     remedy = "pip install nvidia-cuda-nvdisasm (works with CUDA 12 too), or install a CUDA toolkit"
     state = nvdisasm or "not found (only `--dump sass` needs it)"

@@ -187,6 +187,8 @@ def test_of_two_cuda_majors_the_one_that_comes_first_is_used(tmp_path: Path) -> 
 MISSING = """
 import json, site, sys
 sys.path = [place for place in sys.path if place not in site.getsitepackages()]
+from click.testing import CliRunner
+from jitlto.cli import cli
 from jitlto.cuda import nvjitlink, toolkit
 from jitlto.errors import ToolchainError
 said = []
@@ -195,7 +197,8 @@ for ask in (toolkit.nvrtc_version, nvjitlink.version, lambda: toolkit.build_id("
         ask()
     except ToolchainError as error:
         said.append([error.code, error.where, error.what])
-print(json.dumps([toolkit.cuda_major(), said]))
+diagnosis = CliRunner().invoke(cli, ["doctor"]).stdout
+print(json.dumps([toolkit.cuda_major(), said, diagnosis]))
 """
 
 
@@ -210,7 +213,8 @@ def test_what_is_missing_is_said_with_the_directories_searched_and_not_taken_fro
             link = (site if entry.name == "nvidia" else kept) / entry.name
             if not link.exists():
                 link.symlink_to(entry)
-    major, said = printed_by(interpreter, MISSING, ROOT, kept)
+    major, said, diagnosis = printed_by(interpreter, MISSING, ROOT, kept)
+    assert (diagnosis.count(str(kept)), diagnosis.count("pip install 'jitlto[")) == (1, 1)
     assert len(said) == 3
     for code, where, what in said:
         assert code == "toolchain-missing"
