@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,11 +64,11 @@ def doctor(database: Path | None, archs: list[Architecture], cuda: str | None, a
 
 def _print(found: Diagnosis) -> None:
     width = max(len(finding.name) for finding in found.findings)
-    for finding in found.findings:
+    for finding, following in zip_longest(found.findings, found.findings[1:]):
         mark, colour = ("✓", "green") if finding.ok else ("✗", "red") if finding.required else ("–", "yellow")
         click.secho(mark, fg=colour, nl=False)
         click.echo(f" {finding.name:<{width}}  {finding.value}")
-        if finding.remedy and not finding.ok:
+        if finding.remedy and not finding.ok and not (following and following.remedy == finding.remedy):
             click.echo(f"   {'':<{width}} → {finding.remedy}")
     click.echo()
     if not found.well:

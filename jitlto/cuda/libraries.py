@@ -1,12 +1,22 @@
-"""NVIDIA's Python packages, ``cuda.*``: the one place that imports them, each when it is first used.
+"""NVIDIA's Python packages: the one place that imports ``cuda.*`` and finds files, each when it is first used.
+
+cuda.pathfinder looks for files of packages in the interpreter's own site-packages, whatever Python imports from. pip's
+isolated builds, ``pip install --target`` and PYTHONPATH have theirs elsewhere, so they are looked for here along
+``sys.path``, as modules are. cuda.bindings and cuda.core get their libraries from cuda.pathfinder, which takes what is
+loaded already.
 
 Two threads cannot import ``cuda.core`` at once: one finds it half imported.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
+from functools import cache
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from jitlto.uninterrupted import alone
 
@@ -19,8 +29,24 @@ _HOMES = {
     "StridedMemoryView": "cuda.core.utils",
     "find_nvidia_binary_utility": "cuda.pathfinder",
     "find_nvidia_header_directory": "cuda.pathfinder",
-    "load_nvidia_dynamic_lib": "cuda.pathfinder",
 }
+#: Where CUDA 13's and CUDA 12's packages have each library, below ``nvidia/``.
+FILES = {
+    "nvfatbin": ("cu13/lib/libnvfatbin.so.13", "nvfatbin/lib/libnvfatbin.so.12"),
+    "nvJitLink": ("cu13/lib/libnvJitLink.so.13", "nvjitlink/lib/libnvJitLink.so.12"),
+    "nvrtc": ("cu13/lib/libnvrtc.so.13", "cuda_nvrtc/lib/libnvrtc.so.12"),
+    "nvvm": ("cu13/lib/libnvvm.so.4", "cuda_nvcc/nvvm/lib64/libnvvm.so"),
+}
+# Where cuda.pathfinder looks for what is not in a package.
+_VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
+_BY_MODULE = {name.lower(): name for name in FILES}  # module of the bindings → library
+
+
+class Loaded(NamedTuple):
+    """A library of this process: where it is, and whether another one loaded it, from outside this environment."""
+
+    path: str
+    is_foreign: bool
 
 
 def bindings_release() -> str | None:
@@ -33,11 +59,83 @@ def bindings_release() -> str | None:
     return release
 
 
+def find_packaged(*files: str) -> str | None:
+    """Return the path of the first of these files of NVIDIA's packages, in the order of ``sys.path``.
+
+    Args:
+        files: Below ``nvidia/``.
+    """
+    for place in sys.path:
+        for file in files:
+            path = f"{place or os.curdir}/nvidia/{file}"
+            if os.path.isfile(path):  # noqa: PTH113 - strings, for speed
+                return os.path.abspath(path)  # noqa: PTH100
+    return None
+
+
+@cache
+def load(name: str) -> Loaded:
+    """Load a library: this environment's package, or else what cuda.pathfinder finds. What is loaded already stays.
+
+    Args:
+        name: One of :data:`FILES`.
+
+    Raises:
+        FileNotFoundError: If it is not there; ``filename`` lists the directories that were searched.
+        OSError, RuntimeError: If it cannot be loaded.
+    """
+    packaged, names = find_packaged(*FILES[name]), [Path(file).name for file in FILES[name]]
+    with alone:
+        pathfinder = import_module("cuda.pathfinder")
+        if packaged and not any(map(_is_loaded, names)):
+            _load_file(Path(packaged))
+        try:
+            found = pathfinder.load_nvidia_dynamic_lib(name)
+        except pathfinder.DynamicLibNotFoundError:
+            found = None
+    # Packages that only cuda.pathfinder finds are those of an environment from which Python does not import.
+    if found is None or (packaged is None and found.found_via == "site-packages"):
+        major = (bindings_release() or "").partition(".")[0]
+        wanted = " or ".join([each for each in names if each.endswith(f".{major}")] or names)
+        raise FileNotFoundError(errno.ENOENT, f"there is no {wanted}", ", ".join(_searched()))
+    if packaged is None:
+        return Loaded(found.abs_path, found.was_already_loaded_from_elsewhere)
+    return Loaded(found.abs_path, Path(found.abs_path).resolve() != Path(packaged).resolve())
+
+
+def _is_loaded(name: str) -> bool:
+    import ctypes  # 5 ms, which a kernel from a pack does not need
+
+    try:
+        ctypes.CDLL(name, os.RTLD_NOLOAD)
+    except OSError:
+        return False
+    return True
+
+
+def _load_file(path: Path) -> None:
+    """Load a library as cuda.pathfinder does; NVRTC 13.0 does not find its built-ins beside itself."""
+    import ctypes
+
+    for each in (*path.parent.glob(f"{path.name.partition('.')[0]}-builtins.so.*"), path):
+        ctypes.CDLL(str(each), os.RTLD_NOW | os.RTLD_GLOBAL)
+
+
+def _searched() -> list[str]:
+    """Return the directories in which a library may be, without those of the standard library and of the system."""
+    standard = Path(os.__file__).parent
+    places = [Path(place).absolute() for place in sys.path]
+    packages = [str(each) for each in places if each.is_dir() and each not in (standard, standard / "lib-dynload")]
+    return packages + [os.environ[each] for each in _VARIABLES if os.environ.get(each)]
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _HOMES[name]
     with alone:
         value = import_module(f"{home}.{name}") if home == _BINDINGS else getattr(import_module(home), name)
+    if name in _BY_MODULE:
+        load(_BY_MODULE[name])
     globals()[name] = value
     return value

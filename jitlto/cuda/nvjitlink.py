@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -91,23 +90,13 @@ def version() -> Version:
         raise missing_error("cannot load nvJitLink", error) from error
 
 
-def find_installed(packages: Iterable[str]) -> str | None:
-    """Return the path of the nvJitLink that a fresh process would find; None if that cannot be told.
-
-    cuda.pathfinder takes one that another library has loaded. It is the one it would find only if it is a package's.
-
-    Args:
-        packages: The directories into which packages are installed.
-    """
+def find_installed() -> str | None:
+    """Return the path of the nvJitLink that a fresh process would find; None if that cannot be told."""
     try:
-        with uninterrupted:
-            loaded = libraries.load_nvidia_dynamic_lib("nvJitLink")
-    except RuntimeError:  # of which DynamicLibNotFoundError is one
+        loaded = libraries.load("nvJitLink")
+    except (OSError, RuntimeError):
         return None
-    path: str | None = loaded.abs_path
-    if path is None or not loaded.was_already_loaded_from_elsewhere:
-        return path
-    return path if any(Path(path).is_relative_to(place) for place in packages) else None
+    return None if loaded.is_foreign else loaded.path
 
 
 def link(

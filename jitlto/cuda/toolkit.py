@@ -1,7 +1,7 @@
 """Discovery of CUDA components: where they are, their versions, and what to install when one is missing.
 
-``cuda.pathfinder`` does the search: it knows wheels, conda environments and system toolkits. Nothing here needs a
-driver.
+Packages are searched by :mod:`jitlto.cuda.libraries`; ``cuda.pathfinder`` knows conda environments and system toolkits
+too. Nothing here needs a driver.
 """
 
 from __future__ import annotations
@@ -39,22 +39,23 @@ def install_hint(*extras: str) -> str:
 
 @cache
 def bindings(name: str) -> ModuleType:
-    """Import the module ``cuda.bindings.<name>``.
+    """Import the module ``cuda.bindings.<name>``, and load its library.
 
     Raises:
-        ToolchainError: If cuda-bindings is not installed.
+        ToolchainError: If cuda-bindings or the library is not installed.
     """
     try:
         module: ModuleType = getattr(libraries, name)
-    except ImportError as error:
+    except (ImportError, OSError, RuntimeError) as error:
         raise missing_error(f"cannot import cuda.bindings.{name}", error) from error
     return module
 
 
 def missing_error(what: str, error: Exception) -> ToolchainError:
     """Return the error for a component that is missing or cannot be loaded."""
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-    return ToolchainError(f"{what}: {reason}", code="toolchain-missing", hint=install_hint())
+    where, text = (error.filename, error.strerror) if isinstance(error, FileNotFoundError) else (None, str(error))
+    reason = next(iter((text or "").strip().splitlines()), repr(error))
+    return ToolchainError(f"{what}: {reason}", code="toolchain-missing", where=where, hint=install_hint())
 
 
 def nvrtc_version() -> Version:
@@ -74,7 +75,7 @@ def _query_version(name: str, function: str) -> tuple[int, int]:
 
     major, minor = ctypes.c_int(), ctypes.c_int()
     with uninterrupted:
-        library = ctypes.CDLL(libraries.load_nvidia_dynamic_lib(name).abs_path)
+        library = ctypes.CDLL(libraries.load(name).path)
         status = getattr(library, function)(ctypes.byref(major), ctypes.byref(minor))
     if status:
         raise RuntimeError(f"{function} returned {status}")
@@ -93,14 +94,16 @@ def _version(name: str, query: Callable[[], tuple[int, int]]) -> Version:
         raise missing_error(f"cannot load {name}", error) from error
 
 
-def find_library(name: str) -> str | None:
-    """Return the path of the library that cuda.bindings loads as ``nvrtc``, ``nvJitLink``, ...; None if not found."""
+def find_library(name: str) -> str:
+    """Return the path of the library that cuda.bindings loads as ``nvrtc``, ``nvJitLink``, ...
+
+    Raises:
+        ToolchainError: If there is none, or if it cannot be loaded.
+    """
     try:
-        with uninterrupted:
-            path: str | None = libraries.load_nvidia_dynamic_lib(name).abs_path
-    except RuntimeError:  # of which DynamicLibNotFoundError is one
-        return None
-    return path
+        return libraries.load(name).path
+    except (OSError, RuntimeError) as error:
+        raise missing_error(f"cannot load {name}", error) from error
 
 
 def build_id(name: str) -> str:
@@ -111,10 +114,7 @@ def build_id(name: str) -> str:
     Raises:
         ToolchainError: If the library cannot be found or read.
     """
-    path = find_library(name)
-    if path is None:
-        raise ToolchainError(f"cannot load {name}", code="toolchain-missing", hint=install_hint())
-    return file_id(Path(path))
+    return file_id(Path(find_library(name)))
 
 
 def file_id(path: Path) -> str:
@@ -147,6 +147,20 @@ def _build_id_note(file: BinaryIO) -> str | None:
     return None
 
 
+# Component of cuda.pathfinder → a header of it, and where CUDA 13's and CUDA 12's packages have it, below ``nvidia/``.
+_HEADERS = {
+    "cccl": ("cuda/std/version", ("cu13/include/cccl", "cuda_cccl/include")),
+    "cudart": ("cuda_runtime.h", ("cu13/include", "cuda_runtime/include")),
+}
+
+
+def _find_headers(component: str) -> str | None:
+    header, directories = _HEADERS[component]
+    packaged = libraries.find_packaged(*(f"{each}/{header}" for each in directories))
+    found: str | None = libraries.find_nvidia_header_directory(component) if packaged is None else None
+    return packaged.removesuffix(f"/{header}") if packaged else found
+
+
 @cache
 def header_roots() -> tuple[Path, ...]:
     """Return the directories of the toolkit's and CCCL's headers, in search order.
@@ -155,8 +169,7 @@ def header_roots() -> tuple[Path, ...]:
         ToolchainError: If the headers are of another CUDA major than NVRTC, as happens where a package is missing and
             another toolkit is installed.
     """
-    found = (libraries.find_nvidia_header_directory(component) for component in ("cccl", "cudart"))
-    roots = [Path(directory) for directory in found if directory]
+    roots = [Path(directory) for directory in map(_find_headers, _HEADERS) if directory]
     # CUDA 12's wheels keep crt/ and cuRAND apart. Only a sibling counts: another toolkit's would not fit.
     beside = [root.parent.parent / name / "include" for root in roots for name in ("cuda_nvcc", "curand")]
     roots += [directory for directory in beside if directory.is_dir()]
@@ -186,8 +199,9 @@ def _headers_version(root: Path) -> Version | None:
 
 def find_binary(name: str) -> str | None:
     """Return the path of a toolkit program such as ``nvdisasm``; None if there is none."""
+    packaged = libraries.find_packaged(f"cu13/bin/{name}", f"cuda_nvcc/bin/{name}")
     try:
-        found: str | None = libraries.find_nvidia_binary_utility(name)
+        found: str | None = packaged or libraries.find_nvidia_binary_utility(name)
     except OSError:  # a directory that this user may not look into
         found = None
     import shutil  # 2 ms, which a plan does not need

@@ -49,6 +49,7 @@ class Diagnosis:
 
     findings: list[Component] = field(default_factory=list)
     builds: bool = True  # whether what compiles is there; with the extras that end in -run it is not
+    searched: str | None = None  # where, if a library is missing
 
     def require(self, name: str, value: str, ok: bool = True, remedy: str | None = None) -> None:
         """Add a finding that linking depends on."""
@@ -149,6 +150,8 @@ def _find_toolchain_versions(diagnosis: Diagnosis) -> tuple[Version | None, Vers
             diagnosis.require_to_build(name, "missing", toolkit.install_hint())
         else:
             diagnosis.require(name, str(root))
+    if diagnosis.searched:
+        diagnosis.mention("searched", diagnosis.searched, False)
     nvdisasm = toolkit.find_binary("nvdisasm")
     remedy = "pip install nvidia-cuda-nvdisasm (works with CUDA 12 too), or install a CUDA toolkit"
     state = nvdisasm or "not found (only `--dump sass` needs it)"
@@ -162,13 +165,13 @@ def _component(
     try:
         found = query()
     except ToolchainError as error:
-        missing = f"missing: {error.what}"
+        missing, diagnosis.searched = f"missing: {error.what}", error.where or diagnosis.searched
         if links:
             diagnosis.require(title, missing, False, error.hint)
         else:
             diagnosis.require_to_build(title, missing, error.hint)
         return None
-    diagnosis.require(title, f"{found} at {toolkit.find_library(library) or 'an unknown place'}")
+    diagnosis.require(title, f"{found} at {toolkit.find_library(library)}")
     return found
 
 

@@ -77,6 +77,7 @@ REASONS = {
     ("*", "storage.cache_dir"): "one read or write for each entry; after a claim it is looked for again",
     ("*", "cuda.device"): "the current device is asked for when it is needed, and may differ between threads",
     ("*", "cuda.toolkit"): "the libraries' versions, found once a process, and asked for by each who needs one",
+    ("cuda.toolkit", "cuda.libraries"): "each library and each header is found when it is first needed",
     ("*", "runtime.events"): "each step emits its event when it is done",
     ("*", "build.execution.events"): "the observer is told of each phase and of each fragment",
     # A launch.

@@ -1,15 +1,23 @@
-"""NVIDIA's Python packages are imported in one place, by one thread at a time."""
+"""NVIDIA's Python packages are imported in one place, by one thread at a time, and used from where Python imports."""
 
 from __future__ import annotations
 
 import ast
+import itertools
+import json
 import os
 import re
+import shutil
+import subprocess
+import sys
+import venv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from jitlto.cuda import libraries
+from jitlto.cuda import libraries, toolkit
+from tests.support.launch_core import compiler
 from tests.support.process import ROOT, output_of
 from tests.support.source_code import syntax_trees
 
@@ -96,3 +104,120 @@ def test_a_package_is_whole_when_a_second_thread_gets_it(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_the_first_launchers_of_many_threads_all_get_the_same_answer(mini_path: Path) -> None:
     assert output_of(LAUNCHERS, mini_path, seconds=120) == "60 1\n"
+
+
+def bare(directory: Path) -> Path:
+    """The Python of an environment without packages, as pip's isolated builds have."""
+    venv.create(directory, symlinks=True)
+    return directory / "bin" / "python"
+
+
+def packages() -> list[str]:
+    """What Python imports from here; skips where CUDA is not in packages."""
+    if libraries.find_packaged(*libraries.FILES["nvrtc"]) is None:
+        pytest.skip("NVRTC is not installed as a package")
+    return [str(ROOT), *(place for place in sys.path if place.endswith("-packages"))]
+
+
+def printed_by(interpreter: Path, code: str, *places: str | Path) -> Any:
+    """What Python code prints as JSON in a process that imports from these directories first."""
+    variables = {"PYTHONPATH": os.pathsep.join(map(str, places)), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [interpreter, "-c", code], env=os.environ | variables, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+LINK = """
+import json
+from jitlto.cuda import nvfatbin, nvjitlink, nvrtc, toolkit
+from jitlto.model.header_search import HeaderSearch
+from jitlto.model.versions import Architecture
+text = b"#include <cuda_fp16.h>\\n#include <cuda/std/cstdint>\\n__global__ void f(__half* x) { *x = 1; }"
+search, target = HeaderSearch(toolkit.header_roots()), Architecture(80)
+ltoir = nvrtc.compile_closure(search, text, [target], ["--std=c++17"]).ltoir[target]
+fatbin = nvjitlink.LinkInput(nvjitlink.InputKind.FATBIN, nvfatbin.wrap_ltoir(ltoir, target), "f")
+assert nvjitlink.link([fatbin], target, ["-lto"]).data[:4] == b"\\x7fELF"
+found = [toolkit.find_library(name) for name in ("nvrtc", "nvJitLink", "nvfatbin")]
+print(json.dumps([*found, *map(str, toolkit.header_roots()), nvjitlink.find_installed()]))
+"""
+
+
+@pytest.mark.slow
+def test_packages_on_pythonpath_are_used_and_not_those_of_the_interpreter(tmp_path: Path) -> None:
+    """Both CUDA majors are installed in the interpreter's own site-packages, and neither can be loaded."""
+    interpreter = bare(tmp_path)
+    (site,) = tmp_path.glob("lib/python*/site-packages")
+    for file in itertools.chain(*libraries.FILES.values(), ("cu13/include/cuda_runtime.h",)):
+        (site / "nvidia" / file).parent.mkdir(parents=True, exist_ok=True)
+        (site / "nvidia" / file).touch()
+    places = packages()
+    for found in printed_by(interpreter, LINK, *places):
+        assert any(Path(found).is_relative_to(f"{place}/nvidia") for place in places), found
+
+
+LIBRARY = "int nvrtcVersion(int* major, int* minor) { *major = %s; *minor = 7; return 0; }"
+WHICH = """
+import json
+from cuda.pathfinder import load_nvidia_dynamic_lib
+from jitlto.cuda import toolkit
+print(json.dumps([toolkit.nvrtc_version(), load_nvidia_dynamic_lib("nvrtc").abs_path]))
+"""
+
+
+@pytest.mark.slow
+def test_of_two_cuda_majors_the_one_that_comes_first_is_used(tmp_path: Path) -> None:
+    if shutil.which(compiler()) is None:
+        pytest.skip(f"there is no C compiler ({compiler()})")
+    places, here = packages(), toolkit.nvrtc_version()
+    other = {12: 13, 13: 12}[here.major]
+    (file,) = (each for each in libraries.FILES["nvrtc"] if each.endswith(str(other)))
+    library = tmp_path / "packages" / "nvidia" / file
+    library.parent.mkdir(parents=True)
+    (tmp_path / "nvrtc.c").write_text(LIBRARY % other)
+    soname = f"-Wl,-soname,{library.name}"
+    subprocess.run([compiler(), "-shared", "-fPIC", soname, "-o", library, tmp_path / "nvrtc.c"], check=True)
+    interpreter = bare(tmp_path / "venv")
+    assert printed_by(interpreter, WHICH, tmp_path / "packages", *places) == [[other, 7], str(library)]
+    version, path = printed_by(interpreter, WHICH, *places, tmp_path / "packages")
+    assert (version, path) == ([*here], toolkit.find_library("nvrtc"))
+
+
+MISSING = """
+import json, site, sys
+sys.path = [place for place in sys.path if place not in site.getsitepackages()]
+from click.testing import CliRunner
+from jitlto.cli import cli
+from jitlto.cuda import nvjitlink, toolkit
+from jitlto.errors import ToolchainError
+said = []
+for ask in (toolkit.nvrtc_version, nvjitlink.version, lambda: toolkit.build_id("nvfatbin")):
+    try:
+        ask()
+    except ToolchainError as error:
+        said.append([error.code, error.where, error.what])
+diagnosis = CliRunner().invoke(cli, ["doctor"]).stdout
+print(json.dumps([toolkit.cuda_major(), said, diagnosis]))
+"""
+
+
+@pytest.mark.slow
+def test_what_is_missing_is_said_with_the_directories_searched_and_not_taken_from_elsewhere(tmp_path: Path) -> None:
+    """The interpreter's own site-packages have them, but are not imported from, as in pip's isolated builds."""
+    interpreter, kept = bare(tmp_path / "venv"), tmp_path / "kept"
+    kept.mkdir()
+    (site,) = tmp_path.glob("venv/lib/python*/site-packages")
+    for place in packages()[1:]:
+        for entry in Path(place).iterdir():
+            link = (site if entry.name == "nvidia" else kept) / entry.name
+            if not link.exists():
+                link.symlink_to(entry)
+    major, said, diagnosis = printed_by(interpreter, MISSING, ROOT, kept)
+    assert (diagnosis.count(str(kept)), diagnosis.count("pip install 'jitlto[")) == (1, 1)
+    assert len(said) == 3
+    for code, where, what in said:
+        assert code == "toolchain-missing"
+        assert where.split(", ").count(str(kept)) == 1
+        assert f".so.{major}" in what
+        assert f".so.{25 - major}" not in what

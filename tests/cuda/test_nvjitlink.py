@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import site
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 
@@ -99,15 +97,11 @@ def test_a_launch_from_a_kernel_is_answered_with_the_device_runtime() -> None:
 
 
 def test_of_a_library_that_another_has_loaded_an_error_about_versions_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    for path, elsewhere, named in (
-        ("/opt/old/libnvJitLink.so", True, True),
-        ("/usr/lib/libnvJitLink.so", False, False),
-        (f"{site.getsitepackages()[0]}/nvidia/lib/libnvJitLink.so", True, False),
-    ):
-        loaded = SimpleNamespace(abs_path=path, was_already_loaded_from_elsewhere=elsewhere)
-        monkeypatch.setattr(libraries, "load_nvidia_dynamic_lib", lambda _, loaded=loaded: loaded)
+    for is_foreign in (True, False):
+        loaded = libraries.Loaded("/opt/old/libnvJitLink.so", is_foreign)
+        monkeypatch.setattr(libraries, "load", lambda _, loaded=loaded: loaded)
         hint = nvjitlink_file.name_loaded(VersionError("too new", hint="update it"), Version(13, 0)).hint or ""
-        assert (path in hint) is named
+        assert (loaded.path in hint) is is_foreign
         assert "update it" in hint
 
 

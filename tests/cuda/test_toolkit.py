@@ -68,21 +68,18 @@ def test_what_to_install_is_of_the_cuda_major_that_is_there(monkeypatch: pytest.
 def test_curand_beside_the_runtime_is_found_where_each_has_a_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    nvidia = tmp_path / "nvidia"
     for name in ("cuda_runtime", "curand"):
-        (tmp_path / name / "include").mkdir(parents=True)
-    monkeypatch.setattr(
-        "jitlto.cuda.libraries.find_nvidia_header_directory", lambda _: str(tmp_path / "cuda_runtime" / "include")
-    )
-    toolkit.header_roots.cache_clear()
-    try:
-        assert tmp_path / "curand" / "include" in toolkit.header_roots()
-    finally:
-        toolkit.header_roots.cache_clear()
+        (nvidia / name / "include").mkdir(parents=True)
+    (nvidia / "cuda_runtime" / "include" / "cuda_runtime.h").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert nvidia / "curand" / "include" in toolkit.header_roots.__wrapped__()
 
 
 def test_headers_of_another_cuda_major_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a package is missing and a CUDA toolkit of another major lies about."""
     (tmp_path / "cuda_runtime_api.h").write_text("#define CUDART_VERSION  11080\n")
+    monkeypatch.setattr(libraries, "find_packaged", lambda *_: None)
     monkeypatch.setattr(libraries, "find_nvidia_header_directory", lambda _: str(tmp_path))
     with raises(ToolchainError, "toolchain-mixed", "11.8", where=str(tmp_path)):
         toolkit.header_roots.__wrapped__()

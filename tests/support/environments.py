@@ -37,9 +37,6 @@ class Environment:
         found = [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
         site = next(path.glob("lib/python*/site-packages"))
         (site / "shared.pth").write_text("\n".join(found))
-        for entry in found:  # CUDA's wheels are looked for in the environment's own folder alone
-            if (Path(entry) / "nvidia").is_dir() and not (site / "nvidia").exists():
-                (site / "nvidia").symlink_to(Path(entry) / "nvidia")
         return cls(path)
 
     @classmethod

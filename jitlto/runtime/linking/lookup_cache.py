@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import site
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -192,7 +192,7 @@ class LookupCache:
         """Store the kernel that answers the request of a :func:`request_key`, found with the nvJitLink at hand."""
         from jitlto.cuda import nvjitlink  # imported lazily: a hit needs no linker
 
-        linker = nvjitlink.find_installed(site_packages())
+        linker = nvjitlink.find_installed()
         status = _size_and_time(linker or "")
         if status is not None:
             content = [*chosen.to_list(), linker, status]
@@ -234,7 +234,7 @@ def linker_surroundings() -> tuple[object, ...]:
     """Return everything that decides which nvJitLink is found. Cheaper than finding it.
 
     A directory changes its time when a file in it is made or removed. Source: the search order of
-    ``cuda.pathfinder.load_nvidia_dynamic_lib``: site-packages, conda, the loader, variables.
+    ``jitlto.cuda.libraries.load``: packages, conda, the loader, variables.
     """
     conda, loader, *toolkits = (os.environ.get(name, "") for name in _VARIABLES)
     places = [*site_packages(), f"{conda}/lib", *loader.split(os.pathsep), "/etc/ld.so.cache"]
@@ -242,8 +242,9 @@ def linker_surroundings() -> tuple[object, ...]:
 
 
 def site_packages() -> list[str]:
-    """Return the directories into which packages of this interpreter are installed."""
-    return [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    """Return the directories of packages, with whatever name if NVIDIA's are there, from which Python imports."""
+    named = ("site-packages", "dist-packages")
+    return [place for place in sys.path if place.endswith(named) or os.path.isdir(f"{place}/nvidia")]  # noqa: PTH112
 
 
 def _size_and_time(path: str) -> tuple[int, int] | None:

@@ -21,7 +21,7 @@ from jitlto.cuda.nvjitlink_file import installed_release
 from jitlto.model.frozen import Frozen
 from jitlto.runtime.linking import packs
 from jitlto.runtime.linking.cache_entry import Chosen
-from jitlto.runtime.linking.lookup_cache import Contents, decode_contents, hash_key, site_packages
+from jitlto.runtime.linking.lookup_cache import Contents, decode_contents, hash_key
 from jitlto.runtime.linking.packs import LOOKUP, Pack
 
 _CONTENTS, _NAMED, _CHOSEN = "contents", "named", "chosen"
@@ -112,7 +112,7 @@ def _payloads(beside: Iterable[Pack], key: str) -> Iterator[bytes]:
 
 def installed_nvjitlink() -> str | None:
     """Return the release of nvJitLink that a new process would load; None if that cannot be told without loading it."""
-    return installed_release(site_packages(), os.environ.get("CONDA_PREFIX", ""))
+    return installed_release(os.environ.get("CONDA_PREFIX", ""))
 
 
 def encode(contents: Iterable[Contents], answers: Iterable[Answer]) -> dict[str, bytes]:

@@ -165,14 +165,15 @@ def test_a_wheel_takes_the_database_of_ci_and_compiles_nothing(
 
 @slow
 @pytest.mark.skipif("JITLTO_TEST_ISOLATED" not in os.environ, reason="fetches a toolchain: set JITLTO_TEST_ISOLATED=1")
-def test_an_isolated_build_takes_jitlto_from_a_local_wheel(
-    author: Author, jitlto_wheel: Path, wheels: dict[str, Path], tmp_path: Path
+@pytest.mark.parametrize("command", ["build --wheel", "pip wheel --no-deps --wheel-dir dist ."])
+def test_an_isolated_build_takes_jitlto_and_the_toolchain_from_its_own_environment(
+    author: Author, jitlto_wheel: Path, command: str, tmp_path: Path
 ) -> None:
     project = tmp_path / "project"
     scaffold.write_package("alpha-kernels", project, _cuda())
     environment = {"PIP_FIND_LINKS": str(jitlto_wheel.parent), "JITLTO_CACHE_DIR": str(tmp_path / "cache")}
     environment |= {name: value for name, value in os.environ.items() if name.startswith("PIP_") and "INDEX" in name}
-    author.environment.must("python", "-m", "build", "--wheel", cwd=project, seconds=1500, **environment)
+    author.environment.must("python", "-m", *command.split(), cwd=project, seconds=1500, **environment)
     with zipfile.ZipFile(next(project.glob("dist/*.whl"))) as file:
         assert {name for name in file.namelist() if ".dist-info/" not in name} == {
             "alpha_kernels/__init__.py",

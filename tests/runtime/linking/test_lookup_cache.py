@@ -186,7 +186,7 @@ def test_another_nvjitlink_makes_a_process_plan(
 ) -> None:
     library = tmp_path / "libnvJitLink.so"
     library.write_bytes(b"one")
-    monkeypatch.setattr(nvjitlink, "find_installed", lambda _: str(library))
+    monkeypatch.setattr(nvjitlink, "find_installed", lambda: str(library))
     for expected in (1, 1):
         launcher(path)
         assert len(opened) == expected
@@ -368,6 +368,11 @@ def test_all_that_an_answer_depends_on_is_in_the_question(tmp_path: Path, monkey
         seen["site-packages"] = request_key(**asked)
         os.utime(site, (1, 1))
         seen["a package was installed"] = request_key(**asked)
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        assert request_key(**asked) == seen["as it is"]
+        (tmp_path / "nvidia").mkdir()
+        seen["NVIDIA's packages are imported from elsewhere"] = request_key(**asked)
     assert len(set(seen.values())) == len(seen)
     assert request_key(**asked | {"configuration": dict(reversed(TWICE.items()))}) == seen["as it is"]
     assert request_key(**asked | {"link_options": {}}) == seen["as it is"]
@@ -486,15 +491,11 @@ def test_a_fork_while_another_thread_opens_a_database_can_plan(path: Path, monke
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_library_that_another_one_brought_is_believed_if_it_is_a_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    for path, elsewhere, believed in (
-        ("/opt/linker.so", False, True),
-        ("/opt/linker.so", True, False),
-        (f"{lookup_cache.site_packages()[0]}/nvidia/linker.so", True, True),
-    ):
-        loaded = SimpleNamespace(abs_path=path, was_already_loaded_from_elsewhere=elsewhere)
-        monkeypatch.setattr(libraries, "load_nvidia_dynamic_lib", lambda _, loaded=loaded: loaded)
-        assert nvjitlink.find_installed(lookup_cache.site_packages()) == (path if believed else None)
+def test_a_library_that_another_one_brought_is_not_what_the_next_process_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_foreign in (False, True):
+        loaded = libraries.Loaded("/opt/linker.so", is_foreign)
+        monkeypatch.setattr(libraries, "load", lambda _, loaded=loaded: loaded)
+        assert nvjitlink.find_installed() == (None if is_foreign else "/opt/linker.so")
 
 
 def test_what_is_no_name_and_what_are_no_options_is_said(mini: KernelFamily, mini_path: Path) -> None:

@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from jitlto.cuda import device, nvjitlink
+from jitlto.cuda import device, libraries, nvjitlink
 from jitlto.cuda.toolkit import find_binary
 from jitlto.errors import (
     ArchitectureError,
@@ -407,8 +406,8 @@ def test_ltoir_of_a_newer_compiler_of_the_same_major_is_a_version_error_that_nam
     family = altered(mini_path, tmp_path / "newer.fragdb", lambda image: replace(image, version=newer))
     names = ("mini/kern[data_type=float]", f"nvrtc {newer}", f"nvJitLink {linker}")
     with monkeypatch.context() as patched:
-        loaded = SimpleNamespace(abs_path="/opt/old/linker.so", was_already_loaded_from_elsewhere=True)
-        patched.setattr("jitlto.cuda.libraries.load_nvidia_dynamic_lib", lambda _: loaded)
+        loaded = libraries.Loaded("/opt/old/linker.so", True)
+        patched.setattr(libraries, "load", lambda _: loaded)
         with raises(VersionError, hint="/opt/old/linker.so"):
             family.plan(arch="sm_90", **TWICE).link()
     with raises(VersionError, None, *names, hint=f"at least {newer}"):
