@@ -267,6 +267,6 @@ def _validate(sources: RenderedFamilies, made: _Assembled, shard: Shard | None) 
             advice.append(f"{text}; write its name as C++ has it, with namespaces, or remove it")
     for record in records:
         fragments = record.select(made.fragments)
-        check_interfaces(record, fragments, made.faults, sources.texts)
+        check_interfaces(record, fragments, made.faults, sources.find)
         validate.check_fragments(record, fragments)
     return advice, None
