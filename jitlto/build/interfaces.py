@@ -42,6 +42,7 @@ _CONTRADICTION = re.compile(
     r"|function .* cannot be instantiated -- no template definition was supplied"
 )
 # What they say of a header that is included twice.
+_UNDECLARED = re.compile(r'error: (?:identifier|namespace "[^"]*" has no member) "(\w+)"')
 _REPEATED = re.compile(r"^(?P<file>.+?)\(\d+\): error: .*(?:redefinition|already been defined)", re.M)
 # Options that define no macro of the compiler's own.
 _NO_MACRO = re.compile(r"-[DU]|--(?:un)?define-macro|--?diag|-Xcudafe")
@@ -386,14 +387,40 @@ def explain(error: CompileError, rendered: RenderedSource, config: CompileConfig
         rendered: The source that does not compile.
         config: That of its family.
     """
-    error.hint = error.hint or _explain_repetition(error, config) or _explain_contradiction(error, rendered, config)
+    for find in (_explain_repetition, _explain_contradiction, _explain_undeclared):
+        error.hint = error.hint or find(error, rendered, config)
 
 
-def _explain_repetition(error: CompileError, config: CompileConfig) -> str | None:
+def _explain_repetition(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> str | None:
     repeated = _REPEATED.search(error.log)
     if repeated is None or repeated["file"] not in config.own_closure(interfaces_first(config.interfaces)).headers:
         return None
-    return f"begin {repeated['file']} with #pragma once: interfaces are included before every source"
+    hint = f"begin {repeated['file']} with #pragma once: interfaces are included before every source"
+    include = re.compile(rb'#[ \t]*include[ \t]*["<][^">\n]*' + re.escape(repeated["file"].encode()) + rb'[">]')
+    for name, text in own_texts(rendered, config).items():
+        if again := include.search(text):
+            return f"{hint}, and {name}:{text.count(10, 0, again.start()) + 1} includes it again"
+    return hint
+
+
+def _explain_undeclared(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> str | None:
+    """Explain that no interface declares a function which the source calls, in a family that has other groups."""
+    unknown = _UNDECLARED.search(error.log)
+    if unknown is None or not (rendered.interfaces or rendered.undeclared):
+        return None
+    name = unknown[1]
+    interfaces = config.own_closure(interfaces_first(config.interfaces)).headers.values()
+    call = re.compile(rf"\b{name}\s*(?:<[^;{{}}]*>\s*)?\(")
+    is_called = any(call.search(text.decode("utf-8", "replace")) for text in own_texts(rendered, config).values())
+    if not is_called or any(name in words(text) for text in interfaces):
+        return None
+    functions = sorted({function for text in interfaces for function, _ in read_declarations(text).functions})
+    hint = f"no interface declares {name}; {suggest(name, functions)}".rstrip("; ")
+    if not rendered.undeclared:
+        return hint
+    group = name if name in rendered.undeclared else rendered.undeclared[0]
+    listed = ", ".join(f"[device.{each}]" for each in rendered.undeclared)
+    return f'{hint}; without one are {listed}: declare it in a header, and write there interface = "{group}.cuh"'
 
 
 def _explain_contradiction(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> str | None:

@@ -494,7 +494,7 @@ def test_both_sides_declare_nothing_beside_the_interface(build_family: BuildFami
     files["kern.cu.jinja"] = (
         "__device__ float activation(int x);\n__global__ void kern(float* x) { *x = activation(1); }\n"
     )
-    places = f"activation.cuh:3 declares `{FLOAT}`", "relu.cuh:1 has `__device__ float activation(float x)`"
+    places = f"activation.cuh:3 declares `{FLOAT}`", "kern[].cu:1 has `__device__ float activation(int x)`"
     with raises(BuildError, "build-interface-undeclared", "activation(int)", *places):
         build_family(files)
 
