@@ -67,7 +67,7 @@ class RenderedFamilies:
         self.advice: list[str] = []
         self._files: dict[str, bytes] = {}
         self.records = {family.name: family_record(family, self._files) for family in families}
-        check_uses(self.records)
+        check_uses(self.records, {family.name: f"{family.path} [use]" for family in families})
         self._on_error = self._add_failure if keep_going else None
         self._known = RenderedTexts(cache.store) if cache else None
         self._find = functools.cache(find_toolchain)
