@@ -279,6 +279,8 @@ def _alone_error(family: str, config: CompileConfig, interfaces: Sequence[str], 
     what = f"interface {interface} does not compile alone"
     if first and first["file"] != _PROBE_NAME:
         where, what = f"{path_of(config, first['file'])}:{first['line']}", f"{what}: {first['text']}"
+        lines = log[first.end() :].partition("\n\n")[0].splitlines()  # of the header
+        what = "\n".join([what, *(f"  {line}" for line in lines if line)])
         hint = "include in it what it uses: every source is compiled behind it"
     else:
         last, text = interfaces[-1], texts.get(interfaces[-1], b"").rstrip()
