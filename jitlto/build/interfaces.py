@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TypeAlias
 
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.templates import RenderedSource
-from jitlto.errors import BuildError, CompileError, FamilyError
+from jitlto.errors import BuildError, CompileError, FamilyError, JitltoError
 from jitlto.model.declarations import (
     Conflict,
     find_conflicts,
@@ -42,6 +43,8 @@ _CONTRADICTION = re.compile(
     r"|function .* cannot be instantiated -- no template definition was supplied"
 )
 # What they say of a header that is included twice.
+_ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error", re.M)
+_AT_END = "At end of source: error"
 _UNDECLARED = re.compile(r'error: (?:identifier|namespace "[^"]*" has no member) "(\w+)"')
 _REPEATED = re.compile(r"^(?P<file>.+?)\(\d+\): error: .*(?:redefinition|already been defined)", re.M)
 # Options that define no macro of the compiler's own.
@@ -438,6 +441,19 @@ def _explain_contradiction(error: CompileError, rendered: RenderedSource, config
             place = next((f", but {n}:{at} has `{_head(form)}`" for n, at, form in forms), "")
             return f"the interface {header}:{line} declares `{statement}`{place}: give both the same types"
     return None
+
+
+def may_be_broken(error: JitltoError, rendered: RenderedSource, config: CompileConfig) -> bool:
+    """Return whether a source may fail because an interface does: there, where its own code begins, or at its end."""
+    if not isinstance(error, CompileError) or error.code != CompileError.code or not config.interfaces:
+        return False
+    first = _ERROR.search(error.log)
+    if first is None or _AT_END in error.log:
+        return True
+    text = own_texts(rendered, config).get(first["file"])
+    if text is None:
+        return first["file"] in config.own_closure(interfaces_first(config.interfaces)).headers
+    return any(int(first["line"]) <= line for _, line, _ in islice(_statements({"": text}), 1))
 
 
 def own_texts(rendered: RenderedSource, config: CompileConfig) -> dict[str, bytes]:

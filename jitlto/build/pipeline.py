@@ -24,7 +24,7 @@ from jitlto.build.execution.scheduler import Outcome, Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
 from jitlto.build.interface_proof import Faults, find_broken, prove_interfaces
-from jitlto.build.interfaces import check_interfaces
+from jitlto.build.interfaces import check_interfaces, may_be_broken
 from jitlto.build.rendered_families import RenderedFamilies, check_reproducible
 from jitlto.build.shards import Shard
 from jitlto.build.templates import RenderedSource
@@ -205,11 +205,12 @@ def _compile(
 
 def _blame_interfaces(outcome: Outcome, run: Callable[..., Future[str]], cache: Cache | None) -> None:
     """Replace the errors of sources that cannot compile because an interface before them does not."""
-    blamed = [each for each in outcome.failures if each[1].error.code == CompileError.code]
-    configs = dict.fromkeys(outcome.requests[position].config for position, _ in blamed)
-    broken = {config: find_broken(config, run, cache) for config in configs}
+    configs = [outcome.requests[position].config for position, _ in outcome.failures]
+    failed = zip(outcome.failures, configs, strict=True)
+    asked = dict.fromkeys(how for (_, each), how in failed if may_be_broken(each.error, each.rendered, how))
+    broken = {config: find_broken(config, run, cache) for config in asked}
     for place, (position, failure) in enumerate(outcome.failures):
-        if error := broken.get(outcome.requests[position].config):
+        if failure.error.code == CompileError.code and (error := broken.get(configs[place])):
             outcome.failures[place] = position, Failure(failure.rendered, error)
 
 
