@@ -18,6 +18,7 @@ from jitlto.build.cache.keys import CompileConfig, entry_key
 from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.execution import transport
 from jitlto.build.execution.request import CompileRequest
+from jitlto.build.interfaces import path_of
 from jitlto.cuda.nvrtc import program_name
 from jitlto.errors import BuildError, CompileError
 from jitlto.model.declarations import read_declarations, words
@@ -34,6 +35,7 @@ _SYNTAX_ONLY = ("--fdevice-syntax-only",)
 # An empty header before an interface: from there the compiler goes on for each of them, as for sources that begin
 # with the same includes.
 _NOTHING = "jitlto_nothing"
+_PROBE_NAME = "interfaces.cu"
 _PACK = "jitlto: an interface leaves #pragma pack open"
 _INCOMPLETE = "jitlto: a type of the signature is incomplete"
 _PACKED = f"""
@@ -89,6 +91,7 @@ _PACKS = re.compile(rb"#[ \t]*pragma[ \t]+pack[ \t]*\([ \t]*(?!pop\b|\))")
 # Errors of the compiler that say so; any other means that C++ cannot ask for this symbol.
 _UNDECLARED = re.compile(r"is undefined|has no member|no instance of|is not a (?:class or function )?template")
 _ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
+_ANY_ERROR = re.compile(r"\berror(?: #[\w-]+)?: (?P<text>.*)")
 
 
 class _Answer(msgspec.Struct):
@@ -212,7 +215,7 @@ class _Compiler:
         key, answer = self._running[config, text]
         if isinstance(answer, str):
             return answer
-        log = answer.result().replace(program_name(self._source(config, text)), "interfaces.cu")
+        log = answer.result().replace(program_name(self._source(config, text)), _PROBE_NAME)
         if self._cache is not None:
             self._cache.keep(_KIND, key, msgspec.json.encode(_Answer(log)))
         return log
@@ -248,18 +251,41 @@ def _is_fault(name: str, text: str, opaque: frozenset[str]) -> bool:
     return bool(_UNDECLARED.search(text))
 
 
+def find_broken(config: CompileConfig, submit: Callable[..., Future[str]], cache: Cache | None) -> BuildError | None:
+    """Return what is wrong with the first interface that does not compile alone; None if each of them does.
+
+    Its sources, which are compiled behind it, then fail wherever the compiler happens to notice.
+
+    Args:
+        config: How sources are compiled that fail.
+        submit, cache: As for :func:`prove_interfaces`.
+    """
+    compiler = _Compiler(submit, cache)
+    compiler.start([(config, _alone(interface), len(config.interfaces)) for interface in config.interfaces])
+    logs = ((interface, compiler.answer(config, _alone(interface))) for interface in config.interfaces)
+    return next((_alone_error("", config, [interface], log) for interface, log in logs if log), None)
+
+
 def _alone_error(family: str, config: CompileConfig, interfaces: Sequence[str], log: str) -> BuildError:
     interface = ", ".join(interfaces)
-    if _PACK in log:
-        texts = config.own_closure(interfaces_first(interfaces)).headers
+    texts = config.own_closure(interfaces_first(interfaces)).headers
+    first, message = _ERROR.search(log), _ANY_ERROR.search(log)
+    said = message["text"] if message else log
+    if _PACK in said:
         found = ((name, text, each) for name, text in texts.items() for each in _PACKS.finditer(text))
-        places = [f"{name}:{text.count(10, 0, each.start()) + 1}" for name, text, each in found]
+        places = [f"{path_of(config, name)}:{text.count(10, 0, each.start()) + 1}" for name, text, each in found]
         what, hint = f"{interface} leaves #pragma pack open", "end it with #pragma pack(pop) in the same header"
         return BuildError(what, code="build-interface-pack", where=places[-1] if places else family, hint=hint)
-    first = _ERROR.search(log)
-    where = f"{first['file']}:{first['line']}" if first else family
-    what = f"interface {interface} does not compile alone: {first['text'] if first else log}"
-    hint = "include in it what it uses: every source is compiled behind it"
+    what = f"interface {interface} does not compile alone"
+    if first and first["file"] != _PROBE_NAME:
+        where, what = f"{path_of(config, first['file'])}:{first['line']}", f"{what}: {first['text']}"
+        lines = log[first.end() :].partition("\n\n")[0].splitlines()  # of the header
+        what = "\n".join([what, *(f"  {line}" for line in lines if line)])
+        hint = "include in it what it uses: every source is compiled behind it"
+    else:
+        last, text = interfaces[-1], texts.get(interfaces[-1], b"").rstrip()
+        where, what = f"{path_of(config, last)}:{text.count(10) + 1}", f"{what}: at its end: {said}"
+        hint = "end in it what it begins, a declaration with a semicolon: every source is compiled behind it"
     return BuildError(what, code="build-interface-alone", where=where, hint=hint)
 
 

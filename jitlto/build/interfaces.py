@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TypeAlias
 
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.templates import RenderedSource
-from jitlto.errors import BuildError, CompileError
+from jitlto.errors import BuildError, CompileError, FamilyError, JitltoError
 from jitlto.model.declarations import (
     Conflict,
     find_conflicts,
@@ -29,6 +30,7 @@ from jitlto.model.headers import interfaces_first
 from jitlto.model.index import agrees
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.options import option_macros
+from jitlto.model.text import suggest
 from jitlto.storage.declaration import FamilyDeclaration, GroupDeclaration
 
 # What NVRTC and nvcc say where a declaration contradicts a definition.
@@ -41,6 +43,9 @@ _CONTRADICTION = re.compile(
     r"|function .* cannot be instantiated -- no template definition was supplied"
 )
 # What they say of a header that is included twice.
+_ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error", re.M)
+_AT_END = "At end of source: error"
+_UNDECLARED = re.compile(r'error: (?:identifier|namespace "[^"]*" has no member) "(\w+)"')
 _REPEATED = re.compile(r"^(?P<file>.+?)\(\d+\): error: .*(?:redefinition|already been defined)", re.M)
 # Options that define no macro of the compiler's own.
 _NO_MACRO = re.compile(r"-[DU]|--(?:un)?define-macro|--?diag|-Xcudafe")
@@ -51,24 +56,29 @@ _DECLARED = re.compile(r"(?!__\w+__\b)\b([A-Za-z_]\w*)\s*[(\[;=]")
 _REMEDY = {
     "macro": "define it for the whole family, in {header} or with -D in [family] options; "
     "or make what depends on it a template parameter of the interface",
+    "undef": "remove that; if nothing behind the interfaces is to see the macro, undefine it at the end of {header}",
     "specialisation": "move the specialisation into {header}, so that both sides see it",
     "overload": "declare the overload in {header}, so that both sides see it, or give it another name",
     "definition": "move the definition into {header}; a type that is opaque is defined nowhere",
 }
 _CODES = {
     "macro": "build-interface-macro",
+    "undef": "build-interface-macro",
     "specialisation": "build-interface-specialisation",
     "overload": "build-interface-specialisation",
     "definition": "build-interface-definition",
 }
 _DOES = {
     "macro": "defines the macro {name}, which",
+    "undef": "undefines the macro {name}, which",
     "specialisation": "specialises {name}, which",
     "overload": "overloads {name}, which",
     "definition": "defines {name}, which",
 }
 
-_Texts: TypeAlias = Callable[[FragmentKey], Mapping[str, bytes]]
+#: Gives the source of a fragment and how it is compiled, for messages; a merge knows neither.
+Find: TypeAlias = Callable[[FragmentKey], tuple[RenderedSource, CompileConfig] | None]
+_Statement: TypeAlias = tuple[str, int, str]  # the name of its text, its line, and itself
 
 
 class InterfaceText:
@@ -117,6 +127,7 @@ class InterfaceText:
 
     def _check_types(self) -> None:
         texts = self._headers.values()
+        self._check_opaque()
         opaque = {name for each in (self._family, *self._family.all_used().values()) for name in each.opaque}
         every = b"\0".join(self._config.closure(interfaces_first(self._config.interfaces)).headers.values())
         for name in sorted(undefined_types(texts) - opaque):
@@ -133,6 +144,18 @@ class InterfaceText:
                 hint=f'define it there; or, if no fragment looks into it, write [family] opaque = ["{name}"]',
             )
 
+    def _check_opaque(self) -> None:
+        known = set(undefined_types(self._headers.values()))
+        for text in self._headers.values():
+            known |= read_declarations(text).declared | read_declarations(text).defined
+        for name in sorted(set(self._family.opaque) - known):
+            raise FamilyError(
+                f"[family] opaque names {name}, a type that no interface declares",
+                code="family-opaque",
+                where=str(self._family.path),
+                hint=suggest(name, sorted(known), "remove it, or write its name with its namespaces"),
+            )
+
     def _check_groups(self) -> None:
         """Check that what may differ between groups is nothing on which the interfaces depend."""
         families = (self._family, *self._family.all_used().values())
@@ -142,7 +165,8 @@ class InterfaceText:
             for macro, option in option_macros(group.options).items():
                 if header := mentioned.get(macro):
                     place = f"option {option} of {family.name}/{group.name}"
-                    raise self._error(Conflict("macro", macro, header), place, str(family.path))
+                    kind = "undef" if option.startswith(("-U", "--undef")) else "macro"
+                    raise self._error(Conflict(kind, macro, header), place, str(family.path))
         ways = {self._architectures(family, group): f"{family.name}/{group.name}" for family, group in groups}
         if any(group.template is None for _, group in groups):  # callers' code is compiled for the base alone
             ways[f"archs {self._family.architectures[0]}"] = "callers' code"
@@ -181,13 +205,13 @@ def check_interfaces(
     family: FamilyRecord,
     fragments: Sequence[Fragment],
     faults: Iterable[tuple[str, str, str]],
-    texts: Callable[[FragmentKey], Mapping[str, bytes]] = lambda _: {},
+    find: Find = lambda _: None,
 ) -> None:
     """Check that what fragments require of each other is declared in interfaces, and defined as declared.
 
     Args:
         faults: What the compiler did not find declared, see :func:`jitlto.build.interface_proof.prove_interfaces`.
-        texts: Gives the source and own headers of a fragment, for messages; a merge has none.
+        find: See :data:`Find`.
 
     Raises:
         BuildError: A fragment requires a symbol of a group that has no interface, or that its interface does not
@@ -195,26 +219,33 @@ def check_interfaces(
     """
     providers: dict[str, list[Fragment]] = defaultdict(list)
     one_by_group: dict[str, dict[str, Fragment]] = defaultdict(dict)  # whose interface all the others have too
+    alike: dict[str, Fragment] = {}  # of groups with interfaces
     for fragment in fragments:
         for symbol in fragment.provides:
             providers[symbol.name].append(fragment)
             one_by_group[symbol.name].setdefault(fragment.key.group, fragment)
+            if (group := family.group(fragment.key.group)) and group.interface:
+                alike.setdefault(_instance(symbol.name), fragment)
     reasons = {(owner, name): reason for owner, name, reason in faults}
     for fragment in fragments:
         for symbol in fragment.requires:
             reason = reasons.get((fragment.key.family, symbol.name))
             for provider in one_by_group[symbol.name].values():
-                _check_declared(family, fragment, symbol, provider, reason, texts)
-    _check_types(family, fragments, providers, texts)
+                _check_declared(family, fragment, symbol, provider, reason, find)
+            if reason and symbol.name not in providers and (like := alike.get(_instance(symbol.name))):
+                _check_declared(family, fragment, symbol, like, reason, find)
+    _check_types(family, fragments, providers, find)
 
 
 def _check_declared(
-    family: FamilyRecord, fragment: Fragment, symbol: Symbol, provider: Fragment, reason: str | None, texts: _Texts
+    family: FamilyRecord, fragment: Fragment, symbol: Symbol, provider: Fragment, reason: str | None, find: Find
 ) -> None:
+    """Check what one fragment requires of another, which defines it, or an overload of it if nothing does."""
     group = family.group(provider.key.group)
     if group is None or group.interface == "":  # declared as meant to have none
         return
     what = f"{fragment.key} requires {demangle(symbol.name)}"
+    is_defined = any(each.name == symbol.name for each in provider.provides)
     if group.interface is None:
         raise BuildError(
             f"{what} of {provider.key}, whose group {group.name} has no interface",
@@ -223,17 +254,23 @@ def _check_declared(
             f'interface = "{group.name}.cuh"; or write interface = false, and only its layout is compared',
         )
     if reason is not None:
-        incomplete = "incomplete" in reason
+        is_whole = "incomplete" not in reason
+        what += f" of {provider.key}, and" if is_defined else ", which no fragment defines, and"
+        does = "does not declare it" if is_whole else "leaves a type of its signature incomplete"
+        hint = "declare it there and nowhere else" if is_whole else "define there every type of its signature"
+        if is_whole and not is_defined:
+            hint = "call what the interface declares; or declare it there and nowhere else, and define it"
+        origin, forms = _show(family, symbol.name, fragment, find)
         raise BuildError(
-            f"{what} of {provider.key}, which the interface {group.interface} does not declare so: {reason}"
-            f"{_forms(family, symbol.name, texts(provider.key))}",
-            code="build-interface-incomplete" if incomplete else "build-interface-undeclared",
-            hint="define there every type of its signature" if incomplete else "declare it there and nowhere else",
+            f"{what} the interface {group.interface} {does}{forms}",
+            code="build-interface-undeclared" if is_whole else "build-interface-incomplete",
+            where=origin,
+            hint=hint,
         )
 
 
 def _check_types(
-    family: FamilyRecord, fragments: Sequence[Fragment], providers: Mapping[str, Sequence[Fragment]], texts: _Texts
+    family: FamilyRecord, fragments: Sequence[Fragment], providers: Mapping[str, Sequence[Fragment]], find: Find
 ) -> None:
     """Check that no fragment defines what nothing requires, in place of what its interface declares.
 
@@ -258,7 +295,7 @@ def _check_types(
             continue
         provided = {symbol.name for symbol in fragment.provides}
         useful = provided & required.keys()
-        for symbol in fragment.provides:
+        for symbol in (each for each in fragment.provides if each.name not in useful):
             names = alike.get(_instance(symbol.name), ())
             for name in names if provided.isdisjoint(names) else ():
                 is_own = fragment.key.family == family.name
@@ -266,8 +303,8 @@ def _check_types(
                 requirers = (r for r in required[name] if agrees(r.key, dict(fragment.key.parameters)))
                 requirer = next((r for r in requirers if not useful or _requires_any(r, useful)), None)
                 if requirer is not None and (others or name not in providers):
-                    forms = _forms(family, symbol.name, texts(fragment.key))
-                    raise _mismatch(group.interface, fragment, symbol.name, requirer, name, others, forms)
+                    shown = _show(family, symbol.name, fragment, find)
+                    raise _mismatch(group.interface, fragment, symbol.name, requirer, name, others, shown)
 
 
 def _requires_any(fragment: Fragment, names: set[str]) -> bool:
@@ -281,8 +318,9 @@ def _mismatch(
     requirer: Fragment,
     name: str,
     others: Sequence[Fragment],
-    forms: str,
+    shown: tuple[str | None, str],
 ) -> BuildError:
+    origin, forms = shown
     ours, theirs = demangle(defined), demangle(name)
     if ours == theirs:  # templates with different types in their declarations
         ours, theirs = f"{ours} ({defined})", f"{theirs} ({name})"
@@ -291,21 +329,45 @@ def _mismatch(
         f"{fragment.key} defines {ours}, which nothing requires; {requirer.key} requires {theirs} of its interface "
         f"{interface}, which {definer}{forms}",
         code="build-interface-mismatch",
+        where=origin,
         hint=f"define it with the namespace, types and linkage that {interface} declares",
     )
 
 
-def _forms(family: FamilyRecord, symbol: str, texts: Mapping[str, bytes]) -> str:
-    """Return where, and how, an interface declares a symbol and a source defines it, as far as the texts tell."""
-    name = base_name(symbol)
+def _show(family: FamilyRecord, symbol: str, fragment: Fragment, find: Find) -> tuple[str | None, str]:
+    """Return where a fragment comes from, and how an interface and its source declare a symbol, if that is known.
+
+    Of several overloads those are shown which the other side does not have.
+    """
+    found = find(fragment.key)
+    if found is None:
+        return None, ""
+    rendered, config = found
     headers = {header: text.encode("utf-8", "surrogateescape") for header, text in family.headers}
-    declared = next(
-        (f"{n}:{at} declares `{form}`" for n, at, form in _statements(headers) if _is_device(form, name)), ""
+    declared, own = (
+        [each for each in _statements(texts) if _is_device(each[2], base_name(symbol))]
+        for texts in (headers, own_texts(rendered, config))
     )
-    defined = next(
-        (f"{n}:{at} has `{_head(form)}`" for n, at, form in _statements(texts) if _is_device(form, name)), ""
-    )
-    return "".join(f"; {each}" for each in (declared, defined) if each)
+    shown = ""
+    if one := _differing(declared, own):
+        shown += f"; {path_of(config, one[0])}:{one[1]} declares `{one[2]}`"
+    if other := _differing(own, declared):
+        shown += f"; {other[0]}:{other[1]} has `{_head(other[2])}`"
+    return rendered.origin, shown
+
+
+def _differing(statements: Sequence[_Statement], others: Sequence[_Statement]) -> _Statement | None:
+    known = {_parameters(text) for _, _, text in others}
+    return next((each for each in statements if _parameters(each[2]) not in known), next(iter(statements), None))
+
+
+def _parameters(statement: str) -> frozenset[tuple[str, str]]:
+    return read_declarations(f"{_head(statement)};".encode()).functions
+
+
+def path_of(config: CompileConfig, header: str) -> str:
+    """Return the path of a header of a family; its name where it has none."""
+    return str(config.own.path(header) or header)
 
 
 def _instance(name: str) -> str:
@@ -328,14 +390,40 @@ def explain(error: CompileError, rendered: RenderedSource, config: CompileConfig
         rendered: The source that does not compile.
         config: That of its family.
     """
-    error.hint = error.hint or _explain_repetition(error, config) or _explain_contradiction(error, rendered, config)
+    for find in (_explain_repetition, _explain_contradiction, _explain_undeclared):
+        error.hint = error.hint or find(error, rendered, config)
 
 
-def _explain_repetition(error: CompileError, config: CompileConfig) -> str | None:
+def _explain_repetition(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> str | None:
     repeated = _REPEATED.search(error.log)
     if repeated is None or repeated["file"] not in config.own_closure(interfaces_first(config.interfaces)).headers:
         return None
-    return f"begin {repeated['file']} with #pragma once: interfaces are included before every source"
+    hint = f"begin {repeated['file']} with #pragma once: interfaces are included before every source"
+    include = re.compile(rb'#[ \t]*include[ \t]*["<][^">\n]*' + re.escape(repeated["file"].encode()) + rb'[">]')
+    for name, text in own_texts(rendered, config).items():
+        if again := include.search(text):
+            return f"{hint}, and {name}:{text.count(10, 0, again.start()) + 1} includes it again"
+    return hint
+
+
+def _explain_undeclared(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> str | None:
+    """Explain that no interface declares a function which the source calls, in a family that has other groups."""
+    unknown = _UNDECLARED.search(error.log)
+    if unknown is None or not (rendered.interfaces or rendered.undeclared):
+        return None
+    name = unknown[1]
+    interfaces = config.own_closure(interfaces_first(config.interfaces)).headers.values()
+    call = re.compile(rf"\b{name}\s*(?:<[^;{{}}]*>\s*)?\(")
+    is_called = any(call.search(text.decode("utf-8", "replace")) for text in own_texts(rendered, config).values())
+    if not is_called or any(name in words(text) for text in interfaces):
+        return None
+    functions = sorted({function for text in interfaces for function, _ in read_declarations(text).functions})
+    hint = f"no interface declares {name}; {suggest(name, functions)}".rstrip("; ")
+    if not rendered.undeclared:
+        return hint
+    group = name if name in rendered.undeclared else rendered.undeclared[0]
+    listed = ", ".join(f"[device.{each}]" for each in rendered.undeclared)
+    return f'{hint}; without one are {listed}: declare it in a header, and write there interface = "{group}.cuh"'
 
 
 def _explain_contradiction(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> str | None:
@@ -353,6 +441,19 @@ def _explain_contradiction(error: CompileError, rendered: RenderedSource, config
             place = next((f", but {n}:{at} has `{_head(form)}`" for n, at, form in forms), "")
             return f"the interface {header}:{line} declares `{statement}`{place}: give both the same types"
     return None
+
+
+def may_be_broken(error: JitltoError, rendered: RenderedSource, config: CompileConfig) -> bool:
+    """Return whether a source may fail because an interface does: there, where its own code begins, or at its end."""
+    if not isinstance(error, CompileError) or error.code != CompileError.code or not config.interfaces:
+        return False
+    first = _ERROR.search(error.log)
+    if first is None or _AT_END in error.log:
+        return True
+    text = own_texts(rendered, config).get(first["file"])
+    if text is None:
+        return first["file"] in config.own_closure(interfaces_first(config.interfaces)).headers
+    return any(int(first["line"]) <= line for _, line, _ in islice(_statements({"": text}), 1))
 
 
 def own_texts(rendered: RenderedSource, config: CompileConfig) -> dict[str, bytes]:
@@ -373,7 +474,7 @@ def _head(statement: str) -> str:
     return statement.partition("=")[0].rstrip("{; ")
 
 
-def _statements(texts: Mapping[str, bytes]) -> Iterator[tuple[str, int, str]]:
+def _statements(texts: Mapping[str, bytes]) -> Iterator[_Statement]:
     """Yield name, line and text of each statement, up to its semicolon or opening brace."""
     for name, text in texts.items():
         code = _NO_CODE.sub(lambda match: "\n" * match[0].count("\n"), text.decode("utf-8", "replace"))

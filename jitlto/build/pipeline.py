@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,13 +22,13 @@ from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.scheduler import Outcome, Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
-from jitlto.build.failures import FailedFragmentsError, group_failures
-from jitlto.build.interface_proof import Faults, prove_interfaces
-from jitlto.build.interfaces import check_interfaces
+from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
+from jitlto.build.interface_proof import Faults, find_broken, prove_interfaces
+from jitlto.build.interfaces import check_interfaces, may_be_broken
 from jitlto.build.rendered_families import RenderedFamilies, check_reproducible
 from jitlto.build.shards import Shard
 from jitlto.build.templates import RenderedSource
-from jitlto.errors import BuildError
+from jitlto.errors import BuildError, CompileError
 from jitlto.model.family_record import PartRecord
 from jitlto.model.fragment import Fragment
 from jitlto.model.text import check_type
@@ -116,9 +116,8 @@ def build(
     batches = sources.by_family() if shard is None else [sources.select(shard, recorded or {})]
     made = _Assembled()
     outcome, notes, made.faults = _compile(
-        _announce(sources, batches, cache, observer), begin, jobs, executor, cache, observer, made.add,
-        keep_going=keep_going, compare_archs=compare_archs, own_interfaces=sources.own_interfaces(),
-        opaque=sources.opaque(),
+        _announce(sources, batches, cache, observer), begin, jobs, executor, cache, observer, made.add, sources,
+        keep_going=keep_going, compare_archs=compare_archs,
     )  # fmt: skip
     observer.phase("check")
     _check_failures(sources, outcome)
@@ -171,11 +170,10 @@ def _compile(
     cache: Cache | None,
     observer: Observer,
     accept: Callable[[RenderedSource, CompiledSource], object],
+    sources: RenderedFamilies,
     *,
     keep_going: bool,
     compare_archs: bool,
-    own_interfaces: Mapping[str, Sequence[str]],
-    opaque: frozenset[str],
 ) -> tuple[Outcome, ArchitectureReport, Faults]:
     notes = ArchitectureReport()
     faults: Faults = ()
@@ -190,7 +188,9 @@ def _compile(
         outcome = scheduler.run(batches)
         run = partial(transport.submit, pool)
         if not outcome.failures:
-            faults = prove_interfaces(outcome.requests, outcome.sources, own_interfaces, opaque, run, cache)
+            own, opaque = sources.own_interfaces(), sources.opaque()
+            faults = prove_interfaces(outcome.requests, outcome.sources, own, opaque, run, cache)
+        _blame_interfaces(outcome, run, cache)
         if compare_archs and not outcome.failures:
             observer.phase("architectures")
             changed = outcome.compiled > 0
@@ -201,6 +201,17 @@ def _compile(
     if outcome.failures and not keep_going:
         raise outcome.failures[0][1].error
     return outcome, notes, faults
+
+
+def _blame_interfaces(outcome: Outcome, run: Callable[..., Future[str]], cache: Cache | None) -> None:
+    """Replace the errors of sources that cannot compile because an interface before them does not."""
+    configs = [outcome.requests[position].config for position, _ in outcome.failures]
+    failed = zip(outcome.failures, configs, strict=True)
+    asked = dict.fromkeys(how for (_, each), how in failed if may_be_broken(each.error, each.rendered, how))
+    broken = {config: find_broken(config, run, cache) for config in asked}
+    for place, (position, failure) in enumerate(outcome.failures):
+        if failure.error.code == CompileError.code and (error := broken.get(configs[place])):
+            outcome.failures[place] = position, Failure(failure.rendered, error)
 
 
 def _check_cluster(
@@ -267,6 +278,6 @@ def _validate(sources: RenderedFamilies, made: _Assembled, shard: Shard | None) 
             advice.append(f"{text}; write its name as C++ has it, with namespaces, or remove it")
     for record in records:
         fragments = record.select(made.fragments)
-        check_interfaces(record, fragments, made.faults, sources.texts)
+        check_interfaces(record, fragments, made.faults, sources.find)
         validate.check_fragments(record, fragments)
     return advice, None

@@ -16,7 +16,7 @@ from jitlto.build.compilers.base import Toolchain, find_toolchain
 from jitlto.build.execution.costs import costs, estimate
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
-from jitlto.build.interfaces import InterfaceText, own_texts
+from jitlto.build.interfaces import InterfaceText
 from jitlto.build.rendering.rendered_texts import RenderedTexts
 from jitlto.build.shards import Shard
 from jitlto.build.templates import RenderedSource, render_family
@@ -67,7 +67,7 @@ class RenderedFamilies:
         self.advice: list[str] = []
         self._files: dict[str, bytes] = {}
         self.records = {family.name: family_record(family, self._files) for family in families}
-        check_uses(self.records)
+        check_uses(self.records, {family.name: f"{family.path} [use]" for family in families})
         self._on_error = self._add_failure if keep_going else None
         self._known = RenderedTexts(cache.store) if cache else None
         self._find = functools.cache(find_toolchain)
@@ -125,10 +125,10 @@ class RenderedFamilies:
                 self._interfaces[how] = InterfaceText(families[request.key.family], request.config)
             self._interfaces[how].check(request.rendered)
 
-    def texts(self, key: FragmentKey) -> dict[str, bytes]:
-        """The source of a fragment and its headers that are no interfaces', by name."""
+    def find(self, key: FragmentKey) -> tuple[RenderedSource, CompileConfig]:
+        """The source of a fragment, and how it is compiled."""
         request = next(request for request in self.rendered if request.key == key)
-        return own_texts(request.rendered, request.config)
+        return request.rendered, request.config
 
     def own_interfaces(self) -> dict[str, tuple[str, ...]]:
         """The interfaces of each family, without those of the families that it uses."""

@@ -13,7 +13,7 @@ from jitlto.build.rendering.rendered_texts import RenderedTexts
 from jitlto.build.rendering.same_sources import SameSources
 from jitlto.errors import FamilyError, RenderError
 from jitlto.model.exclusions import is_excluded
-from jitlto.model.fragment import FragmentKey
+from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.headers import interfaces_first
 from jitlto.model.text import suggest
 from jitlto.storage.declaration import FamilyDeclaration, GroupDeclaration
@@ -34,6 +34,7 @@ class RenderedSource:
     params: tuple[str, ...]  # the kernel's declared parameters, rendered
 
     interfaces: tuple[str, ...] = ()  # the family's, in order
+    undeclared: tuple[str, ...] = ()  # the other device groups, those that have no interface
 
     @property
     def source(self) -> str:
@@ -180,6 +181,9 @@ def _render(
         "combinations": [combination for _, combination in batch], "stop": stop,
     }  # fmt: skip
     answers, interfaces = known.find(request) if known else None, family.interfaces
+    families = (family, *family.all_used().values())
+    devices = (each for one in families for each in one.groups if each.role is Role.DEVICE and each is not group)
+    undeclared = tuple(each.name for each in devices if not each.interface)
     if answers is None:
         answers = process.render(request)
         if known:
@@ -187,7 +191,7 @@ def _render(
     for (key, combination), answer in zip(batch, answers, strict=False):  # fewer if the process had to be ended
         used.update(answer.get("used", ()))
         text, params = answer.get("text", ""), tuple(answer.get("params", ()))
-        source = RenderedSource(key, group, combination, text, params, interfaces)
+        source = RenderedSource(key, group, combination, text, params, interfaces, undeclared)
         yield source, _make_error(answer, group, combination, where) if "what" in answer else answer["digest"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from jitlto.errors import BuildError, FamilyError
+from jitlto.errors import BuildError, FamilyError, JitltoError
 from jitlto.model.declarations import Conflict, find_conflicts, line_of, read_declarations, words
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.hidden_names import find_hidden
@@ -15,11 +15,12 @@ from jitlto.model.left_macros import find_left_macro, read_sequence
 _MACRO = re.compile(r"-[DU]|--(?:un)?define-macro[= ]")
 
 
-def check_uses(families: Mapping[str, FamilyRecord]) -> None:
+def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] | None = None) -> None:
     """Check that families fit those that they use: distinct groups, and interface headers that mean the same.
 
     Args:
         families: By name, with all that they use.
+        places: Where each is declared, if that is known.
 
     Raises:
         FamilyError: If a group has the name of a used one, an include of a used interface finds another header, one
@@ -28,22 +29,30 @@ def check_uses(families: Mapping[str, FamilyRecord]) -> None:
         BuildError: If one depends on the C++ standard, which is not the same for both.
     """
     for name, family in families.items():
-        replaced = {each[:2]: (name, each.use) for each in family.deprecated}
-        owners = {group.name: name for group in family.groups}
-        for used in map(families.__getitem__, family.uses):
-            for group in used.groups:
-                if (owner := owners.setdefault(group.name, used.name)) != used.name:
-                    what = f"{name} uses {used.name}, and both {owner} and {used.name} have a group {group.name!r}"
-                    raise FamilyError(what, code="family-use", hint="rename one of them")
-            for each in used.deprecated:
-                owner, use = replaced.setdefault(each[:2], (used.name, each.use))
-                if use != each.use:
-                    what = f"{name} uses {used.name}, and {owner} and {used.name} replace the deprecated value "
-                    what += f"{each.parameter}={each.value} by {use or 'nothing'} and {each.use or 'nothing'}"
-                    raise FamilyError(what, code="family-deprecated", hint="declare it in one of them")
-            _check_headers(family, used)
-            _check_options(family, used)
-            _check_sequence(family, used, [families[each] for each in used.uses])
+        try:
+            _check_family(name, family, families)
+        except JitltoError as error:
+            error.where = error.where or (places or {}).get(name)
+            raise
+
+
+def _check_family(name: str, family: FamilyRecord, families: Mapping[str, FamilyRecord]) -> None:
+    replaced = {each[:2]: (name, each.use) for each in family.deprecated}
+    owners = {group.name: name for group in family.groups}
+    for used in map(families.__getitem__, family.uses):
+        for group in used.groups:
+            if (owner := owners.setdefault(group.name, used.name)) != used.name:
+                what = f"{name} uses {used.name}, and both {owner} and {used.name} have a group {group.name!r}"
+                raise FamilyError(what, code="family-use", hint="rename one of them")
+        for each in used.deprecated:
+            owner, use = replaced.setdefault(each[:2], (used.name, each.use))
+            if use != each.use:
+                what = f"{name} uses {used.name}, and {owner} and {used.name} replace the deprecated value "
+                what += f"{each.parameter}={each.value} by {use or 'nothing'} and {each.use or 'nothing'}"
+                raise FamilyError(what, code="family-deprecated", hint="declare it in one of them")
+        _check_headers(family, used)
+        _check_options(family, used)
+        _check_sequence(family, used, [families[each] for each in used.uses])
 
 
 def _check_headers(family: FamilyRecord, used: FamilyRecord) -> None:

@@ -158,15 +158,16 @@ def _check_operators(package: str, archs: list[Architecture], jobs: int | None, 
 
 
 def _print_operator(check: OperatorCheck) -> None:
-    state = "every call fits its kernel, all kernels link" if check.holds else "FAILED"
+    linked = f", all kernels link for {', '.join(check.archs)}" if check.archs else ""
+    state = f"every call fits its kernel{linked}" if check.holds else "FAILED"
     click.echo(f"{check.operator}: {pluralize(check.calls, 'call')}, {pluralize(check.kernels, 'kernel')}: {state}")
     for failure in check.failures:
         click.secho("error: ", fg="red", nl=False, err=True)
         click.echo(failure.message, err=True)
-        place = " ".join(f"{name}={value}" for name, value in failure.call.items())
+        place = "".join(f" {name}={value}" for name, value in failure.call.items())
         more = f", and {failure.count - 1} more" if failure.count > 1 else ""
         target = f" for {failure.arch}" if failure.arch else ""
-        click.echo(f"  at {check.operator}{target}: {place}{more}", err=True)
+        click.echo(f"  at {check.operator}{target}{':' if place else ''}{place}{more}", err=True)
 
 
 def _gains(

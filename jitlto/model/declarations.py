@@ -84,9 +84,9 @@ def words(text: bytes) -> frozenset[str]:
 
 
 @lru_cache(maxsize=4096)
-def macros(text: bytes) -> frozenset[str]:
+def macros(text: bytes, kinds: tuple[bytes, ...] = (b"define", b"undef")) -> frozenset[str]:
     """Return the macros that a text defines or undefines."""
-    found = (_MACRO.match(rest) for word, rest in all_directives(text) if word in (b"define", b"undef"))
+    found = (_MACRO.match(rest) for word, rest in all_directives(text) if word in kinds)
     return frozenset(match[0].decode() for match in found if match)
 
 
@@ -141,7 +141,7 @@ def undefined_types(texts: Iterable[bytes]) -> frozenset[str]:
 class Conflict(NamedTuple):
     """Something in a text that would change what an interface means, or look behind it."""
 
-    kind: str  # macro, specialisation, overload or definition
+    kind: str  # macro, undef, specialisation, overload or definition
     name: str
     header: str  # of the interfaces
 
@@ -165,8 +165,10 @@ def find_conflicts(text: bytes, headers: Mapping[str, bytes], beside: Iterable[b
     special |= {template for other in others for name, template in other.special_macros if name in words(text)}
     special = theirs(own.revalued) | (special & meant)
     overloads = theirs(own.functions.difference(*(other.functions for other in others)))
+    defined = macros(text, (b"define",))
     for kind, names in (
-        ("macro", macros(text)),
+        ("macro", defined),
+        ("undef", macros(text) - defined),
         ("specialisation", {name for name in special if not _is_own(name, (text, *beside), headers.values())}),
         ("overload", overloads.intersection(name for other in others for name in other.called)),
     ):
@@ -198,7 +200,7 @@ def _templates(declarations: Declarations) -> Iterator[str]:
 def line_of(text: bytes, conflict: Conflict) -> int:
     """Return the line of a conflict in its text."""
     name = re.escape(_last(conflict.name)).encode()
-    before = rb"(?:define|undef)[ \t]+" if conflict.kind == "macro" else rb"\b"
+    before = rb"(?:define|undef)[ \t]+" if conflict.kind in ("macro", "undef") else rb"\b"
     match = re.search(before + name + rb"\b", text)
     return text.count(b"\n", 0, match.start()) + 1 if match else 1
 

@@ -40,11 +40,15 @@ def abbreviate(value: object) -> str:
 
 
 def suggest(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return ``did you mean 'x'?`` with the nearest of the known names, or ``otherwise`` if none is near."""
+    """Return ``did you mean 'x'?`` with the nearest of the known names, or ``otherwise`` if none is near.
+
+    Of those near, one that begins with the same letter is the nearest: ``data_type`` for ``dtype``, not ``idx_type``.
+    """
     import difflib  # 3 ms, after a mistake alone
 
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"did you mean {near[0]!r}?" if near else otherwise
+    near = difflib.get_close_matches(name, list(known))
+    best = min(near, key=lambda each: each[:1] != name[:1], default=None)
+    return f"did you mean {best!r}?" if best else otherwise
 
 
 def shorten_digests(text: str) -> str:

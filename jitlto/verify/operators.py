@@ -12,7 +12,9 @@ from typing import Any
 import msgspec
 
 from jitlto.errors import JitltoError, OperatorError
+from jitlto.model.configuration import normalize_configuration
 from jitlto.model.fragment import ImageKind
+from jitlto.model.text import suggest
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking.parallel import run_parallel
@@ -43,11 +45,12 @@ class OperatorFailure(msgspec.Struct, frozen=True):
 
 
 class OperatorCheck(msgspec.Struct, frozen=True):
-    """An operator as checked: the number of calls, and of kernels that they choose."""
+    """An operator as checked: the number of calls, and of kernels that they choose, and what these are linked for."""
 
     operator: str
     calls: int
     kernels: int
+    archs: tuple[str, ...]
     failures: tuple[OperatorFailure, ...]
 
     @property
@@ -105,6 +108,10 @@ def _import(name: str) -> Any:
 
 
 def _call(module: Any, function: str, target: str) -> Any:
+    if not hasattr(module, function):
+        hint = suggest(function, vars(module), "name a function without arguments that declares operators")
+        what = f"{module.__name__} has no function {function}"
+        raise OperatorError(what, code="operator-import", where=target, hint=hint)
     try:
         return getattr(module, function)()
     except JitltoError:
@@ -169,7 +176,8 @@ def _check(operator: Operator, archs: Sequence[Architecture], workers: int | Non
         if isinstance(result, JitltoError):
             fail(result, plan.configuration, plan.target.sm)
     failures = [msgspec.structs.replace(failure, count=counts[cause]) for cause, failure in found.items()]
-    return OperatorCheck(operator.qualname, calls, len(plans), tuple(failures))
+    targets = tuple(target.sm for target in sorted({job.target for job in jobs}))
+    return OperatorCheck(operator.qualname, calls, len(plans), targets, tuple(failures))
 
 
 def _lowest(plan: Plan) -> Architecture:
@@ -200,6 +208,7 @@ def _find_values(operator: Operator, examples: Mapping[str, Sequence[object]]) -
 
     Raises:
         OperatorError: If a flag chooses the kernel and its values are not known.
+        UnknownParameterError: If the declaration names a parameter that the family does not have.
     """
     if not isinstance(operator.loaded, KernelFamily):
         what, hint = "its family is no family of a database", "name the family, or return what jitlto.load does"
@@ -211,6 +220,8 @@ def _find_values(operator: Operator, examples: Mapping[str, Sequence[object]]) -
     first = {name: several[0] for name, several in values.items()}
     first |= {size.removeprefix("*"): (_SIZE,) if size[0] == "*" else _SIZE for size in _sizes(operator)}
     first |= {flag.name: _USUAL[flag.type] if flag.default is REQUIRED else flag.default for flag in operator.flags}
+    known, configured = operator.loaded.parameters, _configure(operator, first) or {}
+    normalize_configuration({n: v for n, v in configured.items() if n not in known}, known, operator.loaded.name)
     for flag in operator.flags:
         values[flag.name] = examples[flag.name] if flag.name in examples else _values_of_flag(operator, flag, first)
     for size in map(str, _sizes(operator)):

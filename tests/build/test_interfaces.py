@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.build.cache.cache import Cache
+from jitlto.build.failures import FailedFragmentsError
 from jitlto.build.interfaces import check_interfaces
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
@@ -300,6 +301,7 @@ WIDE_FAMILY = family(WIDE, "", call=CALL_WIDE) | {
 }
 BEFORE = {
     "group": {"family.toml": TOML.replace("[device", 'options = ["-DWIDE"]\n[device') + DECLARED},
+    "undefining group": {"family.toml": TOML.replace("[device", 'options = ["-UWIDE"]\n[device') + DECLARED},
     "template": {"kern.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["kern.cu.jinja"]},
     "both": {"kern.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["kern.cu.jinja"],
              "activation.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["activation.cu.jinja"]},
@@ -428,7 +430,8 @@ def test_options_of_one_group_define_no_macro_of_the_compiler_that_an_interface_
 @pytest.mark.slow
 def test_an_interface_that_cannot_be_included_twice_is_told_so(build_family: BuildFamily) -> None:
     files = WIDE_FAMILY | {"activation.cuh": WIDE}
-    with raises(CompileError, "compile", "activation.cuh", hint="#pragma once"):
+    files["activation.cu.jinja"] = files["activation.cu.jinja"].replace(INCLUDE, "")
+    with raises(CompileError, "compile", "activation.cuh", "act/kern[].cu:1", hint="#pragma once"):
         build_family(files)
 
 
@@ -494,9 +497,88 @@ def test_both_sides_declare_nothing_beside_the_interface(build_family: BuildFami
     files["kern.cu.jinja"] = (
         "__device__ float activation(int x);\n__global__ void kern(float* x) { *x = activation(1); }\n"
     )
-    places = f"activation.cuh:3 declares `{FLOAT}`", "relu.cuh:1 has `__device__ float activation(float x)`"
+    places = f"activation.cuh:3 declares `{FLOAT}`", "kern[].cu:1 has `__device__ float activation(int x)`"
     with raises(BuildError, "build-interface-undeclared", "activation(int)", *places):
         build_family(files)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", ["activation(1)", "activation(1) + activation(*x)"])
+def test_the_side_that_declares_its_own_overload_is_blamed_where_nothing_defines_it(
+    build_family: BuildFamily, call: str
+) -> None:
+    kernel = f"__device__ float activation(int v);\n__global__ void kern(float* x) {{ *x = {call}; }}\n"
+    places = f"activation.cuh:3 declares `{FLOAT}`", "kern[].cu:1 has `__device__ float activation(int v)`"
+    with raises(BuildError, "build-interface-undeclared", "act/kern[] requires activation(int)", *places) as caught:
+        build_family(family(FLOAT, FINE) | {"kern.cu.jinja": kernel})
+    assert "kern.cu.jinja" in str(caught.value.where)
+    assert "act/activation" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_an_overload_that_the_interface_declares_and_nothing_defines_is_missing(build_family: BuildFamily) -> None:
+    files = family(f"{FLOAT}\n__device__ float activation(int x);", FINE, call="*x = activation(1) + activation(*x);")
+    with raises(UnplannedKernelsError, "build-unplanned-kernels", "activation(int)"):
+        build_family(files)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("toml", [TOML, TOML + NONE])
+@pytest.mark.parametrize("call", ["activation(*x)", "n::activation(*x)", "activation<float>(*x)"])
+def test_a_function_that_no_interface_declares_is_explained(build_family: BuildFamily, toml: str, call: str) -> None:
+    kernel = f"namespace n {{}}\n__global__ void kern(float* x) {{ *x = {call}; }}\n"
+    with raises(CompileError, "compile", hint="[device.activation]"):
+        build_family(SLIP | {"family.toml": toml, "kern.cu.jinja": kernel})
+
+
+@pytest.mark.slow
+def test_a_misspelt_call_is_too_and_nothing_else(build_family: BuildFamily) -> None:
+    with raises(CompileError, "compile", hint="'activation'"):
+        build_family(family(FLOAT, FINE, call="*x = activatoin(*x);"))
+    with raises(CompileError, "compile") as caught:
+        build_family(family(FLOAT, FINE, call="*x = activation(nothing);"))
+    assert caught.value.hint is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("interface", "line"),
+    [
+        (FLOAT[:-1], 3),
+        (f"struct A {{ float a; }}\n{FLOAT}\nstruct B {{ float b; }}", 4),
+        (f"namespace n {{\n{FLOAT}", 4),
+        ("__device__ flaot activation(float x);", 3),
+        (f"{FLOAT}\n#if 1", 4),
+    ],
+)
+def test_an_interface_that_breaks_the_sources_behind_it_is_named(
+    build_family: BuildFamily, interface: str, line: int
+) -> None:
+    with raises(BuildError, "build-interface-alone", where=f"/activation.cuh:{line}"):
+        build_family(family(interface, FINE))
+
+
+@pytest.mark.slow
+def test_it_is_one_cause_of_all_failures(tmp_path: Path) -> None:
+    loaded = load_family(write_family(tmp_path, family(FLOAT[:-1], FINE)))
+    with raises(FailedFragmentsError) as caught:
+        build([loaded], tmp_path / "a.fragdb", jobs=1, keep_going=True)
+    assert isinstance(caught.value, FailedFragmentsError)
+    (cause,) = caught.value.failures
+    assert {failure.error.code for failure in cause.failures} == {"build-interface-alone"}
+    assert len(cause.failures) == 2
+
+
+@pytest.mark.slow
+def test_opaque_names_types_that_interfaces_declare(build_family: BuildFamily) -> None:
+    interface = "struct state;\n__device__ float activation(float x, state* s = nullptr);"
+    files = family(interface, "__device__ float activation(float x, state*) { return x; }")
+    for name in ("stat", "activation", "n::state"):
+        files["family.toml"] = (TOML + DECLARED).replace('"act"', f'"act"\nopaque = ["state", "{name}"]', 1)
+        with raises(FamilyError, "family-opaque", name, where="family.toml"):
+            build_family(files)
+    with raises(FamilyError, "family-opaque", "stat", hint="'state'"):
+        build_family(files | {"family.toml": (TOML + DECLARED).replace('"act"', '"act"\nopaque = ["stat"]', 1)})
 
 
 @pytest.mark.slow
@@ -515,7 +597,7 @@ def test_each_interface_stands_alone_and_leaves_nothing_open(
     files = family(f"{FLOAT}\n{first}", FINE)
     files["family.toml"] += '[device.scale]\ninterface = "scale.cuh"\n'
     files["scale.cuh"] = f"#pragma once\n{second}\n"
-    with raises(BuildError, code, where="scale.cuh:2" if code.endswith("alone") else "activation.cuh:4"):
+    with raises(BuildError, code, where="/scale.cuh:2" if code.endswith("alone") else "/activation.cuh:4"):
         build_family(files)
 
 

@@ -163,6 +163,12 @@ def test_a_template_of_a_used_family_is_specialised_by_nobody_else() -> None:
         check_uses(families("", "template <class T> struct traits {};\n", user="template <> struct traits<int> {};\n"))
 
 
+def test_an_error_is_where_the_family_is_declared_that_uses_others() -> None:
+    pair = families("#define N 3\n", "enum { N };\n")
+    with raises(FamilyError, "family-use", where="family.toml"):
+        check_uses(pair, {"user": "family.toml"})
+
+
 def test_what_both_use_comes_before_both() -> None:
     base = record("base", {"base.cuh": f"{ONCE}#define N 3\n"})
     first = record("first", {"first.cuh": f"{ONCE}enum {{ one = N }};\n"}, base)

@@ -20,7 +20,8 @@ struct Open;
 @pytest.mark.parametrize(
     ("text", "kind", "name"),
     [
-        (b"#undef WIDTH", "macro", "WIDTH"),
+        (b"#undef WIDTH", "undef", "WIDTH"),
+        (b"#undef WIDTH\n#define WIDTH 3", "macro", "WIDTH"),
         (b"template <> struct L<int> { };", "specialisation", "L"),
         (b"template <> struct API ::L<int> final { };", "specialisation", "L"),
         (b"SPECIAL(int);", "specialisation", "L"),

@@ -41,6 +41,8 @@ def test_of_two_compilers_only_what_differs_is_named() -> None:
 
 def test_the_nearest_name_is_suggested() -> None:
     assert suggest("optn", ["options", "option", "key"]) == "did you mean 'option'?"
+    assert suggest("dtype", ["idx_type", "data_type"]) == "did you mean 'data_type'?"
+    assert suggest("ption", ["option", "notion"]) == "did you mean 'option'?"
     assert suggest("zzz", ["option"]) == ""
     assert suggest("zzz", ["option"], "the keys are option") == "the keys are option"
 

@@ -42,6 +42,8 @@ def derive_import_name(name: str) -> str:
     # PyPA's rule for names, with a letter at the beginning, since import names begin with one.
     if not re.fullmatch(r"[A-Za-z](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", name) or len(name) > 100:
         hint = "use ASCII letters, digits, and between them . - _, beginning with a letter: my-kernels"
+        if "/" in name:
+            hint = f"it is a name and no path; -o names the directory: jitlto new {Path(name).name or 'NAME'} -o {name}"
         raise ProjectError(f"invalid package name {name!r}", code="project-invalid-name", hint=hint)
     package = re.sub(r"[-_.]+", "_", name).lower()
     if keyword.iskeyword(package) or package in sys.stdlib_module_names or package in _TAKEN:

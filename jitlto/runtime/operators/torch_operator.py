@@ -88,10 +88,13 @@ def torch_operator(operator: Operator) -> Any:
             raise OperatorError(what, code="operator-framework", where=operator.qualname, hint=hint) from error
         packet = getattr(getattr(torch.ops, operator.namespace), operator.name)
         made, call, fake = packet.default, Implementation(operator, backend).call, _fake(operator)
-        library.impl(operator.name, call, backend.key)
+        calls = {"CPU": _refuse_cpu(operator), backend.key: call}
+        for key, implementation in calls.items():
+            library.impl(operator.name, implementation, key)
         torch.library.register_fake(operator.qualname, fake, lib=library)
         if varying:
-            library.impl(f"{operator.name}.{TENSORS}", without_tensors(operator, call), backend.key)
+            for key, implementation in calls.items():
+                library.impl(f"{operator.name}.{TENSORS}", without_tensors(operator, implementation), key)
             torch.library.register_fake(f"{operator.qualname}.{TENSORS}", fake, lib=library)
             register_varying_floats(operator, made, getattr(packet, TENSORS), library)
         if operator.backward is not None:
@@ -100,6 +103,16 @@ def torch_operator(operator: Operator) -> Any:
             register_forward_mode(operator, made, library)
         _registered[operator.qualname] = operator, library, made
         return made
+
+
+def _refuse_cpu(operator: Operator) -> Callable[..., Any]:
+    """Return what a call does whose tensors are all on the CPU, in place of PyTorch's list of what is registered."""
+
+    def refuse(*_: Any) -> Any:
+        what, hint = "the tensors are on the CPU", "move them to a CUDA device: tensor.cuda()"
+        raise OperatorError(what, code="operator-call", where=operator.qualname, hint=hint)
+
+    return refuse
 
 
 def schema(operator: Operator, overload: str = "") -> str:

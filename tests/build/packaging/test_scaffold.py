@@ -40,6 +40,12 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output + (str(error) if isinstance(error, JitltoError) else "")
 
 
+@pytest.mark.parametrize("name", ["/a/path/name", "path/name", "../name/"])
+def test_a_path_is_no_name_and_the_hint_says_where_paths_go(name: str) -> None:
+    with raises(ProjectError, "project-invalid-name", hint=f"jitlto new name -o {name}"):
+        scaffold.derive_import_name(name)
+
+
 @pytest.mark.slow
 @given(st.from_regex(r"[A-Za-z][A-Za-z0-9._-]*", fullmatch=True) | st.text(max_size=10))
 def test_a_name_that_is_taken_makes_an_import_name(name: str) -> None:

@@ -67,6 +67,14 @@ def test_an_operator_computes_what_its_kernel_does(world: World) -> None:
     assert counts.tolist() == [6] * 4
 
 
+def test_tensors_on_the_cpu_are_refused_where_kernels_run_on_cuda_devices(world: World) -> None:
+    world.backend.key = "CUDA"
+    for call in (world.square, lambda x: world.accumulate(x, x), lambda x: torch.func.vmap(world.square)(x)):
+        with raises(OperatorError, "operator-call", world.namespace):
+            call(rows())
+    assert not world.family.launches
+
+
 def test_scalars_may_differ_in_each_call_and_flags_choose(world: World) -> None:
     for factor in (1.0, 2.0, 3.0):
         world.square(rows(), factor)

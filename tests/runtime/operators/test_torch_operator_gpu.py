@@ -98,7 +98,7 @@ def test_a_tensor_on_the_cpu_is_refused(world: World) -> None:
     world.accumulate(torch.zeros(3, device="cuda"), torch.ones(3, device="cuda"))
     with raises(OperatorError, "operator-call", "x", "cpu", hint="cuda"):
         world.accumulate(torch.zeros(3, device="cuda"), torch.ones(3))
-    with pytest.raises(NotImplementedError):
+    with raises(OperatorError, "operator-call", world.square.name(), hint="cuda"):
         world.square(torch.ones(3))
 
 
