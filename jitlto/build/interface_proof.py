@@ -1,15 +1,17 @@
 """Proof by the compiler: each interface compiles alone, and together they declare what fragments require of each other.
 
-A source is compiled that has the interfaces, and a line of C++ for each required symbol: it must be declared, with
-exactly these parameters, and every type in its signature be complete. What the lines say is never linked.
+A source is compiled that has the interfaces, and a line of C++ that refers to each required symbol: it must be
+declared, with exactly these parameters, every type in its signature must be complete, and the PTX must have this
+symbol. What the lines say is never linked.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 
 import msgspec
 
@@ -25,12 +27,12 @@ from jitlto.model.declarations import read_declarations, words
 from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import HeaderSet, Source, interfaces_first
 from jitlto.model.kernel_probe import NO_PROBE
-from jitlto.model.mangling import base_name, demangle, parameter_types, qualified_name
+from jitlto.model.mangling import demangle, parameter_types, qualified_name
 
 #: What no interface declares as a fragment requires it: family, symbol and reason, sorted.
 Faults = tuple[tuple[str, str, str], ...]
 
-_KIND, _REVISION = "interfaces", 1  # of entries in the build cache
+_KIND, _REVISION = "interfaces", 2  # of entries in the build cache
 _SYNTAX_ONLY = ("--fdevice-syntax-only",)
 # An empty header before an interface: from there the compiler goes on for each of them, as for sources that begin
 # with the same includes.
@@ -48,6 +50,15 @@ _ARRAYS = "".join(
     f"template <class jitlto_T, decltype(sizeof(0)) jitlto_N>\n"
     f"struct whole<{each} jitlto_T[jitlto_N]> : whole<jitlto_T> {{}};\n"
     for each in ("", "const", "volatile", "const volatile")
+)
+# A member function's type has qualifiers; a function that does not throw has a type of its own from C++17 on.
+_FUNCTIONS = "\n".join(
+    "template <class jitlto_R, class... jitlto_P> struct whole<"
+    f"jitlto_R(jitlto_P...{more}){qualifier}{reference}{throws}> : all<jitlto_R, jitlto_P...> {{}};"
+    for throws in ("", " noexcept")
+    for qualifier in ("", " const", " volatile", " const volatile")
+    for reference in ("", " &", " &&")
+    for more in ("", ", ...")
 )
 _TOOLS = """
 namespace jitlto_probe {
@@ -70,15 +81,9 @@ template <class... jitlto_T> struct all { static constexpr bool value = true; };
 template <class jitlto_T, class... jitlto_R> struct all<jitlto_T, jitlto_R...> {
   static constexpr bool value = whole<jitlto_T>::value && all<jitlto_R...>::value;
 };
-template <class jitlto_R, class... jitlto_P> struct whole<jitlto_R(jitlto_P...)> : all<jitlto_R, jitlto_P...> {};
-template <class jitlto_R, class... jitlto_P> struct whole<jitlto_R(jitlto_P..., ...)> : all<jitlto_R, jitlto_P...> {};
-template <class... jitlto_P> struct exact {
-  template <class jitlto_R> static __device__ jitlto_R of(jitlto_R (*)(jitlto_P...));
-  template <class jitlto_R, class jitlto_C> static __device__ jitlto_R of(jitlto_R (jitlto_C::*)(jitlto_P...));
-  template <class jitlto_R, class jitlto_C> static __device__ jitlto_R of(jitlto_R (jitlto_C::*)(jitlto_P...) const);
-};
+@FUNCTIONS@
 }
-""".replace("@ARRAYS@", _ARRAYS)
+""".replace("@ARRAYS@", _ARRAYS).replace("@FUNCTIONS@", _FUNCTIONS)
 # Types of the toolkit mean the same on both sides wherever they are defined.
 _TOOLKIT_TYPES = {
     "cuda_fp16.h": re.compile(r"\b__half"),
@@ -88,27 +93,35 @@ _TOOLKIT_TYPES = {
 _TOOLKIT_INCLUDES = "".join(f"#include <{header}>\n" for header in _TOOLKIT_TYPES)
 _OTHER_TOOLKIT_TYPE = re.compile(r"\b(?:cuda|cub|thrust|nvcuda|cooperative_groups)::|\b(?:__nv_|curand)\w+")
 _PACKS = re.compile(rb"#[ \t]*pragma[ \t]+pack[ \t]*\([ \t]*(?!pop\b|\))")
-# Errors of the compiler that say so; any other means that C++ cannot ask for this symbol.
-_UNDECLARED = re.compile(r"is undefined|has no member|no instance of|is not a (?:class or function )?template")
+# In names: what has none in C++, or none outside of one source.
+_NAMELESS = re.compile(r"\{(?:lambda|unnamed|default arg|parm)|\(anonymous|'lambda|'unnamed")
+_FUNCTION_ARGUMENT = re.compile(r"&\(([\w:]+)\([^()]*\)\)")  # a template argument, which is spelled with its parameters
+_ASKED = "jitlto_asked"
 _ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
 _ANY_ERROR = re.compile(r"\berror(?: #[\w-]+)?: (?P<text>.*)")
 
 
-class _Answer(msgspec.Struct):
-    """What a compile said, as kept in the build cache: its log if it failed."""
+class Answer(msgspec.Struct, frozen=True):
+    """What a compile said, as kept in the build cache: its log if it failed, else the symbols of its PTX."""
 
     log: str = ""
+    symbols: tuple[str, ...] = ()
 
 
-def check_compiles(job: CompileJob) -> str:
-    """Compile a job in this process; return the log if the compiler rejects it."""
+def try_compile(job: CompileJob) -> Answer:
+    """Compile a job in this process, each architecture by itself, to PTX if it asks for any."""
     compiler = transport.find_compiler(job.toolchain)
+    symbols: set[str] = set()
     try:
         for architecture in job.architectures:
-            compiler.compile_ltoir(job, architecture)
+            if ImageKind.PTX in job.images:
+                compiled = compiler.compile(replace(job, architectures=(architecture,)))
+                symbols.update(symbol.name for symbol in (*compiled.provides, *compiled.requires))
+            else:
+                compiler.compile_ltoir(job, architecture)
     except CompileError as error:
-        return error.log or str(error)
-    return ""
+        return Answer(error.log or str(error))
+    return Answer(symbols=tuple(sorted(symbols)))
 
 
 def prove_interfaces(
@@ -116,7 +129,7 @@ def prove_interfaces(
     sources: Mapping[int, CompiledSource],
     own: Mapping[str, Sequence[str]],
     opaque: frozenset[str],
-    submit: Callable[..., Future[str]],
+    submit: Callable[..., Future[Answer]],
     cache: Cache | None,
 ) -> Faults:
     """Prove the interfaces of all families of a build, in each way in which their sources are compiled.
@@ -149,7 +162,7 @@ def prove_interfaces(
     faults: set[tuple[str, str, str]] = set()
     for (family, config), names in required.items():
         for interface in alone[family, config]:
-            if log := compiler.answer(config, _alone(interface)):
+            if log := compiler.answer(config, _alone(interface)).log:
                 raise _alone_error(family, config, [interface], log)
         faults.update((family, name, reason) for name, reason in _faults(compiler, config, sorted(names), opaque))
     return tuple(sorted(faults))
@@ -171,10 +184,10 @@ def _may_borrow(config: CompileConfig, interface: str) -> bool:
 class _Compiler:
     """Compiles texts behind a family's headers, all at the same time and each once."""
 
-    def __init__(self, submit: Callable[..., Future[str]], cache: Cache | None) -> None:
+    def __init__(self, submit: Callable[..., Future[Answer]], cache: Cache | None) -> None:
         self._submit, self._cache = submit, cache
         self._headers: dict[CompileConfig, HeaderSet] = {}
-        self._running: dict[tuple[CompileConfig, str], tuple[str, str | Future[str]]] = {}
+        self._running: dict[tuple[CompileConfig, str], tuple[str, Answer | Future[Answer]]] = {}
 
     def start(self, texts: Iterable[tuple[CompileConfig, str, int]]) -> None:
         """Compile what the cache does not know: texts, how, and how many begin with the same includes."""
@@ -189,19 +202,20 @@ class _Compiler:
             known = self._known(key)
             self._running[config, text] = key, self._compile(config, text, sharers) if known is None else known
 
-    def _known(self, key: str) -> str | None:
+    def _known(self, key: str) -> Answer | None:
         data = self._cache.store.get(_KIND, key) if self._cache else None
         try:
-            return None if data is None else msgspec.json.decode(data, type=_Answer).log
+            return None if data is None else msgspec.json.decode(data, type=Answer)
         except (msgspec.MsgspecError, ValueError):
             return None
 
-    def _compile(self, config: CompileConfig, text: str, sharers: int) -> Future[str]:
-        tool, images = config.toolchain, (ImageKind.LTOIR,)
-        options = (*config.options, *(_SYNTAX_ONLY if tool.name == "nvrtc" else ()))
+    def _compile(self, config: CompileConfig, text: str, sharers: int) -> Future[Answer]:
+        tool, asks = config.toolchain, _ASKED in text
+        images = (ImageKind.PTX if asks else ImageKind.LTOIR,)
+        options = (*config.options, *(_SYNTAX_ONLY if tool.name == "nvrtc" and not asks else ()))
         how = self._source(config, text), config.architectures, options, images
         job = CompileJob(tool.name, tool.identify(images), *how, sharers, NO_PROBE)
-        return self._submit(job, run=check_compiles)
+        return self._submit(job, run=try_compile)
 
     def _source(self, config: CompileConfig, text: str) -> Source:
         if config not in self._headers:
@@ -209,49 +223,57 @@ class _Compiler:
             self._headers[config] = HeaderSet({**headers, _NOTHING: b""})
         return Source(text.encode(), self._headers[config])
 
-    def answer(self, config: CompileConfig, text: str) -> str:
-        """Return the log of a text that does not compile; empty for one that does."""
+    def answer(self, config: CompileConfig, text: str) -> Answer:
+        """Return what the compiler said of a text, with a log if it does not compile."""
         self.start([(config, text, 1)])
         key, answer = self._running[config, text]
-        if isinstance(answer, str):
+        if isinstance(answer, Answer):
             return answer
-        log = answer.result().replace(program_name(self._source(config, text)), _PROBE_NAME)
+        made = answer.result()
+        made = Answer(made.log.replace(program_name(self._source(config, text)), _PROBE_NAME), made.symbols)
         if self._cache is not None:
-            self._cache.keep(_KIND, key, msgspec.json.encode(_Answer(log)))
-        return log
+            self._cache.keep(_KIND, key, msgspec.json.encode(made))
+        return made
 
 
 def _faults(
     compiler: _Compiler, config: CompileConfig, names: Sequence[str], opaque: frozenset[str]
 ) -> Iterable[tuple[str, str]]:
-    """Yield the symbols that the interfaces do not declare, with the compiler's reasons.
+    """Yield the symbols that the interfaces do not declare, with the reasons.
 
-    A line that C++ cannot express may spoil others, which are asked again without it.
+    What compiles may have found another declaration of the name: then its PTX has another symbol.
     """
+    open_names: set[str] = set()  # of symbols whose types may be incomplete
     while names:
-        text, lines = _probe(config.interfaces, names)
-        log = compiler.answer(config, text)
-        if not log:
+        text, lines = _probe(config.interfaces, names, open_names)
+        answer = compiler.answer(config, text)
+        if not answer.log:
+            for name in lines.values():
+                if name not in answer.symbols and not _is_structor(name):
+                    yield name, f"{demangle(name)} is not what the interfaces declare by this name"
             return
-        found = {lines[int(m["line"])]: m["text"] for m in reversed([*_ERROR.finditer(log)]) if int(m["line"]) in lines}
+        errors = [*_ERROR.finditer(answer.log)]
+        found = {lines[int(m["line"])]: m["text"] for m in reversed(errors) if int(m["line"]) in lines}
         reasons = {name: text for name, text in found.items() if _is_fault(name, text, opaque)}
-        if _PACK in log or not found:
-            raise _alone_error("", config, config.interfaces, log)
+        if _PACK in answer.log or not found:
+            raise _alone_error("", config, config.interfaces, answer.log)
         if len(reasons) == len(found):
             yield from reasons.items()
             return
-        # What is opaque, or cannot be asked for, is left out.
-        names = [name for name in names if name not in found or name in reasons]
+        incomplete = {name for name, text in found.items() if _INCOMPLETE in text and name not in reasons}
+        # What is declared and cannot be referred to is left out.
+        names = [name for name in names if name not in found or name in reasons or name in incomplete - open_names]
+        open_names |= incomplete
 
 
 def _is_fault(name: str, text: str, opaque: frozenset[str]) -> bool:
     if _INCOMPLETE in text:
         declared = demangle(name)
         return not _OTHER_TOOLKIT_TYPE.search(declared) and opaque.isdisjoint(re.findall(r"\w+", declared))
-    return bool(_UNDECLARED.search(text))
+    return "inaccessible" not in text  # private members are declared, too
 
 
-def find_broken(config: CompileConfig, submit: Callable[..., Future[str]], cache: Cache | None) -> BuildError | None:
+def find_broken(config: CompileConfig, submit: Callable[..., Future[Answer]], cache: Cache | None) -> BuildError | None:
     """Return what is wrong with the first interface that does not compile alone; None if each of them does.
 
     Its sources, which are compiled behind it, then fail wherever the compiler happens to notice.
@@ -262,7 +284,7 @@ def find_broken(config: CompileConfig, submit: Callable[..., Future[str]], cache
     """
     compiler = _Compiler(submit, cache)
     compiler.start([(config, _alone(interface), len(config.interfaces)) for interface in config.interfaces])
-    logs = ((interface, compiler.answer(config, _alone(interface))) for interface in config.interfaces)
+    logs = ((interface, compiler.answer(config, _alone(interface)).log) for interface in config.interfaces)
     return next((_alone_error("", config, [interface], log) for interface, log in logs if log), None)
 
 
@@ -293,30 +315,70 @@ def _alone(interface: str) -> str:
     return f'#include "{_NOTHING}"\n;\n{interfaces_first([interface])}{_PACKED}'
 
 
-def _probe(interfaces: Sequence[str], names: Sequence[str]) -> tuple[str, dict[int, str]]:
-    """Return a source that asks for some symbols, and the symbol that is asked for in each of its lines."""
+def _probe(
+    interfaces: Sequence[str], names: Sequence[str], open_names: Container[str] = ()
+) -> tuple[str, dict[int, str]]:
+    """Return a source that refers to some symbols, and the symbol that each of its lines refers to."""
     every = " ".join(map(demangle, names))
     includes = "".join(f"#include <{header}>\n" for header, word in _TOOLKIT_TYPES.items() if word.search(every))
     head = f"{includes}{_PACKED}{_TOOLS}"
-    asked = {name: line for name in names if (line := _line(name))}
+    asked = {name: line for n, name in enumerate(names) if (line := _line(n, name, is_open=name in open_names))}
     lines = dict(enumerate(asked, head.count("\n") + 1))
     return "".join([interfaces_first(interfaces), head, *(f"{line}\n" for line in asked.values())]), lines
 
 
-def _line(name: str) -> str | None:
-    """Return C++ that compiles if a symbol is declared with complete types; None if C++ cannot ask for it."""
-    declared, types = demangle(name), parameter_types(name)
-    if "{" in declared or "(anonymous" in declared or base_name(name).startswith(("~", "operator")):
+def _line(number: int, name: str, *, is_open: bool) -> str | None:
+    """Return C++ that refers to a symbol if it is declared with complete types; None if C++ cannot name it.
+
+    Args:
+        number: Makes the names in it unique.
+        name: The symbol.
+        is_open: Whether its types may be incomplete.
+    """
+    types, called = parameter_types(name), _FUNCTION_ARGUMENT.sub(r"&\1", qualified_name(name))
+    if _NAMELESS.search(", ".join([called, *(types or ())])):
         return None
+    asked = f"{_ASKED}{number}"
+    if _is_structor(name):  # declared with its class
+        return f'static_assert(jitlto_probe::whole<::{_owner(called)}>::value, "{_INCOMPLETE}");'
     if types is None:  # of C, or a variable
-        return f'static_assert(jitlto_probe::whole<decltype({declared})>::value, "{_INCOMPLETE}");'
-    called = qualified_name(name)
-    if called.rpartition("::")[2] == called.rpartition("::")[0].rpartition("::")[2]:  # a constructor
-        return None
+        whole = "true" if is_open else f"jitlto_probe::whole<decltype(::{called})>::value"
+        return f'__device__ auto {asked}() {{ static_assert({whole}, "{_INCOMPLETE}"); return &::{called}; }}'
     given = [each for each in types if each != "void"]
-    if called.endswith(">"):  # the name of a function template's instance has the result, too
-        result = declared.partition(called)[0].strip()
-        checked = ", ".join([*([result] if result else []), *given])
-        return f'static_assert(jitlto_probe::all<{checked}>::value, "{_INCOMPLETE}");'
-    result = f"decltype(jitlto_probe::exact<{', '.join(given)}>::of(&{called}))"
-    return f'static_assert(jitlto_probe::all<{", ".join([result, *given])}>::value, "{_INCOMPLETE}");'
+    parameters, checked = ", ".join(given), ", ".join(["jitlto_R", *(each for each in given if each != "...")])
+    whole = "true" if is_open else f"jitlto_probe::all<{checked}>::value"
+    body = f'{{ static_assert({whole}, "{_INCOMPLETE}"); return jitlto_f; }}'
+    return (
+        f"template <class jitlto_R> __device__ auto {asked}_of(jitlto_R (*jitlto_f)({parameters})) {body} "
+        f"template <class jitlto_R, class jitlto_C> __device__ auto {asked}_of("
+        f"jitlto_R (jitlto_C::*jitlto_f)({parameters}){_qualifiers(name)}) {body} "
+        f"__device__ auto {asked}() {{ return {asked}_of(&::{called}); }}"
+    )
+
+
+def _qualifiers(name: str) -> str:
+    """Return the qualifiers of a member function, such as ``const &``."""
+    return demangle(name)[demangle(name).rfind(")") + 1 :]
+
+
+def _is_structor(name: str) -> bool:
+    """Return whether a mangled name is that of a constructor or destructor."""
+    position = 2 if name.startswith("_Z") else len(name)
+    while position < len(name):
+        if length := re.compile(r"\d+").match(name, position):
+            position = length.end() + int(length[0])
+        elif re.compile(r"[CD][0-5]").match(name, position):
+            return True
+        else:
+            position += 1
+    return False
+
+
+def _owner(called: str) -> str:
+    """Return the class of a constructor or destructor that is spelled with its scopes."""
+    depth = 0
+    for position in range(len(called) - 1, 0, -1):
+        depth += (called[position] == ">") - (called[position] == "<")
+        if depth == 0 and called[position - 1 : position + 1] == "::":
+            return called[: position - 1]
+    return called

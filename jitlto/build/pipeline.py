@@ -23,7 +23,7 @@ from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.scheduler import Outcome, Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
-from jitlto.build.interface_proof import Faults, find_broken, prove_interfaces
+from jitlto.build.interface_proof import Answer, Faults, find_broken, prove_interfaces
 from jitlto.build.interfaces import check_interfaces, may_be_broken
 from jitlto.build.rendered_families import RenderedFamilies, check_reproducible
 from jitlto.build.shards import Shard
@@ -203,7 +203,7 @@ def _compile(
     return outcome, notes, faults
 
 
-def _blame_interfaces(outcome: Outcome, run: Callable[..., Future[str]], cache: Cache | None) -> None:
+def _blame_interfaces(outcome: Outcome, run: Callable[..., Future[Answer]], cache: Cache | None) -> None:
     """Replace the errors of sources that cannot compile because an interface before them does not."""
     configs = [outcome.requests[position].config for position, _ in outcome.failures]
     failed = zip(outcome.failures, configs, strict=True)

@@ -117,9 +117,7 @@ def test_a_build_that_fails_is_reported_in_its_own_words(source: Path) -> None:
     header = source / "kernels" / "mini" / "op.cuh"
     whole = header.read_text()
     header.write_text("int f( {\n")
-    with raises(
-        DatabaseError, "database-build-failed", "my-package 1.0", "op.cuh:1", where=str(source)
-    ) as caught:
+    with raises(DatabaseError, "database-build-failed", "my-package 1.0", "op.cuh:1", where=str(source)) as caught:
         anew()
     assert "Traceback" not in str(caught.value)
     assert f"jitlto build --project {source} -o DB" in str(caught.value.hint)
