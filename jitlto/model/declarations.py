@@ -66,6 +66,7 @@ class Declarations(NamedTuple):
     mentioned: frozenset[tuple[str, ...]] = frozenset()  # as ``struct S`` where it is used: the names that it may mean
     defined: frozenset[str] = frozenset()
     specialised: frozenset[tuple[str, str]] = frozenset()  # class templates, with the arguments
+    special_places: frozenset[tuple[str, ...]] = frozenset()  # what each of their names may mean, the nearest first
     revalued: frozenset[tuple[str, str]] = frozenset()  # the same of variables and constexpr functions
     functions: frozenset[tuple[str, str]] = frozenset()  # in namespaces: by name alone, with their parameters
     called: frozenset[str] = frozenset()  # by declarations of templates, outside of bodies
@@ -100,8 +101,9 @@ def read_declarations(text: bytes) -> Declarations:
     specialised |= {(renamed[name], arguments) for name, arguments in specialised if name in renamed}
     return Declarations(
         frozenset(declared), frozenset(templates), frozenset(mentioned), frozenset(defined),
-        frozenset(specialised), frozenset(revalued), frozenset(reader.functions), frozenset(reader.called),
-        special_macros, frozenset(reader.words) | macros(text), reader.asks_architecture, reader.asks_standard,
+        frozenset(specialised), frozenset(reader.special_places), frozenset(revalued),
+        frozenset(reader.functions), frozenset(reader.called), special_macros,
+        frozenset(reader.words) | macros(text), reader.asks_architecture, reader.asks_standard,
         frozenset(reader.members), frozenset(reader.asks_compiler),
     )  # fmt: skip
 
@@ -163,6 +165,7 @@ def find_conflicts(text: bytes, headers: Mapping[str, bytes], beside: Iterable[b
     meant = {name for other in others for name in _templates(other)}
     special = theirs(own.specialised) | {template for _, template in own.special_macros}
     special |= {template for other in others for name, template in other.special_macros if name in words(text)}
+    special |= _macro_arguments(text, {name for each in (own, *others) for name, _ in each.special_macros})
     special = theirs(own.revalued) | (special & meant)
     overloads = theirs(own.functions.difference(*(other.functions for other in others)))
     defined = macros(text, (b"define",))
@@ -174,16 +177,34 @@ def find_conflicts(text: bytes, headers: Mapping[str, bytes], beside: Iterable[b
     ):
         for name in sorted(names & mentioned):
             yield Conflict(kind, name, next(header for header, other in headers.items() if name in words(other)))
-    open_types = {_last(name) for name in undefined_types(headers.values())} if own.defined else ()
-    for name in sorted(name for name in own.defined if _last(name) in open_types):
+    open_types = undefined_types(headers.values()) if own.defined else ()
+    for name in sorted(name for name in own.defined if any(_may_be(name, each) for each in open_types)):
         yield Conflict("definition", name, next(h for h, other in headers.items() if _last(name) in words(other)))
+
+
+def _may_be(name: str, other: str) -> bool:
+    """Return whether two names of types may mean one: macros can open namespaces that the text does not show."""
+    return _last(name) == _last(other) and (name == other or "::" not in name or "::" not in other)
+
+
+def _macro_arguments(text: bytes, names: Iterable[str]) -> frozenset[str]:
+    """Return the words with which a text uses macros."""
+    calls = "|".join(map(re.escape, names))
+    uses = re.findall(rf"\b(?:{calls})\s*\(([^()]*)\)", plain_text(text)) if calls else ()
+    return frozenset(word for arguments in uses for word in _WORDS.findall(arguments))
 
 
 def _is_own(template: str, texts: Iterable[bytes], interfaces: Iterable[bytes]) -> bool:
     """Return whether texts declare a template of this name that is none of the interfaces'."""
+    texts = list(texts)
     if template in {_last(name) for text in texts for name in _classes(text)}:
         known = {name for text in interfaces for name in _classes(text)}
-        return any(_last(name) == template and name not in known for text in texts for name in _classes(text))
+        own = {name for text in texts for name in _classes(text) if _last(name) == template} - known
+        places = [
+            each for text in texts for each in read_declarations(text).special_places if _last(each[-1]) == template
+        ]
+        meant = [next((name for name in each if name in own | known), "") for each in places]
+        return bool(own) and known.isdisjoint(meant)
     primary = re.compile(rf"\btemplate\s*<\s*[^\s>][^;{{}}()]*\b{template}\s*[=({{;]")
     return any(primary.search(plain_text(text)) for text in texts)
 
@@ -216,6 +237,7 @@ class _Reader:
         self.names: tuple[set[str], set[tuple[str, ...]], set[str], _Special, _Special, set[str]] = (
             set(), set(), set(), set(), set(), set(),
         )  # fmt: skip
+        self.special_places: set[tuple[str, ...]] = set()  # what each specialised name may mean, the nearest first
         self.words: set[str] = set()
         self.members: set[Member] = set()
         self.functions: set[tuple[str, str]] = set()
@@ -284,6 +306,7 @@ class _Reader:
         name = found.names[-1] if found.names else ""
         if name and found.arguments is not None:
             self.names[3].add((_last(name), found.arguments))
+            self.special_places.add(self._meanings(name))
         elif name:
             self.names[2].add(self._qualified(name))
         return _Scope(
@@ -320,7 +343,9 @@ class _Reader:
         while position < len(rest) and rest[position] not in ("(", "=", "{"):
             if rest[position] == "<":
                 end, name = skip(rest, position), rest[position - 1] if position else ""
-                follows = rest[end : end + 1]
+                is_constant = not {"const", "constexpr"}.isdisjoint(rest[:position])
+                after = end + 2 if rest[end : end + 1] == ["::"] and is_constant else end  # behind a member's name
+                follows = rest[after : after + 1]
                 is_function = follows == ["("]
                 if WORD.match(name) and (follows in ([], ["="], ["{"]) or (is_function and "constexpr" in rest)):
                     self.names[4].add((name, " ".join(rest[position:end])))
@@ -378,8 +403,11 @@ class _Reader:
             self.members.update(Member(scope, name, parameters) for name in names if WORD.match(name))
 
     def _add_mention(self, name: str) -> None:
+        self.names[1].add(self._meanings(name))
+
+    def _meanings(self, name: str) -> tuple[str, ...]:
         scopes = [scope.name for scope in self._scopes if scope and scope.name]
-        self.names[1].add(tuple("::".join([*scopes[:depth], name]) for depth in range(len(scopes), -1, -1)))
+        return tuple("::".join([*scopes[:depth], name]) for depth in range(len(scopes), -1, -1))
 
     def _qualified(self, name: str) -> str:
         return "::".join([*(scope.name for scope in self._scopes if scope and scope.name), name.removeprefix("::")])

@@ -382,6 +382,10 @@ MACRO = "#define SPECIAL(T) template <> struct L<T> { float b, a; }"
         (f"{TRAIT}\n{MACRO}", "SPECIAL(int);", "L"),
         (TRAIT, "#define NAME L\ntemplate <> struct NAME<int> { float b, a; };", "L"),
         (TRAIT, "#define FULL template <>\nFULL struct L<int> { float b, a; };", "L"),
+        (TRAIT, "#define S(X) template <> struct X<int> { float b, a; };\nS(L)", "L"),
+        (TRAIT, "namespace mine { template <class T> struct L {}; }\ntemplate <> struct L<int> { float b, a; };", "L"),
+        ("template <class T> struct L { static constexpr int n = 1; float a[n]; };",
+         "template <> const int L<int>::n = 2;", "L"),
         (TRAIT, "using Own = int;\ntemplate <> struct L<Own> { float b, a; };", "L"),
         (("template <class T> struct tag {};\ntemplate <class T> __device__ int pick(const T&);\n"
           "template <class T> struct M { decltype(pick(tag<T>())) a; };"),
@@ -402,14 +406,17 @@ def test_neither_through_a_macro_nor_by_an_overload(
     "source",
     [
         "struct Own {};\ntemplate <> struct L<Own> { float b, a; };\n__device__ float pick(const Own&);",
+        "namespace mine { template <class T> struct L {}; template <> struct L<int> { int c; }; }",
+        "namespace mine { struct H {}; }",
         "using Alias = L<int>;\n#define PAIR(x) L<float>{x}",
         "template <class U> __device__ int pick(const U& value = U()) { return 1; }",
     ],
 )
 def test_what_concerns_types_of_its_own_alone_a_source_may_do(build_family: BuildFamily, source: str) -> None:
     interface = f"{TRAIT}\ntemplate <class T> __device__ int pick(const T&);\n"
-    interface += "template <class T> struct M { decltype(pick(T())) a; };"
+    interface += "template <class T> struct M { decltype(pick(T())) a; };\nnamespace a { struct H; }\n"
     files = family(f"{interface}\n{FLOAT}", FINE)
+    files["family.toml"] = files["family.toml"].replace('name = "act"', 'name = "act"\nopaque = ["a::H"]')
     files["kern.cu.jinja"] = f"{source}\n{files['kern.cu.jinja']}"
     build_family(files)
 

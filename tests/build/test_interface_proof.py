@@ -1,0 +1,275 @@
+"""How C++ declares what fragments require: the compiler finds each form, and no other declaration of a name."""
+
+from __future__ import annotations
+
+import pytest
+
+from jitlto.errors import BuildError
+from tests.conftest import BuildFamily
+from tests.support.errors import raises
+
+_TOML = """[family]
+name = "form"
+[entrypoint.kern]
+matrix = "one.json"
+template = "kern.cu.jinja"
+[device.part]
+matrix = "one.json"
+template = "part.cu.jinja"
+interface = "part.cuh"
+"""
+
+
+def _family(interface: str, definition: str, kernel: str, before: str = "") -> dict[str, str]:
+    return {
+        "family.toml": _TOML,
+        "one.json": "{}",
+        "part.cuh": f"#pragma once\n{interface}\n",
+        "part.cu.jinja": f"{definition}\n",
+        "kern.cu.jinja": f"{before}\n__global__ void kern(float* x) {{ {kernel} }}\n",
+    }
+
+
+#: What an interface declares, how a group defines it, and what a kernel does with it.
+FORMS = {
+    "pointer as argument of a template": (
+        "extern __device__ int v; template<int* P> __device__ float f(float);",
+        "__device__ int v; template<> __device__ float f<&v>(float x){return x;}",
+        "*x = f<&v>(1.f);",
+    ),
+    "function as argument of a template": (
+        "__device__ float g(float); template<float(*F)(float)> __device__ float f(float);",
+        "__device__ float g(float x){return x;} template<> __device__ float f<&g>(float x){return g(x);}",
+        "*x = f<&g>(1.f);",
+    ),
+    "enumerators": (
+        "namespace n { enum class M {a,b}; enum K {c,d}; } template<n::M m, n::K k> __device__ float f(float);",
+        "template<> __device__ float f<n::M::b,n::d>(float x){return x;}",
+        "*x = f<n::M::b,n::d>(1.f);",
+    ),
+    "numbers as arguments": (
+        "template<bool b, char c, unsigned long u, long long l, unsigned char k, short s> __device__ float f(float);",
+        "template<> __device__ float f<true,'a',3ul,-4ll,7,-2>(float x){return x;}",
+        "*x = f<true,'a',3ul,-4ll,7,-2>(1.f);",
+    ),
+    "pack of types": (
+        "template<class... T> struct tup{}; template<class... T> __device__ float f(tup<T...>, T...);",
+        "template<> __device__ float f<int,float>(tup<int,float>, int a, float b){return a+b;}",
+        "*x = f<int,float>(tup<int,float>{},1,2.f);",
+    ),
+    "pack of numbers": (
+        "template<int... N> struct seq{}; template<int... N> __device__ float f(seq<N...>);",
+        "template<> __device__ float f<1,2,3>(seq<1,2,3>){return 6;}",
+        "*x = f(seq<1,2,3>{});",
+    ),
+    "empty pack": (
+        "template<class... T> __device__ float f(T...);",
+        "template<> __device__ float f<>(){return 6;}",
+        "*x = f<>();",
+    ),
+    "null pointer": (
+        "__device__ float f(decltype(nullptr));",
+        "__device__ float f(decltype(nullptr)){return 1;}",
+        "*x = f(nullptr);",
+    ),
+    "arrays": (
+        "__device__ float f(float (&)[2], float (*)[3], const int (&)[4]);",
+        "__device__ float f(float (&a)[2], float (*b)[3], const int (&c)[4]){return a[0]+b[0][0]+c[0];}",
+        "float a[2]={1,2}; float b[1][3]={}; int c[4]={}; *x = f(a,b,c);",
+    ),
+    "pointers to functions": (
+        "__device__ float f(float (*)(int, const char*), void (*const*)(...));",
+        '__device__ float f(float (*p)(int, const char*), void (*const*)(...)){return p(1,"");}',
+        "*x = f(nullptr,nullptr);",
+    ),
+    "pointers to members": (
+        (
+            "struct S{int a; __device__ float m(float) const; __device__ float q(float) volatile&;}; "
+            "__device__ float f(int S::*, float (S::*)(float) const, float (S::*)(float) volatile&);"
+        ),
+        (
+            "__device__ float S::m(float x) const{return x;} __device__ float S::q(float x) volatile&{return "
+            "x;} __device__ float f(int S::*, float (S::*)(float) const, float (S::*)(float) "
+            "volatile&){return 1;}"
+        ),
+        "*x = f(&S::a,&S::m,&S::q);",
+    ),
+    "members, constructors, operators": (
+        (
+            "struct S{ int a; __device__ S(int); __device__ ~S(); __device__ float operator()(float) const&; "
+            "__device__ operator int() const; __device__ float operator[](int) &&; static __device__ float "
+            "s(int); __device__ S& operator=(const S&); };"
+        ),
+        (
+            "__device__ S::S(int x):a(x){} __device__ S::~S(){} __device__ float S::operator()(float x) "
+            "const&{return x;} __device__ S::operator int() const{return a;} __device__ float "
+            "S::operator[](int) &&{return 1;} __device__ float S::s(int){return 1;} __device__ S& "
+            "S::operator=(const S& o){a=o.a; return *this;}"
+        ),
+        "S s(1); S t(2); s=t; *x = s(1.f)+int(s)+S(3)[1]+S::s(1);",
+    ),
+    "operators": (
+        (
+            "namespace n{struct P{float x;}; __device__ P operator+(P,P); __device__ bool operator<(const "
+            "P&,const P&); __device__ P operator<<(P,int); __device__ P& operator,(P&,int); __device__ P "
+            'operator""_p(long double);}'
+        ),
+        (
+            "namespace n{__device__ P operator+(P a,P b){return {a.x+b.x};} __device__ bool operator<(const "
+            "P&a,const P&b){return a.x<b.x;} __device__ P operator<<(P a,int){return a;} __device__ P& "
+            'operator,(P& a,int){return a;} __device__ P operator""_p(long double){return {1};}}'
+        ),
+        "n::P a{1},b{2}; using namespace n; *x = ((a+b)<<1).x+(a<b)+(a,1).x+(1.0_p).x;",
+    ),
+    "private member": (
+        (
+            "class S{ float a; __device__ float p(float) const; friend __device__ float f(const S&); public: "
+            "__device__ float q(float) const { return p(1)+a; } __device__ S(){a=1;} }; __device__ float "
+            "f(const S&);"
+        ),
+        "__device__ float S::p(float x) const{return x;} __device__ float f(const S& s){return s.p(1);}",
+        "S s; *x = f(s)+s.q(1);",
+    ),
+    "private type": (
+        (
+            "class S{ struct I{float a;}; friend __device__ float f(S); __device__ static float g(I); public:"
+            " float b; __device__ float h(){return g(I{b});} }; __device__ float f(S);"
+        ),
+        "__device__ float S::g(I i){return i.a;} __device__ float f(S s){return S::g(S::I{s.b});}",
+        "S s; s.b=1; *x = f(s)+s.h();",
+    ),
+    "namespaces": (
+        (
+            "namespace n { __device__ float n(float); namespace m { __device__ float f(int, ...); } inline "
+            "namespace v1 { __device__ float g(float); } }"
+        ),
+        (
+            "namespace n { __device__ float n(float x){return x;} namespace m { __device__ float f(int, "
+            "...){return 1;} } inline namespace v1 { __device__ float g(float x){return x;} } }"
+        ),
+        "*x = n::n(1)+n::m::f(1,2)+n::g(1);",
+    ),
+    "variables": (
+        (
+            "namespace n { extern __device__ float a[4]; extern __constant__ float c; template<class T> "
+            'extern __device__ T t; extern __device__ const int k; } extern "C" __device__ float cv; extern '
+            "__device__ float u[];"
+        ),
+        (
+            "namespace n { __device__ float a[4]; __constant__ float c; template<class T> __device__ T t; "
+            "template __device__ float t<float>; extern __device__ const int k; __device__ const int k=3;} "
+            'extern "C" __device__ float cv; __device__ float cv; __device__ float u[3];'
+        ),
+        "*x = n::a[1]+n::c+n::k+cv+u[1];",
+    ),
+    "members of a template": (
+        (
+            "template<class T> struct L{ T a; __device__ T get() const; template<class U> __device__ U as() "
+            "const; __device__ L(T); }; "
+        ),
+        (
+            "template<class T> __device__ T L<T>::get() const{return a;} template<class T> template<class U> "
+            "__device__ U L<T>::as() const{return a;} template<class T> __device__ L<T>::L(T x):a(x){} "
+            "template struct L<float>; template __device__ int L<float>::as<int>() const;"
+        ),
+        "L<float> l(1.f); *x = l.get()+l.as<int>();",
+    ),
+    "half precision": (
+        "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n__device__ __half f(__half, __half2, const __nv_bfloat16*);",
+        "__device__ __half f(__half a, __half2, const __nv_bfloat16*){return a;}",
+        "*x = __half2float(f(__half(1.f),__half2(),nullptr));",
+    ),
+    "dependent result": (
+        (
+            "template<class T> struct R{using type=float;}; template<> struct R<int>{using type=double;}; "
+            "template<class T> __device__ typename R<T>::type f(T);"
+        ),
+        "template<> __device__ typename R<int>::type f<int>(int x){return x;}",
+        "*x = float(f(1));",
+    ),
+    "decltype": (
+        "template<class T> __device__ auto f(T x) -> decltype(x+x);",
+        "template<> __device__ auto f<float>(float x) -> decltype(x+x){return x;}",
+        "*x = f(1.f);",
+    ),
+    "of C": (
+        'extern "C" __device__ float cf(float, const int*); extern "C" { __device__ void cg(void); }',
+        'extern "C" __device__ float cf(float x, const int*){return x;} extern "C" __device__ void cg(void){}',
+        "*x = (cg(),cf(1,nullptr));",
+    ),
+    "types of the toolkit": (
+        (
+            "#include <cuda/std/tuple>\n"
+            "#include <cuda/std/array>\n"
+            "__device__ float f(cuda::std::tuple<int,float>, const cuda::std::array<float,3>&, "
+            "cudaTextureObject_t, float4, dim3);"
+        ),
+        (
+            "__device__ float f(cuda::std::tuple<int,float> t, const cuda::std::array<float,3>& a, "
+            "cudaTextureObject_t, float4, dim3){return cuda::std::get<1>(t)+a[0];}"
+        ),
+        "*x = f(cuda::std::tuple<int,float>{1,2.f},cuda::std::array<float,3>{},0,float4{},dim3{});",
+    ),
+    "class without a name": (
+        "typedef struct { float x; } T; __device__ float f(T);",
+        "__device__ float f(T t){return t.x;}",
+        "*x = f(T{1});",
+    ),
+    "noexcept": (
+        "__device__ float f(float (*)(float) noexcept) noexcept;",
+        "__device__ float f(float (*)(float) noexcept) noexcept {return 1;}",
+        "*x = f(nullptr);",
+    ),
+    "widths": (
+        "__device__ float f(long double*, wchar_t, char16_t, unsigned char, signed char, unsigned long long);",
+        (
+            "__device__ float f(long double*, wchar_t, char16_t, unsigned char, signed char, unsigned long "
+            "long) { return 1; }"
+        ),
+        "*x = f(nullptr, 1, 1, 1, 1, 1);",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+def test_what_an_interface_declares_is_found(build_family: BuildFamily, form: str) -> None:
+    assert build_family(_family(*FORMS[form])).advice == ()
+
+
+_PART = "__device__ float part(float x);"
+_PART_DEFINED = "__device__ float part(float x) { return x; }"
+#: What an interface declares beside ``part``, what the kernel declares in vain and calls, and how the group defines it.
+UNDECLARED = {
+    "operator": ("struct P { float x; };", "__device__ float operator+(P, P);", "*x = P{1} + P{2};",
+                 "__device__ int operator+(P, P) { return 3; }"),
+    "a name like an operator's": ("", "__device__ float operators(float);", "*x = operators(1);",
+                                  "__device__ int operators(float) { return 3; }"),
+    "member of an own class": ("", "struct Q { __device__ float operator()(float) const; };", "*x = Q()(1);",
+                               ("struct Q { __device__ int operator()(float) const; };\n"
+                               "__device__ int Q::operator()(float) const { return 3; }")),
+    "constructor of an own class": ("", "struct Q { float a, b; __device__ Q(float); };", "*x = Q(1).a;",
+                                    ("struct Q { float b, a; __device__ Q(float); };\n"
+                                    "__device__ Q::Q(float x) : b(1), a(x) {}")),
+    "template for an own class": ("template <class T> __device__ float scaled(float);",
+                                  "struct own { static constexpr int by = 7; };", "*x = scaled<own>(1);",
+                                  ("struct own { static constexpr int by = 2; };\n"
+                                  "template <> __device__ float scaled<own>(float x) { return x * own::by; }")),
+    "template for an own enumerator": ("template <class E, E e> __device__ float of(float);", "enum class M { a, b };",
+                                       "*x = of<M, M::b>(1);", ("enum class M { b, a };\n"
+                                       "template <> __device__ float of<M, M::a>(float x) { return x; }")),
+    "function that another hides": ("namespace m { __device__ float of(float); }\nusing namespace m;",
+                                    "__device__ float of(float);", "*x = ::of(1);",
+                                    "__device__ int of(float) { return 3; }"),
+    "variable that another hides": ("namespace m { extern __device__ float v; }\nusing namespace m;",
+                                    "extern __device__ float v;", "*x = ::v;", "__device__ int v;"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", UNDECLARED)
+def test_what_no_interface_declares_is_refused(build_family: BuildFamily, kind: str) -> None:
+    beside, declared, kernel, defined = UNDECLARED[kind]
+    files = _family(f"{beside}\n{_PART}", f"{defined}\n{_PART_DEFINED}", f"*x = part(*x); {kernel}", declared)
+    with raises(BuildError, "build-interface-undeclared"):
+        build_family(files)
