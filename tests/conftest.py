@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import uuid
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,6 @@ from hypothesis import settings
 from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.lineinfo import build_twin
 from jitlto.build.pipeline import BuildReport, build
-from jitlto.cuda import toolkit
 from jitlto.errors import NoDeviceError
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
@@ -35,6 +35,13 @@ settings.register_profile("repeatable", derandomize=True, deadline=None, databas
 settings.load_profile("repeatable")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let several runs, each with a toolkit of its own, share what is the same for all."""
+    parser.addoption(
+        "--share", default="1/1", metavar="N/M", help="run the Nth of M shares of the tests marked one_major"
+    )
+
+
 def pytest_configure() -> None:
     """Have interrupts arrive: whoever starts the tests in the background of a shell script has them ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -47,21 +54,41 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+#: What these folders test is the same whatever toolkit compiles and links.
+ONE_MAJOR = (
+    "build/cache", "build/execution", "build/foreign", "build/matrix", "build/packaging", "build/rendering", "cli", "docs",
+    "model", "report", "runtime/discovery", "runtime/operators", "runtime/tuning", "storage",
+)  # fmt: skip
 #: Fixtures that compile a shipped family or build a wheel: who needs one is slow.
 SLOW_FIXTURES = {"shipped_path", "fft_path", "transport", "ivf_flat", "ivf_flat_batch", "jitlto_wheel"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark as slow what needs a slow fixture; skip what launches where nothing can be launched.
 
     A test that bounds a time is tried again: what the code can keep, a machine may miss that does other work meanwhile.
+    What is slow and the same for every toolkit is run with one CUDA major where there are several.
     """
     for item in items:
         if item.get_closest_marker("timing"):
             item.add_marker(pytest.mark.flaky(reruns=2))
         if not SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+        folder = item.path.parent.relative_to(ROOT / "tests").as_posix()
+        if item.get_closest_marker("slow") and folder.startswith(ONE_MAJOR):
+            item.add_marker(pytest.mark.one_major)
     _skip_without_device(items)
+    number, count = map(int, config.getoption("--share").split("/"))
+    others = [i for i in items if i.get_closest_marker("one_major") and _place(i) % count != number - 1]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        left = set(map(id, others))
+        items[:] = [item for item in items if id(item) not in left]
+
+
+def _place(item: pytest.Item) -> int:
+    """A number for the file of a test, whose fixtures its tests share."""
+    return zlib.crc32(item.path.name.encode())
 
 
 def _skip_without_device(items: list[pytest.Item]) -> None:
@@ -76,14 +103,6 @@ def _skip_without_device(items: list[pytest.Item]) -> None:
     except NoDeviceError as error:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=error.what))
-
-
-@pytest.fixture(autouse=True)
-def _without_toolkit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail a test that loads a CUDA library though it is marked as one that loads none."""
-    if request.node.get_closest_marker("any_toolkit"):
-        for name in ("bindings", "find_library", "find_binary"):
-            monkeypatch.setattr(toolkit, name, lambda what: pytest.fail(f"loads {what} and is marked any_toolkit"))
 
 
 @contextmanager

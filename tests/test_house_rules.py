@@ -10,7 +10,7 @@ import pytest
 from tests.support.process import ROOT
 from tests.support.source_code import PACKAGE, syntax_trees
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 MOST_LINES_OF_A_FUNCTION = 60
 TOP_LEVEL = {

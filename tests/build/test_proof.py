@@ -24,7 +24,7 @@ from jitlto.storage.check_result import Cause
 from tests.model.test_resolve import HELPER, OP, OP_DOUBLE, fragment, function, kernel
 from tests.support.errors import raises
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 MORE = "_Z4morei"
 INLINE_OP = function(OP, weak=True)

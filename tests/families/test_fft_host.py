@@ -24,7 +24,7 @@ from tests.support.fft_reference import (
 )
 from tests.support.process import ROOT
 
-pytestmark = [pytest.mark.any_toolkit, pytest.mark.slow]
+pytestmark = [pytest.mark.one_major, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

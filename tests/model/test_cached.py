@@ -12,7 +12,7 @@ from jitlto.model.cached import cached_property, decoder
 from tests.support.process import output_of
 from tests.support.source_code import syntax_trees
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 
 class Owner:

@@ -12,7 +12,7 @@ from jitlto.errors import JitltoError
 from jitlto.model.fragment import FragmentKey, is_name
 from tests.support.errors import raises
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]*", fullmatch=True)
 keys = st.builds(FragmentKey.make, names, names, st.dictionaries(names, st.text(), max_size=4))

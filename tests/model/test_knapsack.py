@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jitlto.model.knapsack import choose
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 things = st.lists(st.tuples(st.floats(0, 100), st.integers(1, 50)), max_size=9)
 

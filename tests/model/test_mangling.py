@@ -15,7 +15,7 @@ from jitlto.model.mangling import (
     split_top_level,
 )
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 
 @pytest.mark.parametrize(

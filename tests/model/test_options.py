@@ -13,7 +13,7 @@ from jitlto.errors import JitltoError
 from jitlto.model.options import LinkOptions, describe_invalid_option
 from tests.support.errors import raises
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 maybe = st.none() | st.booleans()
 VALUES: dict[str, st.SearchStrategy[Any]] = {

@@ -23,7 +23,7 @@ from jitlto.model.index import Index, agrees
 from jitlto.model.resolve import Resolution, UserSymbols, is_compatible, resolve
 from tests.support.errors import raises
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 # `op(float)`, `op(double)` and `helper(int)` as the linker sees them.
 OP, OP_DOUBLE, HELPER = "_Z2opf", "_Z2opd", "_Z6helperi"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jitlto.model.wisdom import TIE, DeviceKind, Entry, Wisdom
 from tests.support.wisdom import A100, H200, entries, entry, trial, variant, wisdoms
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 
 def chosen(*args: object, **how: object) -> str:

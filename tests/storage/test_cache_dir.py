@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from jitlto.storage.cache_dir import CacheDir, open_cache_dir
 from tests.support.process import started
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 KEYS = [hashlib.sha256(bytes([n])).hexdigest() for n in range(40)]
 LARGE = 1 << 30

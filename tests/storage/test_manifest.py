@@ -23,7 +23,7 @@ from jitlto.storage.manifest import Manifest
 from tests.support.errors import raises
 from tests.support.outputs import SPECIAL, special_file
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 ZERO = "0" * 64
 needs_ssh = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")

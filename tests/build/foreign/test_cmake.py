@@ -12,7 +12,7 @@ from jitlto.build.foreign.cmake import Command, find_cmake, read_project
 from jitlto.errors import ForeignBuildError, ToolchainError
 from tests.support.errors import raises
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 
 def read(directory: Path, text: str, **definitions: str) -> list[Command]:

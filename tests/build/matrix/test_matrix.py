@@ -21,7 +21,7 @@ from jitlto.build.matrix.document import _find_lines
 from jitlto.errors import MatrixError
 from tests.support.errors import raises
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 # --- An independent reference: recursive, in lists, straight from the definition ---
 

@@ -17,7 +17,7 @@ from jitlto.build.rendering.language import CMakeTemplate, JinjaTemplate
 from jitlto.build.rendering.template_files import OutsideError
 from jitlto.build.rendering.values import TextAsNumberError
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 VALUES = {"veclen": "8", "other": "16", "flag": "false", "data_type": "float", "nothing": "", "many": "4,8"}
 PRELUDE = "{% macro m(x='') %}{{x}}{% endmacro %}"

@@ -21,7 +21,7 @@ from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 from tests.support.process import ROOT
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 
 def render_text(directory: Path, text: str, *values: str, stop: bool = True) -> list[Answer]:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support import exercise_core, launch_core
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 _TP_CLEAR = 51  # typeslots.h
 _EXTENTS = (1, 1, 1, 1, 1, 1, 0)

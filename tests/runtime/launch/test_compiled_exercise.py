@@ -13,7 +13,7 @@ import pytest
 from tests.support import exercise_core, launch_core
 from tests.support.process import ROOT
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 PROGRAM = ROOT / "tests/support/exercise_core.py"
 #: Launches that two threads make of one launcher.

@@ -40,7 +40,7 @@ from jitlto.storage.database import _hash_tree as hash_tree
 from jitlto.storage.database import _serialization as serialization
 from tests.support.errors import raises
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 # --- A small content ---
 

@@ -25,7 +25,7 @@ from jitlto.storage.database import FragmentDatabase, writer
 from jitlto.storage.database._index_rows import PAGE
 from jitlto.storage.database._stored_rows import StoredRows
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 
 def function(name: str) -> Symbol:

@@ -19,7 +19,7 @@ from jitlto.storage.remote.examine import examine_stores
 from tests.support.errors import raises
 from tests.support.store_server import Server
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 DAY = 86400.0
 LARGE = 24 << 20  # several parts of an upload, and many pieces of a download

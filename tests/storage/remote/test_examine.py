@@ -21,7 +21,7 @@ from jitlto.storage.remote.backend import Backend, StoredObject
 from jitlto.storage.remote.examine import Finding, examine_keys, examine_stores
 from tests.support.store_server import fault_proxy
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 ADDRESS = StoreAddress("s3://bucket", reads=True, writes=True)
 

@@ -15,7 +15,7 @@ from jitlto.storage.remote.entry import RejectedEntryError
 from tests.support.shared_stores import KeyPair, Object, WrongReplies, opened, signed, trust, trusted
 from tests.support.store_server import fault_proxy
 
-pytestmark = pytest.mark.any_toolkit
+pytestmark = pytest.mark.one_major
 
 SEED = 20
 
