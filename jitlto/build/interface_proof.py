@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 
 import msgspec
 
@@ -30,15 +31,16 @@ from jitlto.model.mangling import base_name, demangle, parameter_types, qualifie
 Faults = tuple[tuple[str, str, str], ...]
 
 _KIND, _REVISION = "interfaces", 1  # of entries in the build cache
-_SYNTAX_ONLY = ("--fdevice-syntax-only",)
+_SYNTAX_ONLY = {"nvrtc": ("--fdevice-syntax-only",)}
 # An empty header before an interface: from there the compiler goes on for each of them, as for sources that begin
 # with the same includes.
 _NOTHING = "jitlto_nothing"
 _PACK = "jitlto: an interface leaves #pragma pack open"
 _INCOMPLETE = "jitlto: a type of the signature is incomplete"
 _PACKED = f"""
-namespace jitlto_probe {{ struct packed {{ char jitlto_a; double jitlto_b; }}; }}
-static_assert(sizeof(jitlto_probe::packed) == 16, "{_PACK}");
+namespace jitlto_probe {{ struct alignas(128) whole_line {{ char jitlto_a[128]; }}; }}
+namespace jitlto_probe {{ struct packed {{ char jitlto_a; whole_line jitlto_b; }}; }}
+static_assert(sizeof(jitlto_probe::packed) == 256, "{_PACK}");
 """
 # An array of const elements is const itself, so that each of both has a specialisation of its own.
 _ARRAYS = "".join(
@@ -100,6 +102,7 @@ class _Answer(msgspec.Struct):
 def check_compiles(job: CompileJob) -> str:
     """Compile a job in this process; return the log if the compiler rejects it."""
     compiler = transport.find_compiler(job.toolchain)
+    job = replace(job, options=(*job.options, *_SYNTAX_ONLY.get(job.toolchain, ())))
     try:
         for architecture in job.architectures:
             compiler.compile_ltoir(job, architecture)
@@ -136,7 +139,7 @@ def prove_interfaces(
         request = requests[position]
         if request.config.interfaces:
             required[request.key.family, request.config].update(symbol.name for symbol in compiled.requires)
-    compiler = _Compiler(submit, cache)
+    compiler = InterfaceCompiler(submit, cache)
     alone = {how: [each for each in own[how[0]] if _may_borrow(how[1], each)] for how in required}
     # All begin before the first is waited for.
     compiler.start(
@@ -165,11 +168,19 @@ def _may_borrow(config: CompileConfig, interface: str) -> bool:
     return any(b"pack" in text or not words(text).isdisjoint(borrowed - known) for text in own.values())
 
 
-class _Compiler:
-    """Compiles texts behind a family's headers, all at the same time and each once."""
+class InterfaceCompiler:
+    """Compiles texts behind a family's headers, all at the same time and each once.
 
-    def __init__(self, submit: Callable[..., Future[str]], cache: Cache | None) -> None:
-        self._submit, self._cache = submit, cache
+    Args:
+        submit: Runs a function with a job in a worker.
+        cache: Where answers are looked up and kept.
+        run: That function, which gives the answer.
+    """
+
+    def __init__(
+        self, submit: Callable[..., Future[str]], cache: Cache | None, run: Callable[[CompileJob], str] = check_compiles
+    ) -> None:
+        self._submit, self._cache, self._run = submit, cache, run
         self._headers: dict[CompileConfig, HeaderSet] = {}
         self._running: dict[tuple[CompileConfig, str], tuple[str, str | Future[str]]] = {}
 
@@ -194,11 +205,10 @@ class _Compiler:
             return None
 
     def _compile(self, config: CompileConfig, text: str, sharers: int) -> Future[str]:
-        tool, images = config.toolchain, (ImageKind.LTOIR,)
-        options = (*config.options, *(_SYNTAX_ONLY if tool.name == "nvrtc" else ()))
-        how = self._source(config, text), config.architectures, options, images
-        job = CompileJob(tool.name, tool.identify(images), *how, sharers, NO_PROBE)
-        return self._submit(job, run=check_compiles)
+        tool = config.toolchain
+        how = self._source(config, text), config.architectures, config.options, config.images
+        job = CompileJob(tool.name, tool.identify(config.images), *how, sharers, NO_PROBE)
+        return self._submit(job, run=self._run)
 
     def _source(self, config: CompileConfig, text: str) -> Source:
         if config not in self._headers:
@@ -219,7 +229,7 @@ class _Compiler:
 
 
 def _faults(
-    compiler: _Compiler, config: CompileConfig, names: Sequence[str], opaque: frozenset[str]
+    compiler: InterfaceCompiler, config: CompileConfig, names: Sequence[str], opaque: frozenset[str]
 ) -> Iterable[tuple[str, str]]:
     """Yield the symbols that the interfaces do not declare, with the compiler's reasons.
 

@@ -42,8 +42,6 @@ _CONTRADICTION = re.compile(
 )
 # What they say of a header that is included twice.
 _REPEATED = re.compile(r"^(?P<file>.+?)\(\d+\): error: .*(?:redefinition|already been defined)", re.M)
-# Options that define no macro of the compiler's own.
-_NO_MACRO = re.compile(r"-[DU]|--(?:un)?define-macro|--?diag|-Xcudafe")
 _BRACKET = re.compile(r"[<>(]")
 _STATEMENT = re.compile(r"[^;{}]*[;{]")
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[^\n]*", re.S | re.M)
@@ -79,8 +77,7 @@ class InterfaceText:
         config: How any of its sources is compiled.
 
     Raises:
-        BuildError: A type is only declared, or an option or architecture that changes the text is not the same for all
-            groups.
+        BuildError: A type is only declared, or a group alone defines a macro that an interface mentions.
     """
 
     def __init__(self, family: FamilyDeclaration, config: CompileConfig) -> None:
@@ -134,7 +131,7 @@ class InterfaceText:
             )
 
     def _check_groups(self) -> None:
-        """Check that what may differ between groups is nothing on which the interfaces depend."""
+        """Check that no option of a group alone defines a macro that the interfaces mention."""
         families = (self._family, *self._family.all_used().values())
         groups = [(family, group) for family in families for group in family.groups]
         mentioned = {word: name for name, text in self._headers.items() for word in words(text)}
@@ -143,38 +140,6 @@ class InterfaceText:
                 if header := mentioned.get(macro):
                     place = f"option {option} of {family.name}/{group.name}"
                     raise self._error(Conflict("macro", macro, header), place, str(family.path))
-        ways = {self._architectures(family, group): f"{family.name}/{group.name}" for family, group in groups}
-        if any(group.template is None for _, group in groups):  # callers' code is compiled for the base alone
-            ways[f"archs {self._family.architectures[0]}"] = "callers' code"
-        asks = [name for name, text in self._headers.items() if read_declarations(text).asks_architecture]
-        if asks and len(ways) > 1:
-            raise self._differing(asks[0], "__CUDA_ARCH__", ways)
-        if asks and self._config.candidates:
-            raise self._differing(asks[0], "__CUDA_ARCH__", {'archs "auto"': "each fragment"})
-        options = {self._options(family, group): f"{family.name}/{group.name}" for family, group in groups}
-        known = {name for text in self._headers.values() for name in macros(text)}
-        for name, text in self._headers.items() if len(options) > 1 else ():
-            for macro in sorted(read_declarations(text).asks_compiler - known):
-                raise self._differing(name, macro, options)
-
-    @staticmethod
-    def _architectures(family: FamilyDeclaration, group: GroupDeclaration) -> str:
-        return f"archs {' '.join(map(str, sorted({*family.architectures, *group.architectures})))}"
-
-    @staticmethod
-    def _options(family: FamilyDeclaration, group: GroupDeclaration) -> str:
-        """Return the options of a group that may define macros of the compiler."""
-        own = [option for option in (*family.options, *group.options) if not _NO_MACRO.match(option)]
-        return f"options {' '.join(own)}" if own else "no options"
-
-    def _differing(self, header: str, macro: str, ways: Mapping[str, str]) -> BuildError:
-        line = self._line(Conflict("mention", macro, header))
-        compiled = ", ".join(f"{who} for {how}" for how, who in sorted(ways.items()))
-        what = (
-            f"{header}:{line} depends on {macro} outside of functions, which is not the same on both sides: {compiled}"
-        )
-        hint = "give all groups the same, under [family]; or ask for it in the bodies of functions alone"
-        return BuildError(what, code="build-interface-architecture", where=str(self._family.path), hint=hint)
 
 
 def check_interfaces(

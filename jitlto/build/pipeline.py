@@ -117,8 +117,7 @@ def build(
     made = _Assembled()
     outcome, notes, made.faults = _compile(
         _announce(sources, batches, cache, observer), begin, jobs, executor, cache, observer, made.add,
-        keep_going=keep_going, compare_archs=compare_archs, own_interfaces=sources.own_interfaces(),
-        opaque=sources.opaque(),
+        keep_going=keep_going, compare_archs=compare_archs, sources=sources,
     )  # fmt: skip
     observer.phase("check")
     _check_failures(sources, outcome)
@@ -174,8 +173,7 @@ def _compile(
     *,
     keep_going: bool,
     compare_archs: bool,
-    own_interfaces: Mapping[str, Sequence[str]],
-    opaque: frozenset[str],
+    sources: RenderedFamilies,
 ) -> tuple[Outcome, ArchitectureReport, Faults]:
     notes = ArchitectureReport()
     faults: Faults = ()
@@ -190,7 +188,9 @@ def _compile(
         outcome = scheduler.run(batches)
         run = partial(transport.submit, pool)
         if not outcome.failures:
-            faults = prove_interfaces(outcome.requests, outcome.sources, own_interfaces, opaque, run, cache)
+            sources.check_ways(run, cache)
+            own, opaque = sources.own_interfaces(), sources.opaque()
+            faults = prove_interfaces(outcome.requests, outcome.sources, own, opaque, run, cache)
         if compare_archs and not outcome.failures:
             observer.phase("architectures")
             changed = outcome.compiled > 0

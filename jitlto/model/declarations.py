@@ -1,7 +1,6 @@
 """What the front end does not prove of an interface, read from the tokens of headers and sources.
 
-Types that are declared and never defined, templates that are specialised, macros that are defined, and whether what is
-declared depends on the architecture. Like :mod:`jitlto.model.kernel_text` a reading of tokens and no parser: bodies
+Types that are declared and never defined, templates that are specialised, macros that are defined. Like :mod:`jitlto.model.kernel_text` a reading of tokens and no parser: bodies
 of functions are passed over.
 """
 
@@ -31,17 +30,6 @@ _WORDS = re.compile(r"[A-Za-z_$][\w$]*")
 _MACRO = re.compile(rb"[A-Za-z_$][\w$]*")
 _DEFINE = re.compile(rb"([A-Za-z_$][\w$]*)(?:\([^)]*\))?\s*(.*)", re.S)
 _NAME = re.compile(rb"(?:::)?[A-Za-z_$][\w$]*(?:::[A-Za-z_$][\w$]*)*")
-# Macros of compilers, without those that no option of a group changes or that have a check of their own.
-_COMPILERS = re.compile(
-    r"\b(?!__(?:cplusplus|CUDACC(?:_RTC|_VER_\w+)?__|NVCC__|CUDA_ARCH_\w*|has_\w+|GNUC\w*|clang\w*|linux__)\b|_MSC_VER|_WIN)"
-    r"_[_A-Z]\w*"
-)
-_DEFINED = re.compile(r"\bdefined\b\s*(?:\(\s*)?(\w+)")
-_ARCHITECTURE = re.compile(r"\b__CUDA_ARCH(?:__|_\w+)")
-_SPECIFIC = re.compile(r"\b__CUDA_ARCH_(?!_\b)\w+")
-_STANDARD = re.compile(r"\b__cplusplus\b")
-_FEATURE = re.compile(r"\b__cpp_\w+")
-_CONDITION = re.compile(r"[ \t]*(?:#|%:)[ \t]*(if|elif|ifdef|ifndef|elifdef|elifndef|define)\b(.*)", re.S)
 _ATTRIBUTES = frozenset(("alignas", "__align__", "__attribute__", "__declspec"))
 _BEFORE = frozenset(("typedef", "friend", "extern", "static", "inline", "constexpr", "const", "volatile"))
 _LOOKS_LIKE_MACRO = re.compile(r"__\w+|[A-Z][A-Z0-9_]+")
@@ -71,10 +59,7 @@ class Declarations(NamedTuple):
     called: frozenset[str] = frozenset()  # by declarations of templates, outside of bodies
     special_macros: frozenset[tuple[str, str]] = frozenset()  # macros that specialise a template, and the template
     names: frozenset[str] = frozenset()  # words of declarations in namespaces, outside of parentheses, and macros
-    asks_architecture: bool = False  # outside of all functions
-    asks_standard: bool = False
     members: frozenset[Member] = frozenset()
-    asks_compiler: frozenset[str] = frozenset()  # the macros of the compiler that conditions ask for, the same
 
 
 @lru_cache(maxsize=4096)
@@ -101,8 +86,7 @@ def read_declarations(text: bytes) -> Declarations:
     return Declarations(
         frozenset(declared), frozenset(templates), frozenset(mentioned), frozenset(defined),
         frozenset(specialised), frozenset(revalued), frozenset(reader.functions), frozenset(reader.called),
-        special_macros, frozenset(reader.words) | macros(text), reader.asks_architecture, reader.asks_standard,
-        frozenset(reader.members), frozenset(reader.asks_compiler),
+        special_macros, frozenset(reader.words) | macros(text), frozenset(reader.members),
     )  # fmt: skip
 
 
@@ -218,8 +202,6 @@ class _Reader:
         self.members: set[Member] = set()
         self.functions: set[tuple[str, str]] = set()
         self.called: set[str] = set()
-        self.asks_architecture = self.asks_standard = False
-        self.asks_compiler: set[str] = set()
         self._scopes: list[_Scope | None] = []  # None for a function's body
 
     def read(self, tokens: Sequence[str]) -> None:
@@ -230,7 +212,6 @@ class _Reader:
             token = tokens[position]
             position += 1
             if token.lstrip().startswith(("#", "%:")):
-                self._ask(token)
                 follow_condition(token, self._scopes, branches)
             elif token == "{":
                 self._scopes.append(None if None in self._scopes else self._open(head))
@@ -251,17 +232,6 @@ class _Reader:
                 position = end
             elif None not in self._scopes:
                 head.append(token)
-                self.asks_architecture |= bool(_ARCHITECTURE.fullmatch(token))
-
-    def _ask(self, directive: str) -> None:
-        match = _CONDITION.match(directive)
-        if match is None or None in self._scopes:
-            return
-        word, rest = match[1], match[2]
-        compared = "" if word.endswith("def") else _DEFINED.sub("", rest)
-        self.asks_architecture |= bool(_ARCHITECTURE.search(compared) or _SPECIFIC.search(rest))
-        self.asks_standard |= word != "define" and bool(_STANDARD.search(compared) or _FEATURE.search(rest))
-        self.asks_compiler.update(_COMPILERS.findall(rest))
 
     def _open(self, head: Sequence[str]) -> _Scope | None:
         """Return the scope that a brace behind ``head`` opens, and note what is defined there."""
