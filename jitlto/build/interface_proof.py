@@ -22,7 +22,6 @@ from jitlto.build.execution.request import CompileRequest
 from jitlto.cuda.nvrtc import program_name
 from jitlto.errors import BuildError, CompileError
 from jitlto.model.declarations import read_declarations, words
-from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import HeaderSet, Source, interfaces_first
 from jitlto.model.kernel_probe import NO_PROBE
 from jitlto.model.mangling import base_name, demangle, parameter_types, qualified_name

@@ -70,8 +70,11 @@ def expand(job: CompileJob) -> str:
     except CompileError as error:
         return error.log or str(error)
     ptx = next(data for kind, _, data in compiled.images if kind is ImageKind.PTX).decode()
-    texts = ((f"{m[1]} {m[2]}", bytes(int(each) & 255 for each in (m[3] or "0").split(","))) for m in _DATA.finditer(ptx))
-    return msgspec.json.encode({name: text.rstrip(b"\0").decode("utf-8", "replace") for name, text in texts}).decode()
+    found: dict[str, str] = {}
+    for match in _DATA.finditer(ptx):
+        text = bytes(int(each) & 255 for each in (match[3] or "0").split(","))
+        found[f"{match[1]} {match[2]}"] = text.rstrip(b"\0").decode("utf-8", "replace")
+    return msgspec.json.encode(found).decode()
 
 
 def check_ways(
@@ -130,7 +133,7 @@ def _compare(compiler: InterfaceCompiler, family: FamilyDeclaration, sides: Mapp
     if len({config.toolchain.name for config in sides}) > 1:
         asked = {question: header for question, header in asked.items() if not _is_spelling(question)}
     is_searched = any(question.kind == "has" for question in asked)  # by each family in its own directories
-    unlike = {(_settings(config), config.search if is_searched else None): config for config in reversed(sides)}
+    unlike = {(_settings(config), config.search if is_searched else None): config for config in reversed([*sides])}
     several = any(config.candidates for config in sides) or len({_architectures(config) for config in sides}) > 1
     if not asked or (len(unlike) == 1 and not several):
         return ""

@@ -18,7 +18,6 @@ from jitlto.model.declarations import (
     Conflict,
     find_conflicts,
     line_of,
-    macros,
     read_declarations,
     undefined_types,
     words,
@@ -27,9 +26,10 @@ from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Symbol
 from jitlto.model.headers import interfaces_first
 from jitlto.model.index import agrees
+from jitlto.model.left_macros import find_left_macro, read_sequence
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.options import option_macros
-from jitlto.storage.declaration import FamilyDeclaration, GroupDeclaration
+from jitlto.storage.declaration import FamilyDeclaration
 
 # What NVRTC and nvcc say where a declaration contradicts a definition.
 _CONTRADICTION = re.compile(
@@ -42,6 +42,8 @@ _CONTRADICTION = re.compile(
 )
 # What they say of a header that is included twice.
 _REPEATED = re.compile(r"^(?P<file>.+?)\(\d+\): error: .*(?:redefinition|already been defined)", re.M)
+# Types that NVIDIA's headers define, or only declare.
+_OF_TOOLKIT = re.compile(r"__\w+|CU\w+_st\b|cuda\w+|(?:cuda|cub|thrust|nvcuda|cooperative_groups)::")
 _BRACKET = re.compile(r"[<>(]")
 _STATEMENT = re.compile(r"[^;{}]*[;{]")
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[^\n]*", re.S | re.M)
@@ -85,6 +87,8 @@ class InterfaceText:
         self._headers = config.own_closure(interfaces_first(config.interfaces)).headers
         self._clean: set[bytes] = set()
         self._check_types()
+        self._check_variables()
+        self._check_sequence()
         self._check_groups()
 
     def check(self, rendered: RenderedSource) -> None:
@@ -117,6 +121,8 @@ class InterfaceText:
         opaque = {name for each in (self._family, *self._family.all_used().values()) for name in each.opaque}
         every = b"\0".join(self._config.closure(interfaces_first(self._config.interfaces)).headers.values())
         for name in sorted(undefined_types(texts) - opaque):
+            if _OF_TOOLKIT.match(name):
+                continue
             # A type of the toolkit is defined in its headers.
             word = re.escape(name.rpartition("::")[2]).encode()
             if re.search(rb"\b(?:struct|class|union|enum)\b[^;(){}]*\b" + word + rb"\b[^;(){}]*\{", every):
@@ -129,6 +135,31 @@ class InterfaceText:
                 where=str(self._family.path),
                 hint=f'define it there; or, if no fragment looks into it, write [family] opaque = ["{name}"]',
             )
+
+    def _check_variables(self) -> None:
+        for header, text in self._headers.items():
+            for name in sorted(read_declarations(text).internal):
+                line = line_of(text, Conflict("mention", name, header))
+                raise BuildError(
+                    f"{header}:{line} defines the variable {name}, of which every source then has one of its own",
+                    code="build-interface-variable",
+                    where=str(self._family.path),
+                    hint=f"declare it extern there and define it in one group, or make it const: {name}",
+                )
+
+    def _check_sequence(self) -> None:
+        """Check that each interface means behind those before it what it means alone."""
+        lines = read_sequence(self._headers, self._config.interfaces) if len(self._config.interfaces) > 1 else []
+        for interface in self._family.own_interfaces if lines else ():
+            own = self._config.own_closure(interfaces_first([interface])).headers
+            if found := find_left_macro(lines, own, own, self._config.options):
+                raise BuildError(
+                    f"mentions the macro {found.name}, which {found.left.place} leaves changed: {interface} means "
+                    "something else behind the interfaces before it than alone",
+                    code="build-interface-macro",
+                    where=found.mention.place,
+                    hint=f"undefine it at the end of {found.left.header}, or give it another name there",
+                )
 
     def _check_groups(self) -> None:
         """Check that no option of a group alone defines a macro that the interfaces mention."""

@@ -9,13 +9,15 @@ from jitlto.errors import BuildError, FamilyError
 from jitlto.model.declarations import Conflict, find_conflicts, line_of, read_declarations, words
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.hidden_names import find_hidden
-from jitlto.model.kernel_text import plain_text
+from jitlto.model.kernel_text import WORD, plain_text
 from jitlto.model.left_macros import find_left_macro, read_sequence
 from jitlto.model.meaning import questions
 from jitlto.model.options import macro_values, option_macros
 
 # What another C++ standard changes.
-_OF_STANDARD = re.compile(r"__cplusplus|__cpp_\w+|__has_(?:cpp_attribute|builtin|feature)|_CCCL_STD_VER|no_unique_address")
+_OF_STANDARD = re.compile(
+    r"__cplusplus|__cpp_\w+|__has_(?:cpp_attribute|builtin|feature)|_CCCL_STD_VER|no_unique_address"
+)
 
 
 def check_uses(families: Mapping[str, FamilyRecord]) -> None:
@@ -56,8 +58,8 @@ def _check_headers(family: FamilyRecord, used: FamilyRecord) -> None:
             continue
         # An include of a header that is not searched for first has its exact name.
         other = next((each for each in re.findall(r'"\+\d+[^"/]*//([^"]+)"', found or "") if each in headers), header)
-        what = f"{family.name} uses {used.name}, but finds another {other!r} than {header}, a header of {used.name}, means"
-        hint = f"give the header {other} another name in one of the families"
+        what = f"{family.name} uses {used.name}, but finds another header {other!r} than its interfaces mean"
+        hint = f"give {other} another name in one of the families, or build both from the same sources"
         raise FamilyError(what, code="family-use", hint=hint)
 
 
@@ -104,13 +106,12 @@ def _check_sequence(family: FamilyRecord, used: FamilyRecord, of_used: list[Fami
     last = max((number for number, line in enumerate(lines) if line.header in asked), default=0)
     before = {line.header: headers[line.header] for line in lines[:last] if line.header in foreign}
     if member := find_hidden(before.values(), known, checked):
-        left, mention = (
-            _place(before, member.name),
-            _place({name: headers[name] for name in sorted(asked)}, member.name),
-        )
+        symbol = member.name.removeprefix("operator")
+        left = _place(before, member.name if symbol == member.name else "operator")
+        mention = _place({name: headers[name] for name in sorted(asked)}, symbol)
         raise FamilyError(
-            f"{left} declares {'::'.join(filter(None, member[:2]))}, which hides what {mention} means by "
-            f"{member.name}, or adds to it: {_behind(family, used)}",
+            f"{left} declares {'::'.join(filter(None, member[:2]))}, which hides what {mention} means by {symbol}, "
+            f"or adds to it: {_behind(family, used)}",
             code="family-use",
             hint=f"give it another name in {left.partition(':')[0]}, or another namespace",
         )
@@ -142,7 +143,9 @@ def _behind(family: FamilyRecord, used: FamilyRecord) -> str:
 
 
 def _place(headers: Mapping[str, bytes], name: str) -> str:
-    header = next(header for header, text in headers.items() if name in words(text))
+    is_word = WORD.match(name)
+    held = (header for header, text in headers.items() if name in (words(text) if is_word else plain_text(text)))
+    header = next(held, next(iter(headers)))
     return f"{header}:{line_of(headers[header], Conflict('mention', name, header))}"
 
 

@@ -87,8 +87,8 @@ def find_left_macro(
     given = macro_values(options)
     for name in sorted(name for name in changed if name in mentioned):
         value = given.get(name)
-        state = alone = () if value is None else (((), value),)
-        left = None
+        state: _State = () if value is None else (((), value),)
+        alone, left = state, None
         for line in lines:
             if line.changed == name:
                 state = _follow(state, line)

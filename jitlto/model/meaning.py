@@ -27,7 +27,7 @@ _NO_BODIES = CLASS_KEYS | {"constexpr", "consteval", "namespace"}
 
 
 class Question(NamedTuple):
-    """What a header asks the preprocessor: ``defined`` or ``value`` of a macro, or ``has``, such as ``__has_include``."""
+    """What a header asks the preprocessor: the ``value`` of a macro, if it is ``defined``, or ``has``: a condition."""
 
     kind: str
     word: str
@@ -169,7 +169,7 @@ def _is_body(head: Sequence[str]) -> bool:
     first = next(calls, None)
     if first is None or not _NO_BODIES.isdisjoint(rest) or ("=" in rest[:first] and "operator" not in rest):
         return False
-    return "auto" not in rest or ("-", ">") in pairwise(rest)
+    return {"auto", "decltype"}.isdisjoint(rest) or ("-", ">") in pairwise(rest)
 
 
 def _without_prefixes(head: Sequence[str]) -> Iterator[str]:

@@ -504,9 +504,12 @@ def test_both_sides_declare_nothing_beside_the_interface(build_family: BuildFami
     ("first", "second", "code"),
     [
         ("struct Shared { float x; };", "__device__ float scale(Shared s);", "build-interface-alone"),
-        ("#define ALIAS float", "__device__ ALIAS scale(float s);", "build-interface-alone"),
+        ("#define ALIAS float", "__device__ ALIAS scale(float s);", "build-interface-macro"),
         ("#pragma pack(1)", "struct Own { char c; };\n#pragma pack()", "build-interface-pack"),
         ("#pragma pack(push, 1)", "", "build-interface-pack"),
+        ("#pragma pack(8)", "", "build-interface-pack"),
+        ("#pragma pack(16)", "", "build-interface-pack"),
+        ("#define N 2", "#ifndef N\n#define N 4\n#endif\nenum { n = N };", "build-interface-macro"),
     ],
 )
 def test_each_interface_stands_alone_and_leaves_nothing_open(
@@ -515,7 +518,7 @@ def test_each_interface_stands_alone_and_leaves_nothing_open(
     files = family(f"{FLOAT}\n{first}", FINE)
     files["family.toml"] += '[device.scale]\ninterface = "scale.cuh"\n'
     files["scale.cuh"] = f"#pragma once\n{second}\n"
-    with raises(BuildError, code, where="scale.cuh:2" if code.endswith("alone") else "activation.cuh:4"):
+    with raises(BuildError, code, where="activation.cuh:4" if code.endswith("pack") else "scale.cuh:2"):
         build_family(files)
 
 

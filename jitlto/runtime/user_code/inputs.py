@@ -130,7 +130,7 @@ def base_architecture(family: FamilyRecord) -> Architecture:
     """
     if family.differs:
         raise PlanError(
-            f"an interface of {family.name} does not mean in callers' code what it means in fragments: {family.differs}",
+            f"an interface of {family.name} means something else in callers' code than in fragments: {family.differs}",
             code="plan-interface-text",
             hint="add a fragment to the family; or ask its author for an interface that does not depend on this",
         )

@@ -238,7 +238,9 @@ def decode_family(record: bytes) -> FamilyRecord:
         if posixpath.normpath(name).startswith(("/", "..")) or '"' in name or not name.isprintable():
             raise InvalidRecordError(f"the interface {name!r:.40} cannot stand in an #include")
     if not all(text.isprintable() for each in ((r.version, r.differs), *r.deprecated) for text in each):
-        raise InvalidRecordError("the version, a deprecated value or a difference has a character that cannot be printed")
+        raise InvalidRecordError(
+            "the version, a deprecated value or a difference has a character that cannot be printed"
+        )
     for group in r.groups:
         if any(name not in GROUP_LINK_OPTIONS for name, _ in group.link):
             raise InvalidRecordError("a group has a link option that cannot differ by group")
