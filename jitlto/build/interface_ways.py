@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,6 +29,8 @@ from jitlto.model.meaning import Question, questions
 from jitlto.model.versions import Architecture
 from jitlto.storage.declaration import FamilyDeclaration
 
+_HOLDS = {"defined": "defined", "has": "true"}
+_CALLERS = "callers' code"
 _PLACES = ("before", "behind")
 _DATA = re.compile(r"\bjitlto_(\w+)_(\d+)\[\d+\](?: = \{([^}]*)\})?;")
 _FAULT = re.compile(r"^interfaces\.cu\((\d+)\): [\w ]*error", re.M)
@@ -45,6 +48,13 @@ _OF_ARCHITECTURE = re.compile(
 _OF_COMPILER = re.compile(r"_CCCL_\w*COMPILER\w*")
 # In declarations NVRTC and nvcc spell other words differently that mean the same to both, such as __align__.
 _SPELLED = re.compile(r"(?!__[A-Z]|__cplusplus\b)\w+")
+
+
+class _Side(NamedTuple):
+    """Whose sources are compiled in one way."""
+
+    family: str
+    who: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +110,10 @@ def check_ways(
         BuildError: Something does not mean the same in all fragments; or in callers' sources, where callers supply a
             group.
     """
-    configs: dict[str, dict[CompileConfig, str]] = defaultdict(dict)
+    configs: dict[str, dict[CompileConfig, _Side]] = defaultdict(dict)
     for request in requests:
-        configs[request.key.family].setdefault(request.config, f"{request.key.family}/{request.key.group}")
+        name, group = request.key.family, request.key.group
+        configs[name].setdefault(request.config, _Side(name, f"{name}/{group}"))
     compiler = InterfaceCompiler(submit, cache, expand)
     found: dict[str, str] = {}
     for family in families:
@@ -114,7 +125,8 @@ def check_ways(
         if difference := _compare(compiler, family, sides):
             raise _error(family, difference)
         theirs = callers(family)
-        if theirs is not None and (difference := _compare(compiler, family, own | {theirs: "callers' code"})):
+        both = own if theirs is None else own | {theirs: _Side(family.name, _CALLERS)}
+        if difference := _compare(compiler, family, both):
             if any(group.template is None for each in (family, *family.all_used().values()) for group in each.groups):
                 raise _error(family, difference)
             found[family.name] = difference
@@ -126,27 +138,33 @@ def _error(family: FamilyDeclaration, difference: str) -> BuildError:
     return BuildError(difference, code="build-interface-architecture", where=str(family.path), hint=hint)
 
 
-def _compare(compiler: InterfaceCompiler, family: FamilyDeclaration, sides: Mapping[CompileConfig, str]) -> str:
+def _compare(compiler: InterfaceCompiler, family: FamilyDeclaration, sides: Mapping[CompileConfig, _Side]) -> str:
     """Return what the interfaces of a family depend on that is not the same for all sides; empty if all is."""
+    several = any(config.candidates for config in sides) or len({_architectures(config) for config in sides}) > 1
+    # Each family looks for headers in its own directories.
+    unlike: dict[tuple[object, str], CompileConfig] = {}
+    for config, side in sides.items():
+        unlike.setdefault((_settings(config), side.family), config)
+    if len(unlike) == 1 and not several:
+        return ""
     headers = next(iter(sides)).own_closure(interfaces_first(family.interfaces)).headers
     asked = questions(headers)
     if len({config.toolchain.name for config in sides}) > 1:
         asked = {question: header for question, header in asked.items() if not _is_spelling(question)}
-    is_searched = any(question.kind == "has" for question in asked)  # by each family in its own directories
-    unlike = {(_settings(config), config.search if is_searched else None): config for config in reversed([*sides])}
-    several = any(config.candidates for config in sides) or len({_architectures(config) for config in sides}) > 1
-    if not asked or (len(unlike) == 1 and not several):
-        return ""
+    if not any(question.kind == "has" for question in asked):
+        unlike = {(how, ""): config for (how, _), config in reversed(unlike.items())}
+        if len(unlike) == 1 and not several:
+            return ""
     groups: dict[Architecture | None, list[_Way]] = defaultdict(list)
-    for config in reversed(unlike.values()):
+    for config in sorted(unlike.values(), key=[*sides].index):
         for each in _architectures(config):
             alone = replace(config, architectures=(each,), images=(ImageKind.PTX,), candidates=())
-            groups[None if several else each].append(_Way(sides[config], alone, each))
+            groups[None if several else each].append(_Way(sides[config].who, alone, each))
     words = [*dict.fromkeys(q.word for q in asked if q.kind == "has" or not _NO_MACROS.fullmatch(q.word))]
     text = _ask(family, words)
     compiler.start((way.config, text, 1) for group in groups.values() for way in group)
     for group in groups.values():
-        answers = {way: answer for way in group if (answer := _answer(compiler, family, way.config, words)) is not None}
+        answers = {way: answer for way in group if (answer := _answer(compiler, family, way, words)) is not None}
         for question, header in asked.items():
             values = [(way, _value(question, way, answer)) for way, answer in answers.items()]
             unequal = [(one, other) for one, other in combinations(values, 2) if one[1] != other[1]]
@@ -179,20 +197,23 @@ def _variable(number: int, word: str, place: str) -> str:
 
 
 def _answer(
-    compiler: InterfaceCompiler, family: FamilyDeclaration, config: CompileConfig, words: Sequence[str]
+    compiler: InterfaceCompiler, family: FamilyDeclaration, way: _Way, words: Sequence[str]
 ) -> Mapping[str, str] | None:
-    """Return texts by place and word; None if the interfaces do not compile so, and so nothing behind them."""
+    """Return texts by place and word; None if callers' sources do not compile behind the interfaces."""
     left = list(words)
     while True:
-        answer = compiler.answer(config, text := _ask(family, left))
+        answer = compiler.answer(way.config, text := _ask(family, left))
         if answer.startswith("{"):
             found = msgspec.json.decode(answer, type=dict[str, str])
             return {f"{place} {left[int(n)]}": each for key, each in found.items() for place, n in (key.split(),)}
         lines = text.split("\n")
         near = (" ".join(lines[int(match[1]) - 1 :][:2]) for match in _FAULT.finditer(answer))
         faulty = {left[int(name[1])] for each in near if (name := _NAME.search(each))}
-        if not faulty:
+        if not faulty and way.who == _CALLERS:
             return None
+        if not faulty:
+            what = f"the interfaces of {family.name} do not compile for {way}: {answer.partition(chr(10))[0]}"
+            raise BuildError(what, code="build-interface-alone", where=str(family.path))
         left = [word for word in left if word not in faulty]
 
 
@@ -204,8 +225,9 @@ def _value(question: Question, way: _Way, answer: Mapping[str, str]) -> str:
         return f"that of {way.compiler}"
     texts = [answer.get(f"{place} {question.word}") for place in _PLACES]
     if question.kind != "value":
-        texts = [text and "=true" for text in texts]
-    return ", then ".join(dict.fromkeys("not defined" if text is None else text[1:] or "empty" for text in texts))
+        texts = [text and f"={_HOLDS[question.kind]}" for text in texts]
+    missing = "false" if question.kind == "has" else "not defined"
+    return ", then ".join(dict.fromkeys(missing if text is None else text[1:] or "empty" for text in texts))
 
 
 def _is_spelling(question: Question) -> bool:

@@ -139,11 +139,11 @@ class RenderedFamilies:
         Raises:
             BuildError: An interface does not mean the same for all fragments.
         """
-        found = check_ways(self.families, self.rendered, self._callers, submit, cache)
+        found = check_ways(self.families, self.rendered, self.callers_config, submit, cache)
         for name, difference in found.items():
             self.records[name] = structs.replace(self.records[name], differs=difference)
 
-    def _callers(self, family: FamilyDeclaration) -> CompileConfig | None:
+    def callers_config(self, family: FamilyDeclaration) -> CompileConfig | None:
         """Return how callers' sources are compiled; None if their compiler is not here."""
         try:
             nvrtc = self._find("nvrtc")
