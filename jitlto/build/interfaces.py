@@ -144,7 +144,7 @@ class InterfaceText:
                     f"{header}:{line} defines the variable {name}, of which every source then has one of its own",
                     code="build-interface-variable",
                     where=str(self._family.path),
-                    hint=f"declare it extern there and define it in one group, or make it const: {name}",
+                    hint="declare it extern there and define it in one group, or make it const",
                 )
 
     def _check_sequence(self) -> None:

@@ -64,7 +64,9 @@ def _check_headers(family: FamilyRecord, used: FamilyRecord) -> None:
 
 
 def _check_options(family: FamilyRecord, used: FamilyRecord) -> None:
-    for macro, _ in sorted(macro_values(family.options).items() ^ macro_values(used.options).items()):
+    for macro in sorted(
+        {name for name, _ in macro_values(family.options).items() ^ macro_values(used.options).items()}
+    ):
         if hidden := next((header for header, text in used.headers if macro in words(_encode(text))), None):
             option = option_macros((*family.options, *used.options))[macro]
             what = f"only one of {family.name} and {used.name}, which it uses, is compiled with {option}"
