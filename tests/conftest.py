@@ -56,8 +56,8 @@ def pytest_collection_finish() -> None:
 
 #: What these folders test is the same whatever toolkit compiles and links.
 ONE_MAJOR = (
-    "build/cache", "build/execution", "build/foreign", "build/matrix", "build/packaging", "build/rendering", "cli", "docs",
-    "model", "report", "runtime/discovery", "runtime/operators", "runtime/tuning", "storage",
+    "build/cache", "build/execution", "build/foreign", "build/matrix", "build/packaging", "build/rendering", "cli",
+    "docs", "model", "report", "runtime/discovery", "runtime/operators", "runtime/tuning", "storage",
 )  # fmt: skip
 #: Fixtures that compile a shipped family or build a wheel: who needs one is slow.
 SLOW_FIXTURES = {"shipped_path", "fft_path", "transport", "ivf_flat", "ivf_flat_batch", "jitlto_wheel"}

@@ -33,7 +33,7 @@ from jitlto.model.mangling import demangle, parameter_types, qualified_name
 Faults = tuple[tuple[str, str, str], ...]
 
 _KIND, _REVISION = "interfaces", 2  # of entries in the build cache
-_SYNTAX_ONLY = ("--fdevice-syntax-only",)
+_SYNTAX_ONLY = {"nvrtc": ("--fdevice-syntax-only",)}
 # An empty header before an interface: from there the compiler goes on for each of them, as for sources that begin
 # with the same includes.
 _NOTHING = "jitlto_nothing"
@@ -41,8 +41,9 @@ _PROBE_NAME = "interfaces.cu"
 _PACK = "jitlto: an interface leaves #pragma pack open"
 _INCOMPLETE = "jitlto: a type of the signature is incomplete"
 _PACKED = f"""
-namespace jitlto_probe {{ struct packed {{ char jitlto_a; double jitlto_b; }}; }}
-static_assert(sizeof(jitlto_probe::packed) == 16, "{_PACK}");
+namespace jitlto_probe {{ struct alignas(128) whole_line {{ char jitlto_a[128]; }}; }}
+namespace jitlto_probe {{ struct packed {{ char jitlto_a; whole_line jitlto_b; }}; }}
+static_assert(sizeof(jitlto_probe::packed) == 256, "{_PACK}");
 """
 # An array of const elements is const itself, so that each of both has a specialisation of its own.
 _ARRAYS = "".join(
@@ -102,26 +103,27 @@ _ANY_ERROR = re.compile(r"\berror(?: #[\w-]+)?: (?P<text>.*)")
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a compile said, as kept in the build cache: its log if it failed, else the symbols of its PTX."""
+    """What a compile said, as kept in the build cache: its log if it failed, else what was found in its PTX."""
 
     log: str = ""
-    symbols: tuple[str, ...] = ()
+    found: dict[str, str] = {}
 
 
 def try_compile(job: CompileJob) -> Answer:
-    """Compile a job in this process, each architecture by itself, to PTX if it asks for any."""
+    """Compile a job in this process, each architecture by itself; find the symbols of its PTX if it asks for any."""
     compiler = transport.find_compiler(job.toolchain)
-    symbols: set[str] = set()
+    found: set[str] = set()
     try:
         for architecture in job.architectures:
             if ImageKind.PTX in job.images:
                 compiled = compiler.compile(replace(job, architectures=(architecture,)))
-                symbols.update(symbol.name for symbol in (*compiled.provides, *compiled.requires))
+                found.update(symbol.name for symbol in (*compiled.provides, *compiled.requires))
             else:
-                compiler.compile_ltoir(job, architecture)
+                syntax = replace(job, options=(*job.options, *_SYNTAX_ONLY.get(job.toolchain, ())))
+                compiler.compile_ltoir(syntax, architecture)
     except CompileError as error:
         return Answer(error.log or str(error))
-    return Answer(symbols=tuple(sorted(symbols)))
+    return Answer(found=dict.fromkeys(sorted(found), ""))
 
 
 def prove_interfaces(
@@ -152,7 +154,7 @@ def prove_interfaces(
         request = requests[position]
         if request.config.interfaces:
             required[request.key.family, request.config].update(symbol.name for symbol in compiled.requires)
-    compiler = _Compiler(submit, cache)
+    compiler = InterfaceCompiler(submit, cache)
     alone = {how: [each for each in own[how[0]] if _may_borrow(how[1], each)] for how in required}
     # All begin before the first is waited for.
     compiler.start(
@@ -181,11 +183,22 @@ def _may_borrow(config: CompileConfig, interface: str) -> bool:
     return any(b"pack" in text or not words(text).isdisjoint(borrowed - known) for text in own.values())
 
 
-class _Compiler:
-    """Compiles texts behind a family's headers, all at the same time and each once."""
+class InterfaceCompiler:
+    """Compiles texts behind a family's headers, all at the same time and each once.
 
-    def __init__(self, submit: Callable[..., Future[Answer]], cache: Cache | None) -> None:
-        self._submit, self._cache = submit, cache
+    Args:
+        submit: Runs a function with a job in a worker.
+        cache: Where answers are looked up and kept.
+        run: That function, which gives the answer.
+    """
+
+    def __init__(
+        self,
+        submit: Callable[..., Future[Answer]],
+        cache: Cache | None,
+        run: Callable[[CompileJob], Answer] = try_compile,
+    ) -> None:
+        self._submit, self._cache, self._run = submit, cache, run
         self._headers: dict[CompileConfig, HeaderSet] = {}
         self._running: dict[tuple[CompileConfig, str], tuple[str, Answer | Future[Answer]]] = {}
 
@@ -210,12 +223,11 @@ class _Compiler:
             return None
 
     def _compile(self, config: CompileConfig, text: str, sharers: int) -> Future[Answer]:
-        tool, asks = config.toolchain, _ASKED in text
-        images = (ImageKind.PTX if asks else ImageKind.LTOIR,)
-        options = (*config.options, *(_SYNTAX_ONLY if tool.name == "nvrtc" and not asks else ()))
-        how = self._source(config, text), config.architectures, options, images
+        tool = config.toolchain
+        images = (ImageKind.PTX if self._run is not try_compile or _ASKED in text else ImageKind.LTOIR,)
+        how = self._source(config, text), config.architectures, config.options, images
         job = CompileJob(tool.name, tool.identify(images), *how, sharers, NO_PROBE)
-        return self._submit(job, run=try_compile)
+        return self._submit(job, run=self._run)
 
     def _source(self, config: CompileConfig, text: str) -> Source:
         if config not in self._headers:
@@ -230,14 +242,14 @@ class _Compiler:
         if isinstance(answer, Answer):
             return answer
         made = answer.result()
-        made = Answer(made.log.replace(program_name(self._source(config, text)), _PROBE_NAME), made.symbols)
+        made = Answer(made.log.replace(program_name(self._source(config, text)), _PROBE_NAME), made.found)
         if self._cache is not None:
             self._cache.keep(_KIND, key, msgspec.json.encode(made))
         return made
 
 
 def _faults(
-    compiler: _Compiler, config: CompileConfig, names: Sequence[str], opaque: frozenset[str]
+    compiler: InterfaceCompiler, config: CompileConfig, names: Sequence[str], opaque: frozenset[str]
 ) -> Iterable[tuple[str, str]]:
     """Yield the symbols that the interfaces do not declare, with the reasons.
 
@@ -249,7 +261,7 @@ def _faults(
         answer = compiler.answer(config, text)
         if not answer.log:
             for name in lines.values():
-                if name not in answer.symbols and not _is_structor(name):
+                if name not in answer.found and not _is_structor(name):
                     yield name, f"{demangle(name)} is not what the interfaces declare by this name"
             return
         errors = [*_ERROR.finditer(answer.log)]
@@ -282,7 +294,7 @@ def find_broken(config: CompileConfig, submit: Callable[..., Future[Answer]], ca
         config: How sources are compiled that fail.
         submit, cache: As for :func:`prove_interfaces`.
     """
-    compiler = _Compiler(submit, cache)
+    compiler = InterfaceCompiler(submit, cache)
     compiler.start([(config, _alone(interface), len(config.interfaces)) for interface in config.interfaces])
     logs = ((interface, compiler.answer(config, _alone(interface)).log) for interface in config.interfaces)
     return next((_alone_error("", config, [interface], log) for interface, log in logs if log), None)

@@ -19,7 +19,6 @@ from jitlto.model.declarations import (
     Conflict,
     find_conflicts,
     line_of,
-    macros,
     read_declarations,
     undefined_types,
     words,
@@ -28,10 +27,11 @@ from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Symbol
 from jitlto.model.headers import interfaces_first
 from jitlto.model.index import agrees
+from jitlto.model.left_macros import find_left_macro, read_sequence
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.options import option_macros
 from jitlto.model.text import suggest
-from jitlto.storage.declaration import FamilyDeclaration, GroupDeclaration
+from jitlto.storage.declaration import FamilyDeclaration
 
 # What NVRTC and nvcc say where a declaration contradicts a definition.
 _CONTRADICTION = re.compile(
@@ -47,8 +47,8 @@ _ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error", re.M)
 _AT_END = "At end of source: error"
 _UNDECLARED = re.compile(r'error: (?:identifier|namespace "[^"]*" has no member) "(\w+)"')
 _REPEATED = re.compile(r"^(?P<file>.+?)\(\d+\): error: .*(?:redefinition|already been defined)", re.M)
-# Options that define no macro of the compiler's own.
-_NO_MACRO = re.compile(r"-[DU]|--(?:un)?define-macro|--?diag|-Xcudafe")
+# Types that NVIDIA's headers define, or only declare.
+_OF_TOOLKIT = re.compile(r"__\w+|CU\w+_st\b|cuda\w+|(?:cuda|cub|thrust|nvcuda|cooperative_groups)::")
 _BRACKET = re.compile(r"[<>(]")
 _STATEMENT = re.compile(r"[^;{}]*[;{]")
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[^\n]*", re.S | re.M)
@@ -89,8 +89,7 @@ class InterfaceText:
         config: How any of its sources is compiled.
 
     Raises:
-        BuildError: A type is only declared, or an option or architecture that changes the text is not the same for all
-            groups.
+        BuildError: A type is only declared, or a group alone defines a macro that an interface mentions.
     """
 
     def __init__(self, family: FamilyDeclaration, config: CompileConfig) -> None:
@@ -98,6 +97,8 @@ class InterfaceText:
         self._headers = config.own_closure(interfaces_first(config.interfaces)).headers
         self._clean: set[bytes] = set()
         self._check_types()
+        self._check_variables()
+        self._check_sequence()
         self._check_groups()
 
     def check(self, rendered: RenderedSource) -> None:
@@ -131,6 +132,8 @@ class InterfaceText:
         opaque = {name for each in (self._family, *self._family.all_used().values()) for name in each.opaque}
         every = b"\0".join(self._config.closure(interfaces_first(self._config.interfaces)).headers.values())
         for name in sorted(undefined_types(texts) - opaque):
+            if _OF_TOOLKIT.match(name):
+                continue
             # A type of the toolkit is defined in its headers.
             word = re.escape(name.rpartition("::")[2]).encode()
             if re.search(rb"\b(?:struct|class|union|enum)\b[^;(){}]*\b" + word + rb"\b[^;(){}]*\{", every):
@@ -156,8 +159,34 @@ class InterfaceText:
                 hint=suggest(name, sorted(known), "remove it, or write its name with its namespaces"),
             )
 
+    def _check_variables(self) -> None:
+        for header, text in self._headers.items():
+            for name in sorted(read_declarations(text).internal):
+                line = line_of(text, Conflict("mention", name, header))
+                raise BuildError(
+                    f"{header}:{line} defines the variable {name}, of which every source then has one of its own",
+                    code="build-interface-variable",
+                    where=str(self._family.path),
+                    hint="declare it extern there and define it in one group, or make it const",
+                )
+
+    def _check_sequence(self) -> None:
+        """Check that each interface means behind those before it what it means alone."""
+        lines = read_sequence(self._headers, self._config.interfaces) if len(self._config.interfaces) > 1 else []
+        for interface in self._family.own_interfaces if lines else ():
+            own = self._config.own_closure(interfaces_first([interface])).headers
+            if found := find_left_macro(lines, own, own, self._config.options):
+                header, _, line = found.mention.place.rpartition(":")
+                raise BuildError(
+                    f"mentions the macro {found.name}, which {found.left.place} leaves changed: {interface} means "
+                    "something else behind the interfaces before it than alone",
+                    code="build-interface-macro",
+                    where=f"{path_of(self._config, header)}:{line}",
+                    hint=f"undefine it at the end of {found.left.header}, or give it another name there",
+                )
+
     def _check_groups(self) -> None:
-        """Check that what may differ between groups is nothing on which the interfaces depend."""
+        """Check that no option of a group alone defines a macro that the interfaces mention."""
         families = (self._family, *self._family.all_used().values())
         groups = [(family, group) for family in families for group in family.groups]
         mentioned = {word: name for name, text in self._headers.items() for word in words(text)}
@@ -167,38 +196,6 @@ class InterfaceText:
                     place = f"option {option} of {family.name}/{group.name}"
                     kind = "undef" if option.startswith(("-U", "--undef")) else "macro"
                     raise self._error(Conflict(kind, macro, header), place, str(family.path))
-        ways = {self._architectures(family, group): f"{family.name}/{group.name}" for family, group in groups}
-        if any(group.template is None for _, group in groups):  # callers' code is compiled for the base alone
-            ways[f"archs {self._family.architectures[0]}"] = "callers' code"
-        asks = [name for name, text in self._headers.items() if read_declarations(text).asks_architecture]
-        if asks and len(ways) > 1:
-            raise self._differing(asks[0], "__CUDA_ARCH__", ways)
-        if asks and self._config.candidates:
-            raise self._differing(asks[0], "__CUDA_ARCH__", {'archs "auto"': "each fragment"})
-        options = {self._options(family, group): f"{family.name}/{group.name}" for family, group in groups}
-        known = {name for text in self._headers.values() for name in macros(text)}
-        for name, text in self._headers.items() if len(options) > 1 else ():
-            for macro in sorted(read_declarations(text).asks_compiler - known):
-                raise self._differing(name, macro, options)
-
-    @staticmethod
-    def _architectures(family: FamilyDeclaration, group: GroupDeclaration) -> str:
-        return f"archs {' '.join(map(str, sorted({*family.architectures, *group.architectures})))}"
-
-    @staticmethod
-    def _options(family: FamilyDeclaration, group: GroupDeclaration) -> str:
-        """Return the options of a group that may define macros of the compiler."""
-        own = [option for option in (*family.options, *group.options) if not _NO_MACRO.match(option)]
-        return f"options {' '.join(own)}" if own else "no options"
-
-    def _differing(self, header: str, macro: str, ways: Mapping[str, str]) -> BuildError:
-        line = self._line(Conflict("mention", macro, header))
-        compiled = ", ".join(f"{who} for {how}" for how, who in sorted(ways.items()))
-        what = (
-            f"{header}:{line} depends on {macro} outside of functions, which is not the same on both sides: {compiled}"
-        )
-        hint = "give all groups the same, under [family]; or ask for it in the bodies of functions alone"
-        return BuildError(what, code="build-interface-architecture", where=str(self._family.path), hint=hint)
 
 
 def check_interfaces(

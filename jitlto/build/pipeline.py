@@ -188,6 +188,7 @@ def _compile(
         outcome = scheduler.run(batches)
         run = partial(transport.submit, pool)
         if not outcome.failures:
+            sources.check_ways(run, cache)
             own, opaque = sources.own_interfaces(), sources.opaque()
             faults = prove_interfaces(outcome.requests, outcome.sources, own, opaque, run, cache)
         _blame_interfaces(outcome, run, cache)

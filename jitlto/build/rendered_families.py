@@ -5,8 +5,11 @@ from __future__ import annotations
 import functools
 import os.path
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
+
+from msgspec import structs
 
 from jitlto.build import shards, validate
 from jitlto.build.cache import rebuild_reason
@@ -16,6 +19,8 @@ from jitlto.build.compilers.base import Toolchain, find_toolchain
 from jitlto.build.execution.costs import costs, estimate
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
+from jitlto.build.interface_proof import Answer
+from jitlto.build.interface_ways import check_ways
 from jitlto.build.interfaces import InterfaceText
 from jitlto.build.rendering.rendered_texts import RenderedTexts
 from jitlto.build.shards import Shard
@@ -23,7 +28,7 @@ from jitlto.build.templates import RenderedSource, render_family
 from jitlto.build.tuning_record import check_tuned, tune_record
 from jitlto.build.uses import check_uses
 from jitlto.cuda import nvjitlink
-from jitlto.errors import BuildError, FamilyError, JitltoError
+from jitlto.errors import BuildError, FamilyError, JitltoError, ToolchainError
 from jitlto.model.architecture_tests import comparable_architectures
 from jitlto.model.cached import cached_property
 from jitlto.model.family_record import FamilyRecord, GroupRecord
@@ -31,7 +36,7 @@ from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.header_search import HeaderSearch
 from jitlto.model.header_texts import SystemTexts
 from jitlto.model.text import check_type
-from jitlto.model.versions import Architecture
+from jitlto.model.versions import Architecture, lowest_base
 from jitlto.storage.declaration import FamilyDeclaration
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
@@ -124,6 +129,29 @@ class RenderedFamilies:
             if how not in self._interfaces:
                 self._interfaces[how] = InterfaceText(families[request.key.family], request.config)
             self._interfaces[how].check(request.rendered)
+
+    def check_ways(self, submit: Callable[..., Future[Answer]], cache: Cache | None) -> None:
+        """Check that interfaces mean the same in all ways in which sources are compiled, and record for whom not.
+
+        Args:
+            submit: Runs a function with a job in a worker.
+            cache: Where answers are looked up and kept.
+
+        Raises:
+            BuildError: An interface does not mean the same for all fragments.
+        """
+        found = check_ways(self.families, self.rendered, self.callers_config, submit, cache)
+        for name, difference in found.items():
+            self.records[name] = structs.replace(self.records[name], differs=difference)
+
+    def callers_config(self, family: FamilyDeclaration) -> CompileConfig | None:
+        """Return how callers' sources are compiled; None if their compiler is not here."""
+        try:
+            nvrtc = self._find("nvrtc")
+        except ToolchainError:
+            return None
+        plain = replace(family, is_auto=False, toolchain="nvrtc", architectures=(lowest_base(family.architectures),))
+        return _config(plain, nvrtc, self._files, self._texts, family.source_options(), ())
 
     def find(self, key: FragmentKey) -> tuple[RenderedSource, CompileConfig]:
         """The source of a fragment, and how it is compiled."""

@@ -9,10 +9,15 @@ from jitlto.errors import BuildError, FamilyError, JitltoError
 from jitlto.model.declarations import Conflict, find_conflicts, line_of, read_declarations, words
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.hidden_names import find_hidden
-from jitlto.model.kernel_text import plain_text
+from jitlto.model.kernel_text import WORD, plain_text
 from jitlto.model.left_macros import find_left_macro, read_sequence
+from jitlto.model.meaning import questions
+from jitlto.model.options import macro_values, option_macros
 
-_MACRO = re.compile(r"-[DU]|--(?:un)?define-macro[= ]")
+# What another C++ standard changes.
+_OF_STANDARD = re.compile(
+    r"__cplusplus|__cpp_\w+|__has_(?:cpp_attribute|builtin|feature)|_CCCL_STD_VER|no_unique_address"
+)
 
 
 def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] | None = None) -> None:
@@ -58,34 +63,38 @@ def _check_family(name: str, family: FamilyRecord, families: Mapping[str, Family
 def _check_headers(family: FamilyRecord, used: FamilyRecord) -> None:
     headers = dict(family.headers)
     for header, text in used.headers:
-        if headers.get(header) != text:
-            what = f"{family.name} uses {used.name}, but finds another header {header!r}, an interface of {used.name}"
-            hint = f"rename the one of {family.name}, or build both from the same sources"
-            raise FamilyError(what, code="family-use", hint=hint)
+        if (found := headers.get(header)) == text:
+            continue
+        # An include of a header that is not searched for first has its exact name.
+        other = next((each for each in re.findall(r'"\+\d+[^"/]*//([^"]+)"', found or "") if each in headers), header)
+        what = f"{family.name} uses {used.name}, but finds another header {other!r} than its interfaces mean"
+        hint = f"give {other} another name in one of the families, or build both from the same sources"
+        raise FamilyError(what, code="family-use", hint=hint)
 
 
 def _check_options(family: FamilyRecord, used: FamilyRecord) -> None:
-    for option in sorted(_macros(family) ^ _macros(used)):
-        word = re.compile(rf"\b{re.escape(_MACRO.sub('', option).partition('=')[0].strip())}\b")
-        if hidden := next((header for header, text in used.headers if word.search(text)), None):
+    for macro in sorted(
+        {name for name, _ in macro_values(family.options).items() ^ macro_values(used.options).items()}
+    ):
+        if hidden := next((header for header, text in used.headers if macro in words(_encode(text))), None):
+            option = option_macros((*family.options, *used.options))[macro]
             what = f"only one of {family.name} and {used.name}, which it uses, is compiled with {option}"
             hint = f"give both the same: the interface {hidden} depends on it"
             raise FamilyError(what, code="family-use", hint=hint)
     standard, other = _standard(family), _standard(used)
-    for header, text in used.headers if standard != other else ():
-        if read_declarations(data := _encode(text)).asks_standard:
-            place = f"{header}:{line_of(data, Conflict('mention', '__cplusplus', header))}"
-            what = f"{place} depends on __cplusplus outside of functions, which is not the same on both sides: "
+    if standard == other:
+        return
+    headers = {header: _encode(text) for header, text in used.headers}
+    for question, header in questions(headers).items():
+        if _OF_STANDARD.match(question.word) and question[:2] != ("defined", "__cplusplus"):
+            place = f"{header}:{line_of(headers[header], Conflict('mention', question.word, header))}"
+            what = f"{place} depends on {question.word} outside of functions, which is not the same on both sides: "
             what += f"{family.name} is compiled for {standard}, {used.name}, which it uses, for {other}"
             raise BuildError(what, code="build-interface-architecture", hint="give both the same std")
 
 
 def _standard(family: FamilyRecord) -> str:
     return next((option.partition("=")[2] for option in family.options if option.startswith("--std=")), "")
-
-
-def _macros(family: FamilyRecord) -> set[str]:
-    return {option for option in family.options if _MACRO.match(option)}
 
 
 def _check_sequence(family: FamilyRecord, used: FamilyRecord, of_used: list[FamilyRecord]) -> None:
@@ -108,13 +117,12 @@ def _check_sequence(family: FamilyRecord, used: FamilyRecord, of_used: list[Fami
     last = max((number for number, line in enumerate(lines) if line.header in asked), default=0)
     before = {line.header: headers[line.header] for line in lines[:last] if line.header in foreign}
     if member := find_hidden(before.values(), known, checked):
-        left, mention = (
-            _place(before, member.name),
-            _place({name: headers[name] for name in sorted(asked)}, member.name),
-        )
+        symbol = member.name.removeprefix("operator")
+        left = _place(before, member.name if symbol == member.name else "operator")
+        mention = _place({name: headers[name] for name in sorted(asked)}, symbol)
         raise FamilyError(
-            f"{left} declares {'::'.join(filter(None, member[:2]))}, which hides what {mention} means by "
-            f"{member.name}, or adds to it: {_behind(family, used)}",
+            f"{left} declares {'::'.join(filter(None, member[:2]))}, which hides what {mention} means by {symbol}, "
+            f"or adds to it: {_behind(family, used)}",
             code="family-use",
             hint=f"give it another name in {left.partition(':')[0]}, or another namespace",
         )
@@ -146,7 +154,9 @@ def _behind(family: FamilyRecord, used: FamilyRecord) -> str:
 
 
 def _place(headers: Mapping[str, bytes], name: str) -> str:
-    header = next(header for header, text in headers.items() if name in words(text))
+    is_word = WORD.match(name)
+    held = (header for header, text in headers.items() if name in (words(text) if is_word else plain_text(text)))
+    header = next(held, next(iter(headers)))
     return f"{header}:{line_of(headers[header], Conflict('mention', name, header))}"
 
 

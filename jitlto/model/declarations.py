@@ -1,8 +1,7 @@
 """What the front end does not prove of an interface, read from the tokens of headers and sources.
 
-Types that are declared and never defined, templates that are specialised, macros that are defined, and whether what is
-declared depends on the architecture. Like :mod:`jitlto.model.kernel_text` a reading of tokens and no parser: bodies
-of functions are passed over.
+Types that are declared and never defined, templates that are specialised, macros that are defined. Like
+:mod:`jitlto.model.kernel_text` a reading of tokens and no parser: bodies of functions are passed over.
 """
 
 from __future__ import annotations
@@ -31,19 +30,10 @@ _WORDS = re.compile(r"[A-Za-z_$][\w$]*")
 _MACRO = re.compile(rb"[A-Za-z_$][\w$]*")
 _DEFINE = re.compile(rb"([A-Za-z_$][\w$]*)(?:\([^)]*\))?\s*(.*)", re.S)
 _NAME = re.compile(rb"(?:::)?[A-Za-z_$][\w$]*(?:::[A-Za-z_$][\w$]*)*")
-# Macros of compilers, without those that no option of a group changes or that have a check of their own.
-_COMPILERS = re.compile(
-    r"\b(?!__(?:cplusplus|CUDACC(?:_RTC|_VER_\w+)?__|NVCC__|CUDA_ARCH_\w*|has_\w+|GNUC\w*|clang\w*|linux__)\b|_MSC_VER|_WIN)"
-    r"_[_A-Z]\w*"
-)
-_DEFINED = re.compile(r"\bdefined\b\s*(?:\(\s*)?(\w+)")
-_ARCHITECTURE = re.compile(r"\b__CUDA_ARCH(?:__|_\w+)")
-_SPECIFIC = re.compile(r"\b__CUDA_ARCH_(?!_\b)\w+")
-_STANDARD = re.compile(r"\b__cplusplus\b")
-_FEATURE = re.compile(r"\b__cpp_\w+")
-_CONDITION = re.compile(r"[ \t]*(?:#|%:)[ \t]*(if|elif|ifdef|ifndef|elifdef|elifndef|define)\b(.*)", re.S)
 _ATTRIBUTES = frozenset(("alignas", "__align__", "__attribute__", "__declspec"))
 _BEFORE = frozenset(("typedef", "friend", "extern", "static", "inline", "constexpr", "const", "volatile"))
+_MEMORY = frozenset(("__device__", "__managed__"))  # that kernels may write
+_MEMBER = re.compile(r"[A-Za-z_$][\w$]*|operator[^\w\s\"]+")
 _LOOKS_LIKE_MACRO = re.compile(r"__\w+|[A-Z][A-Z0-9_]+")
 
 
@@ -72,10 +62,8 @@ class Declarations(NamedTuple):
     called: frozenset[str] = frozenset()  # by declarations of templates, outside of bodies
     special_macros: frozenset[tuple[str, str]] = frozenset()  # macros that specialise a template, and the template
     names: frozenset[str] = frozenset()  # words of declarations in namespaces, outside of parentheses, and macros
-    asks_architecture: bool = False  # outside of all functions
-    asks_standard: bool = False
     members: frozenset[Member] = frozenset()
-    asks_compiler: frozenset[str] = frozenset()  # the macros of the compiler that conditions ask for, the same
+    internal: frozenset[str] = frozenset()  # variables of devices that may change, of which each source has its own
 
 
 @lru_cache(maxsize=4096)
@@ -103,8 +91,7 @@ def read_declarations(text: bytes) -> Declarations:
         frozenset(declared), frozenset(templates), frozenset(mentioned), frozenset(defined),
         frozenset(specialised), frozenset(reader.special_places), frozenset(revalued),
         frozenset(reader.functions), frozenset(reader.called), special_macros,
-        frozenset(reader.words) | macros(text), reader.asks_architecture, reader.asks_standard,
-        frozenset(reader.members), frozenset(reader.asks_compiler),
+        frozenset(reader.words) | macros(text), frozenset(reader.members), frozenset(reader.internal),
     )  # fmt: skip
 
 
@@ -221,8 +208,8 @@ def _templates(declarations: Declarations) -> Iterator[str]:
 def line_of(text: bytes, conflict: Conflict) -> int:
     """Return the line of a conflict in its text."""
     name = re.escape(_last(conflict.name)).encode()
-    before = rb"(?:define|undef)[ \t]+" if conflict.kind in ("macro", "undef") else rb"\b"
-    match = re.search(before + name + rb"\b", text)
+    before = rb"(?:define|undef)[ \t]+" if conflict.kind in ("macro", "undef") else rb"(?<!\w)"
+    match = re.search(before + name + rb"(?!\w)", text)
     return text.count(b"\n", 0, match.start()) + 1 if match else 1
 
 
@@ -242,8 +229,7 @@ class _Reader:
         self.members: set[Member] = set()
         self.functions: set[tuple[str, str]] = set()
         self.called: set[str] = set()
-        self.asks_architecture = self.asks_standard = False
-        self.asks_compiler: set[str] = set()
+        self.internal: set[str] = set()
         self._scopes: list[_Scope | None] = []  # None for a function's body
 
     def read(self, tokens: Sequence[str]) -> None:
@@ -254,7 +240,6 @@ class _Reader:
             token = tokens[position]
             position += 1
             if token.lstrip().startswith(("#", "%:")):
-                self._ask(token)
                 follow_condition(token, self._scopes, branches)
             elif token == "{":
                 self._scopes.append(None if None in self._scopes else self._open(head))
@@ -275,23 +260,15 @@ class _Reader:
                 position = end
             elif None not in self._scopes:
                 head.append(token)
-                self.asks_architecture |= bool(_ARCHITECTURE.fullmatch(token))
-
-    def _ask(self, directive: str) -> None:
-        match = _CONDITION.match(directive)
-        if match is None or None in self._scopes:
-            return
-        word, rest = match[1], match[2]
-        compared = "" if word.endswith("def") else _DEFINED.sub("", rest)
-        self.asks_architecture |= bool(_ARCHITECTURE.search(compared) or _SPECIFIC.search(rest))
-        self.asks_standard |= word != "define" and bool(_STANDARD.search(compared) or _FEATURE.search(rest))
-        self.asks_compiler.update(_COMPILERS.findall(rest))
 
     def _open(self, head: Sequence[str]) -> _Scope | None:
         """Return the scope that a brace behind ``head`` opens, and note what is defined there."""
         if "namespace" in head:
             written = head[list(head).index("namespace") + 1 :]
-            return _Scope("".join(token for token in written if token == "::" or WORD.match(token)))
+            name = "".join(token for token in written if token == "::" or WORD.match(token))
+            outer, _, last = name.rpartition("::")
+            self._add_members([last], within=outer)
+            return _Scope(name, is_internal=not name)
         if list(head[-2:]) == ["extern", '"C"']:
             return _Scope()
         prefixes, rest = _split_templates(head)
@@ -395,12 +372,18 @@ class _Reader:
         elif rest[:1] == ["using"] and "=" in rest:
             self._add_members(rest[1:2])
         else:
-            self._add_members(*_declarators(rest))
+            names, parameters = _declarators(rest)
+            self._add_members(names, parameters)
+            is_internal = "static" in rest or any(scope and scope.is_internal for scope in self._scopes)
+            is_const = "constexpr" in rest or ("const" in rest and "*" not in rest)
+            if is_internal and not is_const and not parameters and not _MEMORY.isdisjoint(rest):
+                self.internal.update(() if any(scope and scope.is_class for scope in self._scopes) else names)
 
-    def _add_members(self, names: Iterable[str], parameters: str = "") -> None:
+    def _add_members(self, names: Iterable[str], parameters: str = "", within: str = "") -> None:
         if not any(scope and scope.is_class and not scope.is_enum for scope in self._scopes):
-            scope = "::".join(each.name for each in self._scopes if each and each.name and not each.is_enum)
-            self.members.update(Member(scope, name, parameters) for name in names if WORD.match(name))
+            spaces = [each.name for each in self._scopes if each and each.name and not each.is_enum]
+            scope = "::".join([*spaces, within] if within else spaces)
+            self.members.update(Member(scope, name, parameters) for name in names if _MEMBER.fullmatch(name))
 
     def _add_mention(self, name: str) -> None:
         self.names[1].add(self._meanings(name))
@@ -418,6 +401,7 @@ class _Scope(NamedTuple):
     is_class: bool = False
     is_enum: bool = False  # whose names are those of the namespace around it
     is_template: bool = False
+    is_internal: bool = False  # a namespace without a name
 
 
 class _ClassHead(NamedTuple):
@@ -449,6 +433,9 @@ def _declarators(tokens: Sequence[str]) -> tuple[list[str], str]:
             position = end
         elif token in ("<", "["):
             position = skip(tokens, position)
+        elif token == "operator" and "(" in tokens[position + 2 :]:
+            end = position + 1 + list(tokens[position + 1 :]).index("(", 1)
+            return ["operator" + "".join(tokens[position + 1 : end])], " ".join(tokens[end : skip(tokens, end)])
         elif token in ("=", "operator"):
             break
         else:

@@ -70,6 +70,7 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
         version: The author's version of what callers see; empty if none is declared.
         deprecated: Values that callers should no longer give, sorted.
         interfaces: The names of the interfaces in the order in which they precede every source, callers' included.
+        differs: What in the interfaces means something else in callers' sources than in fragments; empty for nothing.
     """
 
     name: str
@@ -82,6 +83,7 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
     version: str = ""
     deprecated: tuple[DeprecatedValue, ...] = ()
     interfaces: tuple[str, ...] = ()
+    differs: str = ""
 
     def group(self, name: str) -> GroupRecord | None:
         """Return the group called ``name``, or None."""

@@ -26,7 +26,13 @@ def find_hidden(foreign: Iterable[bytes], own: Collection[bytes], checked: Colle
     scopes = {scope for text in checked for member in read_declarations(text).members for scope in _around(member)}
     uses = {name for text in checked for name in _names(text)[0]}
     given = {name for text in checked for name in _names(text)[1]}
+    types = {member.name for member in others - known if not member.parameters}
+    symbols = {token for text in checked for token in TOKEN.findall(plain_text(text))}
     for member in sorted(_adopted(others) - known):
+        if not WORD.match(member.name):  # an operator, which concerns the types of its parameters
+            if symbols.issuperset(member.name[len("operator") :]) and types.isdisjoint(member.parameters.split()):
+                return member
+            continue
         is_named = member.name in uses
         same = {each for each in known if each[:2] == member[:2]}
         if same and member.parameters and any(each.parameters for each in same):

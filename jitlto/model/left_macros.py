@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from jitlto.model.kernel_text import without_comments
-from jitlto.model.options import option_macros
+from jitlto.model.options import macro_values
 
 _DIRECTIVE = re.compile(r"\s*(?:#|%:)\s*(\w+)\s*(.*)", re.S)
 _NAME = re.compile(r"[A-Za-z_$][\w$]*")
@@ -84,10 +84,11 @@ def find_left_macro(
     """
     changed = {line.changed for line in lines if line.header not in own}
     mentioned = {word for line in lines if line.header in checked for word in _words(line)}
-    given = option_macros(options)
+    given = macro_values(options)
     for name in sorted(name for name in changed if name in mentioned):
-        state = alone = _given(given[name]) if name in given else ()
-        left = None
+        value = given.get(name)
+        state: _State = () if value is None else (((), value),)
+        alone, left = state, None
         for line in lines:
             if line.changed == name:
                 state = _follow(state, line)
@@ -98,10 +99,6 @@ def find_left_macro(
             elif not _is_guard(line, name, changed):
                 return LeftMacro(name, left, line)
     return None
-
-
-def _given(option: str) -> _State:
-    return () if re.match(r"-U|--undef", option) else (((), option.partition("=")[2] or "1"),)
 
 
 def _follow(state: _State, line: Line) -> _State:

@@ -16,6 +16,7 @@ from jitlto.model.text import abbreviate, suggest
 # «Supported Compile Options»).
 _HOST_OPTION = re.compile(r"(?:-Xcompiler|--compiler-options)\b")
 _OPTION = re.compile(r"(?:-D|--define-macro[= ]|-U|--undefine-macro[= ])\s*(\w+)")
+_DEFINITION = re.compile(r"--?(D|define-macro[= ]|U|undefine-macro[= ])\s*([\w$]+)(.*)", re.S)
 _FILES = frozenset(
     [
         *("include", "pre-include", "pch", "create-pch", "use-pch", "pch-dir", "time", "fdevice-time-trace"),
@@ -316,3 +317,13 @@ def option_macros(options: Iterable[str]) -> dict[str, str]:
         elif match := _OPTION.match(option):
             found[match[1]] = option
     return found
+
+
+def macro_values(options: Iterable[str]) -> dict[str, str | None]:
+    """Return the values of macros that compiler options define, None for those that they undefine."""
+    values: dict[str, str | None] = {}
+    for option in options:
+        if match := _DEFINITION.fullmatch(option):
+            parameters, _, value = (match[3] or "=1").partition("=")
+            values[match[2]] = None if match[1][0] in "Uu" else f"{parameters}{value}"
+    return values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 from jitlto.errors import JitltoError
@@ -67,3 +68,8 @@ class Architecture(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.number}{self.suffix}"
+
+
+def lowest_base(architectures: Collection[Architecture]) -> Architecture:
+    """Return the lowest of some architectures whose code links upward, if there is one."""
+    return min([each for each in architectures if not each.suffix] or architectures)

@@ -593,9 +593,12 @@ def test_opaque_names_types_that_interfaces_declare(build_family: BuildFamily) -
     ("first", "second", "code"),
     [
         ("struct Shared { float x; };", "__device__ float scale(Shared s);", "build-interface-alone"),
-        ("#define ALIAS float", "__device__ ALIAS scale(float s);", "build-interface-alone"),
+        ("#define ALIAS float", "__device__ ALIAS scale(float s);", "build-interface-macro"),
         ("#pragma pack(1)", "struct Own { char c; };\n#pragma pack()", "build-interface-pack"),
         ("#pragma pack(push, 1)", "", "build-interface-pack"),
+        ("#pragma pack(8)", "", "build-interface-pack"),
+        ("#pragma pack(16)", "", "build-interface-pack"),
+        ("#define N 2", "#ifdef N\nusing number = int;\n#endif", "build-interface-macro"),
     ],
 )
 def test_each_interface_stands_alone_and_leaves_nothing_open(
@@ -604,7 +607,33 @@ def test_each_interface_stands_alone_and_leaves_nothing_open(
     files = family(f"{FLOAT}\n{first}", FINE)
     files["family.toml"] += '[device.scale]\ninterface = "scale.cuh"\n'
     files["scale.cuh"] = f"#pragma once\n{second}\n"
-    with raises(BuildError, code, where="/scale.cuh:2" if code.endswith("alone") else "/activation.cuh:4"):
+    with raises(BuildError, code, where="/activation.cuh:4" if code.endswith("pack") else "/scale.cuh:2"):
+        build_family(files)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variable", "is_right"),
+    [
+        ("static __device__ float scale = 1;", False),
+        ("namespace { __device__ float scale = 1; }", False),
+        ("static __device__ const float scale = 3;", True),
+        ("constexpr float scale = 3;", True),
+    ],
+)
+def test_no_interface_has_a_variable_of_which_each_side_has_its_own(
+    build_family: BuildFamily, tmp_path: Path, variable: str, is_right: bool
+) -> None:
+    files = family(f"{variable}\n{FLOAT}", "__device__ float activation(float x) { return scale * x; }")
+    files["kern.cu.jinja"] = (
+        f"__global__ void kern(float* x) {{ {'' if is_right else 'scale = 3; '}*x = activation(2); }}\n"
+    )
+    if is_right:
+        build_family(files)
+        with FragmentDatabase(tmp_path / "family.fragdb") as database:
+            assert "1086324736" in KernelFamily("act", database).plan(arch="sm_90").link_ptx()  # 6.0
+        return
+    with raises(BuildError, "build-interface-variable", "scale", "activation.cuh:3", hint="extern"):
         build_family(files)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from jitlto.build.cache.cache import Cache
 from jitlto.build.pipeline import build
+from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.uses import check_uses
-from jitlto.errors import FamilyError
+from jitlto.errors import BuildError, FamilyError
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.options import LinkOptions
 from jitlto.runtime.family import KernelFamily
@@ -52,6 +54,13 @@ WRONG = {
                    "enum { at = 0 };\nnamespace lib { constexpr int place = at; }\n", "at", 2, 2),
     "variable of a namespace": ("namespace lib { constexpr int at = 1; }\n",
                                 "constexpr int at = 0;\nnamespace lib { constexpr int place = at; }\n", "at", 2, 2),
+    "operator": ("template <class T> constexpr __device__ int operator%(T, int) { return 2; }\n",
+                 "struct t { constexpr __device__ operator int() const { return 7; } };\nenum { at = t() % 3 };\n",
+                 "%", 2, 3),
+    "operator of enums": ("template <class T> constexpr int operator | (T, T) { return 2; }\n",
+                          "enum E { one = 1, two = 0 };\nstruct S { float v[one | two]; };\n", "|", 2, 3),
+    "inner namespace": ("namespace lib { namespace cfg { constexpr int n = 2; } }\n",
+                        "namespace cfg { enum { n = 1 }; }\nnamespace lib { enum { at = cfg::n }; }\n", "cfg", 2, 2),
     "overload": ("namespace lib { __device__ constexpr int pick(int) { return 1; } }\n",
                  "namespace lib { __device__ constexpr int pick(long) { return 0; } constexpr int at = pick(0); }\n",
                  "pick", 2, 2),
@@ -89,6 +98,11 @@ RIGHT = {
     "a specialisation for a type of its own": (
         '#include "both.cuh"\nnamespace a { struct P {}; }\ntemplate <> struct traits<a::P*> { using type = int; };\n',
         '#include "both.cuh"\n__device__ traits<int>::type value(int x);\n'),
+    "an operator for a type of its own": (
+        "struct vec { float x; };\n__device__ vec operator%(vec a, vec b);\n", "enum { at = 7 % 3 };\n"),
+    "an inner namespace of its own": (
+        "namespace lib { namespace detail { constexpr int n = 2; } }\n",
+        "namespace lib { namespace detail { constexpr int m = 1; } enum { at = detail::m }; }\n"),
     "a variable of its own": (
         "namespace a { template <class T> constexpr int width = 4; template <> constexpr int width<int> = 8; }\n",
         "__device__ float value(int width);\n"),
@@ -155,6 +169,65 @@ def test_an_option_that_the_first_undefines_is_one_that_it_changes() -> None:
     check_uses(families(*headers))
     with raises(FamilyError, "family-use", "N", "first.cuh:3", "second.cuh:2"):
         check_uses(families(*headers, options=("-DN=4",)))
+
+
+@pytest.mark.parametrize(
+    ("options", "other", "is_same"),
+    [
+        (("-DWIDE",), ("--define-macro=WIDE=1",), True),
+        (("-D WIDE",), ("--define-macro WIDE",), True),
+        (("-DWIDE=1",), ("-DWIDE=2",), False),
+        (("-DWIDE",), ("-UWIDE",), False),
+        (("-DWIDE",), (), False),
+    ],
+)
+def test_options_are_compared_by_what_they_mean(
+    options: tuple[str, ...], other: tuple[str, ...], is_same: bool
+) -> None:
+    used = record("used", {"used.cuh": f"{ONCE}#ifdef WIDE\nint x;\n#endif\n"}, options=other)
+    both = {each.name: each for each in (used, record("user", {}, used, options=options))}
+    if is_same:
+        check_uses(both)
+    else:
+        with raises(FamilyError, "family-use", "WIDE", "used.cuh"):
+            check_uses(both)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("constexpr int n = __cplusplus > 201703L ? 2 : 1;", "__cplusplus"),
+        ("float a[(__cplusplus > 201703L) ? 2 : 1];", "__cplusplus"),
+        ("constexpr int f() {\n#if __cplusplus > 201703L\nreturn 2;\n#endif\nreturn 1;\n}", "__cplusplus"),
+        ("#ifdef __cpp_concepts\nint x;\n#endif", "__cpp_concepts"),
+        ("#if _CCCL_STD_VER >= 2020\nint x;\n#endif", "_CCCL_STD_VER"),
+        ("struct E {}; struct S { [[no_unique_address]] E e; float x; };", "no_unique_address"),
+        ("#if __cplusplus < 201703L\n#error needs C++17\n#endif", None),
+        ("#ifdef __cplusplus\nint x;\n#endif", None),
+        ("inline int f() { return __cplusplus > 201703L; }", None),
+    ],
+)
+def test_nothing_depends_on_a_standard_that_is_not_the_same(text: str, word: str | None) -> None:
+    used = record("used", {"used.cuh": f"{ONCE}{text}\n"})
+    user = record("user", {}, used)
+    check_uses({"used": used, "user": user})
+    user = structs.replace(user, options=("--std=c++20",))
+    if word is None:
+        check_uses({"used": used, "user": user})
+        return
+    with raises(BuildError, "build-interface-architecture", "used.cuh:", word, "c++20", "c++17"):
+        check_uses({"used": used, "user": user})
+
+
+@pytest.mark.slow
+def test_a_header_that_both_have_is_named(tmp_path: Path) -> None:
+    """Not the interface, which includes the one of its family."""
+    files = group("first", '#include "types.cuh"\n__device__ a first();\n', "__device__ a first() { return {}; }")
+    files |= group("second", '#include "types.cuh"\n__device__ b second();\n', "__device__ b second() { return {}; }")
+    files |= {"first/types.cuh": f"{ONCE}struct a {{}};\n", "second/types.cuh": f"{ONCE}struct b {{}};\n"}
+    write_family(tmp_path, files | {"user/family.toml": USER, "user/m.json": "{}", "user/t.cu.jinja": KERNEL})
+    with raises(FamilyError, "family-use", "'types.cuh'", "second", hint="types.cuh"):
+        RenderedFamilies([load_family(tmp_path / "user" / "family.toml")])
 
 
 def test_a_template_of_a_used_family_is_specialised_by_nobody_else() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jitlto.model.declarations import Conflict, find_conflicts, read_declarations
-from jitlto.model.options import option_macros
+from jitlto.model.declarations import Conflict, Member, find_conflicts, read_declarations
+from jitlto.model.options import macro_values, option_macros
 
 INTERFACE = b"""#define WIDTH 4
 template <class T> struct L { float a; };
@@ -49,17 +49,30 @@ def test_macros_of_options() -> None:
     assert set(option_macros(options)) == {"A", "B", "C", "D", "E"}
 
 
+def test_values_of_macros_are_the_same_in_every_spelling() -> None:
+    for options in (["-DA", "-UB"], ["-D A=1", "--undefine-macro=B"], ["--define-macro=A=1", "-U B"]):
+        assert macro_values(options) == {"A": "1", "B": None}
+    assert macro_values(["-DA=", "--define-macro F(x)=x", "--minimal"]) == {"A": "", "F": "(x)x"}
+
+
 @pytest.mark.parametrize(
-    ("condition", "macros"),
+    ("text", "names"),
     [
-        ("#ifdef __CUDACC_EXTENDED_LAMBDA__", {"__CUDACC_EXTENDED_LAMBDA__"}),
-        ("#if defined(__cpp_concepts) && __cplusplus > 1", {"__cpp_concepts"}),
-        ("#if defined(__CUDACC_RTC__) || defined(__NVCC__) || __CUDA_ARCH__ > 750 || _MSC_VER", set()),
-        ("#ifndef WIDE", set()),
+        (b"static __device__ float scale, other[2] = {1};", {"scale", "other"}),
+        (b"namespace { __device__ float scale; }", {"scale"}),
+        (b"static __device__ const float* place;", {"place"}),
+        (b"static __device__ float scale[] = {1, 2};", {"scale"}),
+        (b"static __device__ const float scale = 1;\nstatic constexpr __device__ int n = 1;", set()),
+        (b"extern __device__ float scale;\nstatic __constant__ float table[2];\nstatic int of_the_host;", set()),
+        (b"static __device__ float f(float x) { static float y; return x; }", set()),
+        (b"struct S { static __device__ float f(); };\nnamespace n { __device__ float scale; }", set()),
     ],
 )
-def test_macros_of_the_compiler_that_a_header_asks_for(condition: str, macros: set[str]) -> None:
-    read = read_declarations(f"{condition}\nint x;\n#endif\n".encode())
-    assert read.asks_compiler == macros
-    assert read.asks_standard == ("__cp" in condition)
-    assert not read_declarations(f"void f() {{\n{condition}\n#endif\n}}\n".encode()).asks_compiler
+def test_variables_of_which_each_source_has_its_own(text: bytes, names: set[str]) -> None:
+    assert read_declarations(text).internal == names
+
+
+def test_operators_and_namespaces_are_members() -> None:
+    read = read_declarations(b"namespace a { namespace b::c { } template <class T> int operator |(T, int); }")
+    names = {Member("", "a"), Member("a", "b::c"), Member("a::b", "c"), Member("a", "operator|", "( T , int )")}
+    assert read.members == names - {Member("a", "b::c")}

@@ -372,7 +372,22 @@ _SETTINGS = {
     "archs": ("archs", "90", "#if __CUDA_ARCH__ >= 900"),
     "archs through a macro": ("archs", "90", "#define NEW (__CUDA_ARCH__ > 750)\n#if NEW"),
     "archs of one device": ("archs", "90a", "#ifdef __CUDA_ARCH_FEAT_SM90_ALL"),
+    "archs of the toolkit": ("archs", "90", "#include <cuda/std/cstdint>\n#if _CCCL_PTX_ARCH() >= 900"),
+    "least archs": ("archs", "90", "#if __CUDA_MINIMUM_ARCH__ >= 900"),
     "option with a macro": ("options", ["--minimal"], "#ifdef __CUDACC_RTC_MINIMAL__"),
+    "option with a type": ("options", ["--device-int128"], "#ifdef __CUDACC_RTC_INT128__"),
+}
+_IS_NEW = "(__CUDA_ARCH__ >= 900 ? @1 : @0)"
+_FUNCTION = "constexpr __device__ int width() {{ {} }}".format
+_LINES = "\n#if __CUDA_ARCH__ >= 900\nreturn @1;\n#else\nreturn @0;\n#endif\n"
+_TARGET = "NV_IF_TARGET(NV_PROVIDES_SM_90, (return @1;), (return @0;))"
+# What has one value for new architectures and another for old ones.
+_CHOICES = {
+    "expression": ("", _IS_NEW),
+    "braces": (f"constexpr int width{{{_IS_NEW}}};", "width"),
+    "function": (_FUNCTION(f"return {_IS_NEW};"), "width()"),
+    "lines of a function": (_FUNCTION(_LINES), "width()"),
+    "macro of the toolkit": (f"#include <nv/target>\n{_FUNCTION(_TARGET)}", "width()"),
 }
 
 
@@ -386,6 +401,20 @@ def _setting(name: str) -> _Slip:
         return case.wrong(interface, {}, "option", **one), case.twin(interface, "", "option", **all_)
 
     return _Slip("option", name, "option", _any, make)
+
+
+def _choice(form: str) -> _Slip:
+    """A group is compiled for another architecture, and an expression of the interface depends on it."""
+    before, value = _CHOICES[form]
+
+    def make(case: _Case) -> tuple[Family, Family]:
+        interface = f"{before}\n{case.subject.interface(value)}"
+        for number, reading in enumerate(case.readings):
+            interface = interface.replace(f"@{number}", reading)
+        one, all_ = ({"archs": {who: "90"}} for who in (case.side, "family"))
+        return case.wrong(interface, {}, "option", **one), case.twin(interface, "", "option", **all_)
+
+    return _Slip("option", f"archs in {form}", "option", lambda subject: subject.readings == SIZES, make)
 
 
 _SOURCES = ("source", "header", "deep")
@@ -403,6 +432,7 @@ _SLIPS = (
     *map(_special_structure, _SOURCES),
     *(_pack(number, where) for number in range(len(_PACKS)) for where in _PLACES),
     *map(_setting, _SETTINGS),
+    *map(_choice, _CHOICES),
 )
 
 

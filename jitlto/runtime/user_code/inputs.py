@@ -20,7 +20,7 @@ from jitlto.model.fragment import Symbol, SymbolKind
 from jitlto.model.header_texts import name_source
 from jitlto.model.headers import interfaces_first
 from jitlto.model.resolve import UserSymbols
-from jitlto.model.versions import Architecture, Version
+from jitlto.model.versions import Architecture, Version, lowest_base
 from jitlto.runtime.user_code.compilation import compile_once
 from jitlto.storage.cache_dir import CacheDir
 
@@ -123,9 +123,18 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
 
 
 def base_architecture(family: FamilyRecord) -> Architecture:
-    """Return the architecture for callers' code: the lowest base, which links upward like the fragments."""
-    plain = [a for a in family.architectures if not a.suffix] or list(family.architectures)
-    return min(plain)
+    """Return the architecture for callers' code: the lowest base, which links upward like the fragments.
+
+    Raises:
+        PlanError: If an interface means something else there than in fragments.
+    """
+    if family.differs:
+        raise PlanError(
+            f"an interface of {family.name} means something else in callers' code than in fragments: {family.differs}",
+            code="plan-interface-text",
+            hint="add a fragment to the family; or ask its author for an interface that does not depend on this",
+        )
+    return lowest_base(family.architectures)
 
 
 def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None) -> nvrtc.Compiled:

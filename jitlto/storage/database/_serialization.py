@@ -98,6 +98,7 @@ class _Family(Struct):
     uses: tuple[Name, ...] = ()
     version: str = ""
     deprecated: tuple[DeprecatedValue, ...] = ()
+    differs: str = ""
 
 
 class _Gaps(Struct):
@@ -236,8 +237,10 @@ def decode_family(record: bytes) -> FamilyRecord:
     for name in (*named, *(r.interfaces or ())):
         if posixpath.normpath(name).startswith(("/", "..")) or '"' in name or not name.isprintable():
             raise InvalidRecordError(f"the interface {name!r:.40} cannot stand in an #include")
-    if not all(text.isprintable() for each in ((r.version,), *r.deprecated) for text in each):
-        raise InvalidRecordError("the version or a deprecated value has a character that cannot be printed")
+    if not all(text.isprintable() for each in ((r.version, r.differs), *r.deprecated) for text in each):
+        raise InvalidRecordError(
+            "the version, a deprecated value or a difference has a character that cannot be printed"
+        )
     for group in r.groups:
         if any(name not in GROUP_LINK_OPTIONS for name, _ in group.link):
             raise InvalidRecordError("a group has a link option that cannot differ by group")
@@ -256,6 +259,7 @@ def decode_family(record: bytes) -> FamilyRecord:
         r.deprecated,
         # jitlto 0.1 stored no order.
         tuple(sorted(set(named))) if r.interfaces is None else r.interfaces,
+        r.differs,
     )
 
 

@@ -1,0 +1,210 @@
+"""Interfaces whose sides are compiled in other ways: they mean the same, or are refused; the linked PTX is judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jitlto.build.cache.cache import Cache
+from jitlto.build.interface_ways import check_ways
+from jitlto.build.pipeline import build
+from jitlto.build.rendered_families import RenderedFamilies
+from jitlto.cuda import toolkit
+from jitlto.errors import BuildError, JitltoError, PlanError
+from jitlto.runtime.family import KernelFamily
+from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.declaration import load_family
+from tests.support.errors import raises
+from tests.support.families import write_family
+from tests.support.interface_judge import ask
+from tests.support.interface_pairs import Family
+
+KERNEL = "__global__ void kern(float* o) { S s{}; s.b = 7; *o = f(s); }\n"
+DEVICE = "__device__ float f(const S& s) { return s.b; }\n"
+CHOICE = (
+    "#define N 2\n#else\n#define N 1\n#endif\nstruct S { float a[N]; float b; };\n__device__ float f(const S& s);\n"
+)
+IS_NEW = "__CUDA_ARCH__ >= 900 ? 2 : 1"
+STRUCTURE = "{} struct S {{ {} float b; }}; __device__ float f(const S& s);\n".format
+
+needs_nvcc = pytest.mark.skipif(toolkit.find_binary("nvcc") is None, reason="needs nvcc")
+
+
+def family(interface: str, **settings: Mapping[str, object]) -> Family:
+    return replace(Family(KERNEL, DEVICE, {"f.cuh": f"#pragma once\n{interface}"}), **settings)
+
+
+ARCHS = {
+    "parentheses": STRUCTURE("", f"float a[({IS_NEW})];"),
+    "braces": STRUCTURE(f"constexpr int n{{{IS_NEW}}};", "float a[n];"),
+    "alignment": STRUCTURE("", "float a; alignas(__CUDA_ARCH__ >= 900 ? 32 : 4)"),
+    "function": STRUCTURE(f"constexpr __device__ int n() {{ return {IS_NEW}; }}", "float a[n()];"),
+    "target": STRUCTURE("#include <nv/target>\nconstexpr __device__ int n() "
+                        "{ NV_IF_TARGET(NV_PROVIDES_SM_90, (return 2;), (return 1;)) }", "float a[n()];"),
+    "minimum": f"#if __CUDA_MINIMUM_ARCH__ >= 900\n{CHOICE}",
+    "toolkit": f"#include <cuda/std/cstdint>\n#if _CCCL_PTX_ARCH() >= 900\n{CHOICE}",
+    "macro": STRUCTURE(f"#define N ({IS_NEW})\n", "float a[N];"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ARCHS)
+def test_an_architecture_that_a_declaration_depends_on_is_the_same_for_all(case: str, tmp_path: Path) -> None:
+    wrong, right = ({"archs": {who: "90"}} for who in ("device", "family"))
+    assert ask(family(ARCHS[case], **wrong), tmp_path / "wrong").refused == "build-interface-architecture"
+    assert ask(family(ARCHS[case], **right), tmp_path / "right").value == 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "interface",
+    [
+        "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700\n#error too old\n#endif\n",
+        "#define HOPPER (__CUDA_ARCH__ >= 900)\n",
+        "inline __device__ int width() { return __CUDA_ARCH__; }\n",
+        "#ifdef __CUDA_ARCH__\n#define HD __device__\n#else\n#define HD\n#endif\nHD float other(float x);\n",
+    ],
+)
+def test_what_changes_no_declaration_may_differ(interface: str, tmp_path: Path) -> None:
+    interface += STRUCTURE("", "float a;")
+    assert ask(family(interface, archs={"device": "90"}), tmp_path).value == 7
+
+
+def test_both_sides_and_their_values_are_named(tmp_path: Path) -> None:
+    files = family(ARCHS["macro"], archs={"device": "90"}).files("pair")
+    names = "f.cuh:2", "__CUDA_ARCH__", "750 in pair/kern", "900 in pair/f"
+    with raises(BuildError, "build-interface-architecture", *names):
+        build([load_family(write_family(tmp_path, files))], tmp_path / "a.fragdb", jobs=1)
+
+
+OPTIONS = [(["--minimal"], "__CUDACC_RTC_MINIMAL__"), (["--device-int128"], "__CUDACC_RTC_INT128__")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("options", "macro"), OPTIONS)
+def test_so_is_an_option_that_defines_a_macro_of_the_compiler(options: list[str], macro: str, tmp_path: Path) -> None:
+    for side, code in (("device", "build-interface-architecture"), ("family", "")):
+        answer = ask(family(f"#ifdef {macro}\n{CHOICE}", options={side: options}), tmp_path / side)
+        assert (answer.refused, answer.value) == (code, None if code else 7)
+
+
+@pytest.mark.slow
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("option", "macro"),
+    [
+        ("--expt-relaxed-constexpr", "__CUDACC_RELAXED_CONSTEXPR__"),
+        ("-Xcompiler=-ffast-math", "__FAST_MATH__"),
+        ("-Xcompiler=-fopenmp", "_OPENMP"),
+        ("-Xcompiler=-include,wide.h", "WIDE"),
+    ],
+)
+def test_and_one_of_nvcc(option: str, macro: str, tmp_path: Path) -> None:
+    files = family(f"#ifdef {macro}\n{CHOICE}", options={"device": [option]}).files("pair") | {
+        "wide.h": "#define WIDE\n"
+    }
+    files["family.toml"] = files["family.toml"].replace("[family]", '[family]\ntoolchain = "nvcc"')
+    with raises(BuildError, "build-interface-architecture", macro, option):
+        build([load_family(write_family(tmp_path, files))], tmp_path / "a.fragdb", jobs=1)
+
+
+def _store(path: Path, source: str, name: str = "pair") -> str:
+    with FragmentDatabase(path) as database:
+        return KernelFamily(name, database).planner().add_source(source).plan(arch="sm_90").link_ptx()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    ['archs = ["75", "90"]', pytest.param('toolchain = "nvcc"', marks=needs_nvcc)],
+)
+def test_callers_sources_mean_what_fragments_mean(settings: str, tmp_path: Path, cache: Cache) -> None:
+    condition = "#ifdef __CUDACC_RTC__" if "nvcc" in settings else "#if __CUDA_ARCH__ >= 900"
+    right = f"{condition}\n#include <cuda/std/cstdint>\n#else\n#include <cuda/std/cstddef>\n#endif\n" + STRUCTURE(
+        "", "float a;"
+    )
+    for case, interface in (("wrong", f"{condition}\n{CHOICE}"), ("right", right)):
+        files = family(interface).files("pair")
+        files["family.toml"] = files["family.toml"].replace("[family]", f"[family]\n{settings}")
+        loaded = load_family(write_family(tmp_path / case, files))
+        path = build([loaded], tmp_path / f"{case}.fragdb", jobs=1, cache=cache).path
+        if case == "right":
+            assert "1088421888" in _store(path, DEVICE)  # 7.0
+            continue
+        with FragmentDatabase(path) as database:
+            assert "1088421888" in KernelFamily("pair", database).plan(arch="sm_90").link_ptx()
+        with raises(PlanError, "plan-interface-text", "f.cuh:2", "callers' code"):
+            _store(path, DEVICE)
+
+
+@pytest.mark.slow
+def test_a_group_that_callers_supply_is_refused_by_the_build(tmp_path: Path) -> None:
+    files = replace(family(f"#if __CUDA_ARCH__ >= 900\n{CHOICE}"), is_callers=True).files("pair")
+    files["family.toml"] = files["family.toml"].replace("[family]", '[family]\narchs = ["75", "90"]')
+    with raises(BuildError, "build-interface-architecture", "__CUDA_ARCH__", "callers' code"):
+        build([load_family(write_family(tmp_path, files))], tmp_path / "a.fragdb", jobs=1)
+
+
+def _two(directory: Path, interface: str, user: str = "", used: str = "", **headers: str) -> list[Path]:
+    """Write a family with a kernel, and one with a device function that it uses."""
+    files = family(interface).files("used")
+    parts = files["family.toml"].partition("[entrypoint.kern]")[0].replace("[family]", f"[family]\n{used}")
+    toml = f'[family]\nname = "user"\n{user}\n[use]\nused = "../used"\n'
+    toml += '[entrypoint.kern]\nmatrix = "m.json"\ntemplate = "k.jinja"\n'
+    tree = {f"used/{name}": text for name, text in files.items()} | {"used/family.toml": parts}
+    tree |= {"user/family.toml": toml, "user/m.json": "{}", "user/k.jinja": KERNEL}
+    write_family(directory, tree | {f"user/{name}": text for name, text in headers.items()})
+    return [directory / name / "family.toml" for name in ("used", "user")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("interface", "user", "used", "headers"),
+    [
+        (ARCHS["parentheses"], "", 'archs = ["75", "90"]', {}),
+        (f"#ifdef __CUDACC_RTC_MINIMAL__\n{CHOICE}", 'options = ["--minimal"]', "", {}),
+        (f'#if __has_include("extra.cuh")\n{CHOICE}', "", "", {"extra.cuh": "// mine\n"}),
+        pytest.param(f"#ifdef __CUDACC_RTC__\n{CHOICE}", 'toolchain = "nvcc"', "", {}, marks=needs_nvcc),
+    ],
+)
+def test_families_that_use_each_other_are_compared(
+    interface: str, user: str, used: str, headers: dict[str, str], tmp_path: Path, cache: Cache
+) -> None:
+    def link(name: str, interface: str, **more: str) -> str:
+        loaded = [load_family(path) for path in _two(tmp_path / name, interface, user, used, **more)]
+        path = build(loaded, tmp_path / f"{name}.fragdb", jobs=1, cache=cache).path
+        with FragmentDatabase(path) as database:
+            return KernelFamily("user", database).plan(arch="sm_90").link_ptx()
+
+    with raises(BuildError, "build-interface-architecture", "f.cuh", "used/f", "user/kern"):
+        link("wrong", interface, **headers)
+    assert "1088421888" in link("right", STRUCTURE("", "float a;"), **headers)  # 7.0
+
+
+def test_families_that_are_compiled_in_one_way_ask_nobody(tmp_path: Path) -> None:
+    files = family(ARCHS["macro"]).files("pair")
+    families = RenderedFamilies([load_family(write_family(tmp_path, files))])
+
+    def refuse(*_args: object, **_settings: object) -> None:
+        raise JitltoError("asked", code="jitlto")
+
+    assert check_ways(families.families, families.requests, families.callers_config, refuse, None) == {}
+
+
+@pytest.mark.slow
+def test_answers_are_kept(tmp_path: Path, cache: Cache) -> None:
+    files = family(
+        "#define HOPPER (__CUDA_ARCH__ >= 900)\n" + ARCHS["macro"].replace(IS_NEW, "1"), archs={"device": "90"}
+    )
+    loaded = load_family(write_family(tmp_path, files.files("pair")))
+    build([loaded], tmp_path / "a.fragdb", jobs=1, cache=cache)
+    families = RenderedFamilies([loaded], cache=cache)
+    asked: list[object] = []
+    assert (
+        check_ways(families.families, families.requests, lambda _: None, lambda *job, **_: asked.append(job), cache)
+        == {}
+    )
+    assert not asked
