@@ -372,7 +372,6 @@ _SETTINGS = {
     "archs": ("archs", "90", "#if __CUDA_ARCH__ >= 900"),
     "archs through a macro": ("archs", "90", "#define NEW (__CUDA_ARCH__ > 750)\n#if NEW"),
     "archs of one device": ("archs", "90a", "#ifdef __CUDA_ARCH_FEAT_SM90_ALL"),
-    "archs of the toolkit": ("archs", "90", "#include <cuda/std/cstdint>\n#if _CCCL_PTX_ARCH() >= 900"),
     "least archs": ("archs", "90", "#if __CUDA_MINIMUM_ARCH__ >= 900"),
     "option with a macro": ("options", ["--minimal"], "#ifdef __CUDACC_RTC_MINIMAL__"),
     "option with a type": ("options", ["--device-int128"], "#ifdef __CUDACC_RTC_INT128__"),
