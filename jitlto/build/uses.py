@@ -116,17 +116,17 @@ def _check_sequence(family: FamilyRecord, used: FamilyRecord, of_used: list[Fami
         )
     last = max((number for number, line in enumerate(lines) if line.header in asked), default=0)
     before = {line.header: headers[line.header] for line in lines[:last] if line.header in foreign}
+    mentioned = {name: headers[name] for name in sorted(asked)}
     if member := find_hidden(before.values(), known, checked):
         symbol = member.name.removeprefix("operator")
         left = _place(before, member.name if symbol == member.name else "operator")
-        mention = _place({name: headers[name] for name in sorted(asked)}, symbol)
+        mention = _place(mentioned, symbol)
         raise FamilyError(
             f"{left} declares {'::'.join(filter(None, member[:2]))}, which hides what {mention} means by {symbol}, "
             f"or adds to it: {_behind(family, used)}",
             code="family-use",
             hint=f"give it another name in {left.partition(':')[0]}, or another namespace",
         )
-    mentioned = {name: headers[name] for name in sorted(asked)}
     for header, text in sorted(foreign.items()):
         for conflict in find_conflicts(text, mentioned, foreign.values()):
             if conflict.kind == "specialisation" and not _is_for_own_types(

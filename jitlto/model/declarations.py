@@ -84,12 +84,11 @@ def read_declarations(text: bytes) -> Declarations:
     """Read what a text declares."""
     reader = _Reader()
     reader.read(TOKEN.findall(plain_text(text)))
-    declared, mentioned, defined, specialised, revalued, templates = reader.names
     special_macros, renamed = _read_macros(text)
-    specialised |= {(renamed[name], arguments) for name, arguments in specialised if name in renamed}
+    renames = {(renamed[name], arguments) for name, arguments in reader.specialised if name in renamed}
     return Declarations(
-        frozenset(declared), frozenset(templates), frozenset(mentioned), frozenset(defined),
-        frozenset(specialised), frozenset(reader.special_places), frozenset(revalued),
+        frozenset(reader.declared), frozenset(reader.templates), frozenset(reader.mentioned), frozenset(reader.defined),
+        frozenset(reader.specialised | renames), frozenset(reader.special_places), frozenset(reader.revalued),
         frozenset(reader.functions), frozenset(reader.called), special_macros,
         frozenset(reader.words) | macros(text), frozenset(reader.members), frozenset(reader.internal),
     )  # fmt: skip
@@ -108,7 +107,7 @@ def _read_macros(text: bytes) -> tuple[frozenset[tuple[str, str]], dict[str, str
         elif b"<" in body:
             reader = _Reader()
             reader.read(TOKEN.findall(plain_text(body + b";")))
-            special |= {(name, template) for template, _ in reader.names[3] | reader.names[4]}
+            special |= {(name, template) for template, _ in reader.specialised | reader.revalued}
     return frozenset(special), renamed
 
 
@@ -221,10 +220,14 @@ class _Reader:
     """Reads tokens: statements in namespaces and classes, with the scopes around them."""
 
     def __init__(self) -> None:
-        self.names: tuple[set[str], set[tuple[str, ...]], set[str], _Special, _Special, set[str]] = (
-            set(), set(), set(), set(), set(), set(),
-        )  # fmt: skip
-        self.special_places: set[tuple[str, ...]] = set()  # what each specialised name may mean, the nearest first
+        # As in Declarations.
+        self.declared: set[str] = set()
+        self.templates: set[str] = set()
+        self.mentioned: set[tuple[str, ...]] = set()
+        self.defined: set[str] = set()
+        self.specialised: _Special = set()
+        self.special_places: set[tuple[str, ...]] = set()
+        self.revalued: _Special = set()
         self.words: set[str] = set()
         self.members: set[Member] = set()
         self.functions: set[tuple[str, str]] = set()
@@ -282,10 +285,10 @@ class _Reader:
             return None
         name = found.names[-1] if found.names else ""
         if name and found.arguments is not None:
-            self.names[3].add((_last(name), found.arguments))
+            self.specialised.add((_last(name), found.arguments))
             self.special_places.add(self._meanings(name))
         elif name:
-            self.names[2].add(self._qualified(name))
+            self.defined.add(self._qualified(name))
         return _Scope(
             name,
             is_class=True,
@@ -307,7 +310,7 @@ class _Reader:
             names = found.names
             if len(names) == 1 or _LOOKS_LIKE_MACRO.fullmatch(names[0]):
                 if rest[:1] != ["friend"]:
-                    (self.names[5] if prefixes else self.names[0]).add(self._qualified(names[-1]))
+                    (self.templates if prefixes else self.declared).add(self._qualified(names[-1]))
                 return
         self._mention(rest)
         self._specialise(prefixes, rest)
@@ -325,7 +328,7 @@ class _Reader:
                 follows = rest[after : after + 1]
                 is_function = follows == ["("]
                 if WORD.match(name) and (follows in ([], ["="], ["{"]) or (is_function and "constexpr" in rest)):
-                    self.names[4].add((name, " ".join(rest[position:end])))
+                    self.revalued.add((name, " ".join(rest[position:end])))
                 position = end
             else:
                 position += 1
@@ -386,7 +389,7 @@ class _Reader:
             self.members.update(Member(scope, name, parameters) for name in names if _MEMBER.fullmatch(name))
 
     def _add_mention(self, name: str) -> None:
-        self.names[1].add(self._meanings(name))
+        self.mentioned.add(self._meanings(name))
 
     def _meanings(self, name: str) -> tuple[str, ...]:
         scopes = [scope.name for scope in self._scopes if scope and scope.name]
