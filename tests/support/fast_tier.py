@@ -22,6 +22,7 @@ LIMIT = 60  # seconds, coverage.py included
 SHARE = 0.5  # of a module's functions
 #: Modules of which this process alone, without a GPU, enters less, and why.
 EXCEPTIONS = {
+    "__main__.py": "in processes of their own",
     "build/compilers/base.py": "abstract methods",
     "build/compilers/header_trace.py": "in forks",
     "build/execution/events.py": "methods without a body, for observers to override",
@@ -37,6 +38,7 @@ EXCEPTIONS = {
     "runtime/operators/jax_launch.py": "JAX, which callers bring",
     "runtime/operators/torch_kernel.py": "PyTorch, which callers bring",
     "runtime/operators/torch_operator.py": "PyTorch, which callers bring",
+    "runtime/operators/torch_transforms.py": "PyTorch, which callers bring",
     "verify/search_sample.py": "a GPU",
     "runtime/user_code/numba_compiler.py": "Numba, an extra of its own",
 }

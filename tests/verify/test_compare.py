@@ -275,9 +275,8 @@ def test_one_definition_among_many_that_differs_is_found(tmp_path: Path, way: st
     assert "many/g5[]" in cause.message
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("where", ["inline", "__forceinline__"])
-@pytest.mark.parametrize("after", ["return s;", "return s + 1;"])
+@pytest.mark.parametrize("where", ["inline", pytest.param("__forceinline__", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("after", ["return s;", pytest.param("return s + 1;", marks=pytest.mark.slow)])
 def test_a_function_that_is_inline_in_one_of_many_fragments_alone_is_a_failure(
     tmp_path: Path, where: str, after: str
 ) -> None:
