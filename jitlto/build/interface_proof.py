@@ -9,41 +9,26 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import replace
+from collections.abc import Container, Iterator, Mapping, Sequence
 
-import msgspec
-
-from jitlto.build.cache.cache import Cache
-from jitlto.build.cache.keys import CompileConfig, entry_key
-from jitlto.build.compilers.base import CompiledSource, CompileJob
-from jitlto.build.execution import transport
+from jitlto.build.cache.keys import CompileConfig
+from jitlto.build.compilers.base import CompiledSource
 from jitlto.build.execution.request import CompileRequest
+from jitlto.build.interface_compiler import PROBE_NAME, InterfaceCompiler, Question, ask_symbols, ask_syntax
 from jitlto.build.interfaces import path_of
-from jitlto.cuda.nvrtc import program_name
-from jitlto.errors import BuildError, CompileError
-from jitlto.model.declarations import read_declarations, words
-from jitlto.model.fragment import ImageKind
-from jitlto.model.headers import HeaderSet, Source, interfaces_first
-from jitlto.model.kernel_probe import NO_PROBE
+from jitlto.errors import BuildError, FamilyError
+from jitlto.model.headers import interfaces_first
 from jitlto.model.mangling import demangle, parameter_types, qualified_name
 
 #: What no interface declares as a fragment requires it: family, symbol and reason, sorted.
 Faults = tuple[tuple[str, str, str], ...]
 
-_KIND, _REVISION = "interfaces", 2  # of entries in the build cache
-_SYNTAX_ONLY = {"nvrtc": ("--fdevice-syntax-only",)}
-# An empty header before an interface: from there the compiler goes on for each of them, as for sources that begin
-# with the same includes.
-_NOTHING = "jitlto_nothing"
-_PROBE_NAME = "interfaces.cu"
 _PACK = "jitlto: an interface leaves #pragma pack open"
 _INCOMPLETE = "jitlto: a type of the signature is incomplete"
 _PACKED = f"""
-namespace jitlto_probe {{ struct alignas(128) whole_line {{ char jitlto_a[128]; }}; }}
-namespace jitlto_probe {{ struct packed {{ char jitlto_a; whole_line jitlto_b; }}; }}
-static_assert(sizeof(jitlto_probe::packed) == 256, "{_PACK}");
+namespace jitlto_probe {{ struct alignas(128) line@ {{ char jitlto_a[128]; }}; }}
+namespace jitlto_probe {{ struct packed@ {{ char jitlto_a; line@ jitlto_b; }}; }}
+static_assert(sizeof(jitlto_probe::packed@) == 256, "{_PACK}");
 """
 # An array of const elements is const itself, so that each of both has a specialisation of its own.
 _ARRAYS = "".join(
@@ -78,6 +63,8 @@ template <class jitlto_T> struct whole<const volatile jitlto_T> : whole<jitlto_T
 @ARRAYS@
 template <class jitlto_T, class jitlto_C> struct whole<jitlto_T jitlto_C::*> : whole<jitlto_T> {};
 template <> struct whole<void> { static constexpr bool value = true; };
+template <int jitlto_N, class jitlto_T> __device__ char type;
+template <class jitlto_A> struct typed { jitlto_A jitlto_a; const void* jitlto_b; };
 template <class... jitlto_T> struct all { static constexpr bool value = true; };
 template <class jitlto_T, class... jitlto_R> struct all<jitlto_T, jitlto_R...> {
   static constexpr bool value = whole<jitlto_T>::value && all<jitlto_R...>::value;
@@ -97,185 +84,124 @@ _PACKS = re.compile(rb"#[ \t]*pragma[ \t]+pack[ \t]*\([ \t]*(?!pop\b|\))")
 # In names: what has none in C++, or none outside of one source.
 _NAMELESS = re.compile(r"\{(?:lambda|unnamed|default arg|parm)|\(anonymous|'lambda|'unnamed")
 _FUNCTION_ARGUMENT = re.compile(r"&\(([\w:]+)\([^()]*\)\)")  # a template argument, which is spelled with its parameters
-_ASKED = "jitlto_asked"
+_TYPE = re.compile(r"_ZN12jitlto_probe4typeILi(\d+)E")
 _ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
 _ANY_ERROR = re.compile(r"\berror(?: #[\w-]+)?: (?P<text>.*)")
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What a compile said, as kept in the build cache: its log if it failed, else what was found in its PTX."""
-
-    log: str = ""
-    found: dict[str, str] = {}
-
-
-def try_compile(job: CompileJob) -> Answer:
-    """Compile a job in this process, each architecture by itself; find the symbols of its PTX if it asks for any."""
-    compiler = transport.find_compiler(job.toolchain)
-    found: set[str] = set()
-    try:
-        for architecture in job.architectures:
-            if ImageKind.PTX in job.images:
-                compiled = compiler.compile(replace(job, architectures=(architecture,)))
-                found.update(symbol.name for symbol in (*compiled.provides, *compiled.requires))
-            else:
-                syntax = replace(job, options=(*job.options, *_SYNTAX_ONLY.get(job.toolchain, ())))
-                compiler.compile_ltoir(syntax, architecture)
-    except CompileError as error:
-        return Answer(error.log or str(error))
-    return Answer(found=dict.fromkeys(sorted(found), ""))
-
-
-def prove_interfaces(
-    requests: Sequence[CompileRequest],
-    sources: Mapping[int, CompiledSource],
-    own: Mapping[str, Sequence[str]],
-    opaque: frozenset[str],
-    submit: Callable[..., Future[Answer]],
-    cache: Cache | None,
-) -> Faults:
-    """Prove the interfaces of all families of a build, in each way in which their sources are compiled.
+class InterfaceProof:
+    """The interfaces of all families of a build, proved in each way in which their sources are compiled.
 
     Args:
         requests, sources: The build's, by position.
-        own: The interfaces of each family itself, without those of the families that it uses.
-        opaque: Types that are only declared on purpose, by their last names.
-        submit: Runs a function with a job in a worker.
-        cache: Where answers are looked up and kept.
-
-    Returns:
-        What the interfaces do not declare, for symbols which the fragments require.
-
-    Raises:
-        BuildError: An interface does not compile alone, or leaves ``#pragma pack`` open.
-    """
-    required: dict[tuple[str, CompileConfig], set[str]] = defaultdict(set)
-    for position, compiled in sources.items():
-        request = requests[position]
-        if request.config.interfaces:
-            required[request.key.family, request.config].update(symbol.name for symbol in compiled.requires)
-    compiler = InterfaceCompiler(submit, cache)
-    alone = {how: [each for each in own[how[0]] if _may_borrow(how[1], each)] for how in required}
-    # All begin before the first is waited for.
-    compiler.start(
-        [(how[1], _alone(interface), len(each)) for how, each in alone.items() for interface in each]
-        + [(config, _probe(config.interfaces, sorted(names))[0], 1) for (_, config), names in required.items()]
-    )
-    faults: set[tuple[str, str, str]] = set()
-    for (family, config), names in required.items():
-        for interface in alone[family, config]:
-            if log := compiler.answer(config, _alone(interface)).log:
-                raise _alone_error(family, config, [interface], log)
-        faults.update((family, name, reason) for name, reason in _faults(compiler, config, sorted(names), opaque))
-    return tuple(sorted(faults))
-
-
-def _may_borrow(config: CompileConfig, interface: str) -> bool:
-    """Return whether an interface has a word that only an interface before it declares, or may leave a pragma open.
-
-    Otherwise it compiles alone because it compiles behind them.
-    """
-    before = config.interfaces[: config.interfaces.index(interface)]
-    own = config.own_closure(interfaces_first([interface])).headers
-    earlier = config.own_closure(interfaces_first(before)).headers
-    borrowed = {name for header in earlier if header not in own for name in read_declarations(earlier[header]).names}
-    known = {name for header in own if header != interface for name in read_declarations(own[header]).names}
-    return any(b"pack" in text or not words(text).isdisjoint(borrowed - known) for text in own.values())
-
-
-class InterfaceCompiler:
-    """Compiles texts behind a family's headers, all at the same time and each once.
-
-    Args:
-        submit: Runs a function with a job in a worker.
-        cache: Where answers are looked up and kept.
-        run: That function, which gives the answer.
+        compiler: Compiles the questions, from now on.
     """
 
     def __init__(
-        self,
-        submit: Callable[..., Future[Answer]],
-        cache: Cache | None,
-        run: Callable[[CompileJob], Answer] = try_compile,
+        self, requests: Sequence[CompileRequest], sources: Mapping[int, CompiledSource], compiler: InterfaceCompiler
     ) -> None:
-        self._submit, self._cache, self._run = submit, cache, run
-        self._headers: dict[CompileConfig, HeaderSet] = {}
-        self._running: dict[tuple[CompileConfig, str], tuple[str, Answer | Future[Answer]]] = {}
+        self._compiler = compiler
+        self._required: dict[tuple[str, CompileConfig], set[str]] = defaultdict(set)
+        self._types: dict[str, dict[str, str]] = defaultdict(dict)  # of each symbol, with a family that has it
+        families: dict[str, set[str]] = defaultdict(set)  # that require a symbol
+        for request, compiled in ((requests[position], compiled) for position, compiled in sources.items()):
+            for symbol in compiled.requires if request.config.interfaces else ():
+                self._required[request.key.family, request.config].add(symbol.name)
+                families[symbol.name].add(request.key.family)
+        for request, compiled in ((requests[position], compiled) for position, compiled in sources.items()):
+            for symbol in compiled.provides if request.config.interfaces else ():
+                if families.get(symbol.name, set()) - {request.key.family}:
+                    self._required[request.key.family, request.config].add(symbol.name)
+        compiler.start(_reversed(how) for _, how in self._required if len(how.interfaces) > 1)
+        compiler.start(_probe(how, sorted(names))[0] for (_, how), names in self._required.items())
 
-    def start(self, texts: Iterable[tuple[CompileConfig, str, int]]) -> None:
-        """Compile what the cache does not know: texts, how, and how many begin with the same includes."""
-        keys = {
-            (config, text): (entry_key(f"{_REVISION} {config.source_key(text)}", self._source(config, text).sha256), n)
-            for config, text, n in texts
-            if (config, text) not in self._running
-        }
-        if self._cache is not None:
-            self._cache.fetch(_KIND, [key for key, _ in keys.values()])
-        for (config, text), (key, sharers) in keys.items():
-            known = self._known(key)
-            self._running[config, text] = key, self._compile(config, text, sharers) if known is None else known
+    def faults(self, own: Mapping[str, Sequence[str]], opaque: frozenset[str]) -> Faults:
+        """Return what the interfaces do not declare, for symbols which the fragments require.
 
-    def _known(self, key: str) -> Answer | None:
-        data = self._cache.store.get(_KIND, key) if self._cache else None
-        try:
-            return None if data is None else msgspec.json.decode(data, type=Answer)
-        except (msgspec.MsgspecError, ValueError):
-            return None
+        Args:
+            own: The interfaces of each family itself, without those of the families that it uses.
+            opaque: Types that are only declared on purpose, by their last names.
 
-    def _compile(self, config: CompileConfig, text: str, sharers: int) -> Future[Answer]:
-        tool = config.toolchain
-        images = (ImageKind.PTX if self._run is not try_compile or _ASKED in text else ImageKind.LTOIR,)
-        how = self._source(config, text), config.architectures, config.options, images
-        job = CompileJob(tool.name, tool.identify(images), *how, sharers, NO_PROBE)
-        return self._submit(job, run=self._run)
+        Raises:
+            BuildError: An interface does not compile alone, or leaves ``#pragma pack`` open.
+            FamilyError: A symbol has another type in a family than in another that uses it.
+        """
+        found: set[tuple[str, str, str]] = set()
+        for (family, config), names in self._required.items():
+            # What compiles in both orders borrows nothing of what precedes it.
+            is_independent = len(config.interfaces) == 1 or not self._compiler.answer(_reversed(config)).log
+            if not is_independent and (error := find_broken(self._compiler, config, own[family])):
+                raise error
+            faults = self._judge(family, config, sorted(names), opaque)
+            found.update((family, name, reason) for name, reason in faults)
+        for name, types in self._types.items():
+            if len(types) > 1:
+                forms = " and ".join(f"`{each}` in {family}" for each, family in types.items())
+                hint = "what other interfaces declare hides a name that its own means: give one of them another name"
+                raise FamilyError(f"the type of {demangle(name)} is {forms}", code="family-use", hint=hint)
+        return tuple(sorted(found))
 
-    def _source(self, config: CompileConfig, text: str) -> Source:
-        if config not in self._headers:
-            headers = config.complete(config.closure(_TOOLKIT_INCLUDES + interfaces_first(config.interfaces))).headers
-            self._headers[config] = HeaderSet({**headers, _NOTHING: b""})
-        return Source(text.encode(), self._headers[config])
+    def _judge(
+        self, family: str, config: CompileConfig, names: Sequence[str], opaque: frozenset[str]
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the symbols that the interfaces do not declare, with the reasons, and keep the types of the others.
 
-    def answer(self, config: CompileConfig, text: str) -> Answer:
-        """Return what the compiler said of a text, with a log if it does not compile."""
-        self.start([(config, text, 1)])
-        key, answer = self._running[config, text]
-        if isinstance(answer, Answer):
-            return answer
-        made = answer.result()
-        made = Answer(made.log.replace(program_name(self._source(config, text)), _PROBE_NAME), made.found)
-        if self._cache is not None:
-            self._cache.keep(_KIND, key, msgspec.json.encode(made))
-        return made
+        What compiles may have found another declaration of the name: then its PTX has another symbol.
+        """
+        open_names: set[str] = set()  # of symbols whose types may be incomplete
+        while names:
+            question, lines = _probe(config, names, open_names)
+            answer = self._compiler.answer(question)
+            if not answer.log:
+                for found in answer.found:
+                    if match := _TYPE.match(found):
+                        self._types[names[int(match[1])]].setdefault(_type_of(found), family)
+                for name in lines.values():
+                    if name not in answer.found and not _is_structor(name):
+                        yield name, f"{demangle(name)} is not what the interfaces declare by this name"
+                return
+            errors = [*_ERROR.finditer(answer.log)]
+            faulty = {lines[int(m["line"])]: m["text"] for m in reversed(errors) if int(m["line"]) in lines}
+            reasons = {name: text for name, text in faulty.items() if _is_fault(name, text, opaque)}
+            if _PACK in answer.log or not faulty:
+                raise _alone_error(config, config.interfaces, answer.log)
+            if len(reasons) == len(faulty):
+                yield from reasons.items()
+                return
+            incomplete = {name for name, text in faulty.items() if _INCOMPLETE in text and name not in reasons}
+            # What is declared and cannot be referred to is left out.
+            names = [name for name in names if name not in faulty or name in reasons or name in incomplete - open_names]
+            open_names |= incomplete
 
 
-def _faults(
-    compiler: InterfaceCompiler, config: CompileConfig, names: Sequence[str], opaque: frozenset[str]
-) -> Iterable[tuple[str, str]]:
-    """Yield the symbols that the interfaces do not declare, with the reasons.
+def _type_of(symbol: str) -> str:
+    """Return the type in the name of a variable ``jitlto_probe::type<N, T>``."""
+    return demangle(symbol).partition(", ")[2].removesuffix(">").rstrip()
 
-    What compiles may have found another declaration of the name: then its PTX has another symbol.
+
+def find_broken(compiler: InterfaceCompiler, config: CompileConfig, interfaces: Sequence[str]) -> BuildError | None:
+    """Return what is wrong with the first interface that does not compile alone; None if each of them does.
+
+    Its sources, which are compiled behind it, then fail wherever the compiler happens to notice.
     """
-    open_names: set[str] = set()  # of symbols whose types may be incomplete
-    while names:
-        text, lines = _probe(config.interfaces, names, open_names)
-        answer = compiler.answer(config, text)
-        if not answer.log:
-            for name in lines.values():
-                if name not in answer.found and not _is_structor(name):
-                    yield name, f"{demangle(name)} is not what the interfaces declare by this name"
-            return
-        errors = [*_ERROR.finditer(answer.log)]
-        found = {lines[int(m["line"])]: m["text"] for m in reversed(errors) if int(m["line"]) in lines}
-        reasons = {name: text for name, text in found.items() if _is_fault(name, text, opaque)}
-        if _PACK in answer.log or not found:
-            raise _alone_error("", config, config.interfaces, answer.log)
-        if len(reasons) == len(found):
-            yield from reasons.items()
-            return
-        incomplete = {name for name, text in found.items() if _INCOMPLETE in text and name not in reasons}
-        # What is declared and cannot be referred to is left out.
-        names = [name for name in names if name not in found or name in reasons or name in incomplete - open_names]
-        open_names |= incomplete
+    questions = [(interface, _in_order(config, [interface])) for interface in interfaces]
+    compiler.start(question for _, question in questions)
+    logs = ((interface, compiler.answer(question).log) for interface, question in questions)
+    return next((_alone_error(config, [interface], log) for interface, log in logs if log), None)
+
+
+def _reversed(config: CompileConfig) -> Question:
+    return _in_order(config, config.interfaces[::-1])
+
+
+def _in_order(config: CompileConfig, interfaces: Sequence[str]) -> Question:
+    """Return a text of some interfaces, behind each of which no pragma may be left open."""
+    parts = (f"{interfaces_first([each])}{_PACKED.replace('@', str(n))}" for n, each in enumerate(interfaces))
+    return Question(config, "".join(parts), ask_syntax, _headers(config))
+
+
+def _headers(config: CompileConfig) -> Mapping[str, bytes]:
+    return config.complete(config.closure(_TOOLKIT_INCLUDES + interfaces_first(config.interfaces))).headers
 
 
 def _is_fault(name: str, text: str, opaque: frozenset[str]) -> bool:
@@ -285,22 +211,7 @@ def _is_fault(name: str, text: str, opaque: frozenset[str]) -> bool:
     return "inaccessible" not in text  # private members are declared, too
 
 
-def find_broken(config: CompileConfig, submit: Callable[..., Future[Answer]], cache: Cache | None) -> BuildError | None:
-    """Return what is wrong with the first interface that does not compile alone; None if each of them does.
-
-    Its sources, which are compiled behind it, then fail wherever the compiler happens to notice.
-
-    Args:
-        config: How sources are compiled that fail.
-        submit, cache: As for :func:`prove_interfaces`.
-    """
-    compiler = InterfaceCompiler(submit, cache)
-    compiler.start([(config, _alone(interface), len(config.interfaces)) for interface in config.interfaces])
-    logs = ((interface, compiler.answer(config, _alone(interface)).log) for interface in config.interfaces)
-    return next((_alone_error("", config, [interface], log) for interface, log in logs if log), None)
-
-
-def _alone_error(family: str, config: CompileConfig, interfaces: Sequence[str], log: str) -> BuildError:
+def _alone_error(config: CompileConfig, interfaces: Sequence[str], log: str) -> BuildError:
     interface = ", ".join(interfaces)
     texts = config.own_closure(interfaces_first(interfaces)).headers
     first, message = _ERROR.search(log), _ANY_ERROR.search(log)
@@ -309,9 +220,9 @@ def _alone_error(family: str, config: CompileConfig, interfaces: Sequence[str], 
         found = ((name, text, each) for name, text in texts.items() for each in _PACKS.finditer(text))
         places = [f"{path_of(config, name)}:{text.count(10, 0, each.start()) + 1}" for name, text, each in found]
         what, hint = f"{interface} leaves #pragma pack open", "end it with #pragma pack(pop) in the same header"
-        return BuildError(what, code="build-interface-pack", where=places[-1] if places else family, hint=hint)
+        return BuildError(what, code="build-interface-pack", where=places[-1] if places else interface, hint=hint)
     what = f"interface {interface} does not compile alone"
-    if first and first["file"] != _PROBE_NAME:
+    if first and first["file"] != PROBE_NAME:
         where, what = f"{path_of(config, first['file'])}:{first['line']}", f"{what}: {first['text']}"
         lines = log[first.end() :].partition("\n\n")[0].splitlines()  # of the header
         what = "\n".join([what, *(f"  {line}" for line in lines if line)])
@@ -323,20 +234,17 @@ def _alone_error(family: str, config: CompileConfig, interfaces: Sequence[str], 
     return BuildError(what, code="build-interface-alone", where=where, hint=hint)
 
 
-def _alone(interface: str) -> str:
-    return f'#include "{_NOTHING}"\n;\n{interfaces_first([interface])}{_PACKED}'
-
-
 def _probe(
-    interfaces: Sequence[str], names: Sequence[str], open_names: Container[str] = ()
-) -> tuple[str, dict[int, str]]:
+    config: CompileConfig, names: Sequence[str], open_names: Container[str] = ()
+) -> tuple[Question, dict[int, str]]:
     """Return a source that refers to some symbols, and the symbol that each of its lines refers to."""
     every = " ".join(map(demangle, names))
     includes = "".join(f"#include <{header}>\n" for header, word in _TOOLKIT_TYPES.items() if word.search(every))
-    head = f"{includes}{_PACKED}{_TOOLS}"
+    head = f"{includes}{_PACKED.replace('@', '')}{_TOOLS}"
     asked = {name: line for n, name in enumerate(names) if (line := _line(n, name, is_open=name in open_names))}
     lines = dict(enumerate(asked, head.count("\n") + 1))
-    return "".join([interfaces_first(interfaces), head, *(f"{line}\n" for line in asked.values())]), lines
+    text = "".join([interfaces_first(config.interfaces), head, *(f"{line}\n" for line in asked.values())])
+    return Question(config, text, ask_symbols, _headers(config)), lines
 
 
 def _line(number: int, name: str, *, is_open: bool) -> str | None:
@@ -350,22 +258,28 @@ def _line(number: int, name: str, *, is_open: bool) -> str | None:
     types, called = parameter_types(name), _FUNCTION_ARGUMENT.sub(r"&\1", qualified_name(name))
     if _NAMELESS.search(", ".join([called, *(types or ())])):
         return None
-    asked = f"{_ASKED}{number}"
+    asked = f"jitlto_asked{number}"
     if _is_structor(name):  # declared with its class
         return f'static_assert(jitlto_probe::whole<::{_owner(called)}>::value, "{_INCOMPLETE}");'
     if types is None:  # of C, or a variable
         whole = "true" if is_open else f"jitlto_probe::whole<decltype(::{called})>::value"
-        return f'__device__ auto {asked}() {{ static_assert({whole}, "{_INCOMPLETE}"); return &::{called}; }}'
+        typed = _typed(number, f"&::{called}", f"decltype(::{called})")
+        return f'__device__ auto {asked}() {{ static_assert({whole}, "{_INCOMPLETE}"); return {typed}; }}'
     given = [each for each in types if each != "void"]
     parameters, checked = ", ".join(given), ", ".join(["jitlto_R", *(each for each in given if each != "...")])
     whole = "true" if is_open else f"jitlto_probe::all<{checked}>::value"
-    body = f'{{ static_assert({whole}, "{_INCOMPLETE}"); return jitlto_f; }}'
+    body = f'{{ static_assert({whole}, "{_INCOMPLETE}"); return {_typed(number, "jitlto_f", "jitlto_R")}; }}'
     return (
         f"template <class jitlto_R> __device__ auto {asked}_of(jitlto_R (*jitlto_f)({parameters})) {body} "
         f"template <class jitlto_R, class jitlto_C> __device__ auto {asked}_of("
         f"jitlto_R (jitlto_C::*jitlto_f)({parameters}){_qualifiers(name)}) {body} "
         f"__device__ auto {asked}() {{ return {asked}_of(&::{called}); }}"
     )
+
+
+def _typed(number: int, value: str, type_: str) -> str:
+    """Return C++ for a value, with a variable that has its type in its name."""
+    return f"jitlto_probe::typed<decltype({value})>{{{value}, &jitlto_probe::type<{number}, {type_}>}}"
 
 
 def _qualifiers(name: str) -> str:

@@ -27,7 +27,6 @@ from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Symbol
 from jitlto.model.headers import interfaces_first
 from jitlto.model.index import agrees
-from jitlto.model.left_macros import find_left_macro, read_sequence
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.options import option_macros
 from jitlto.model.text import suggest
@@ -98,7 +97,6 @@ class InterfaceText:
         self._clean: set[bytes] = set()
         self._check_types()
         self._check_variables()
-        self._check_sequence()
         self._check_groups()
 
     def check(self, rendered: RenderedSource) -> None:
@@ -114,17 +112,14 @@ class InterfaceText:
             if text in self._clean:
                 continue
             if conflict := next(find_conflicts(text, self._headers), None):
-                raise self._error(conflict, f"{name}:{line_of(text, conflict)}", rendered.origin)
+                raise self._error(conflict, f"{name}:{conflict.line_in(text)}", rendered.origin)
             self._clean.add(text)
 
     def _error(self, conflict: Conflict, place: str, where: str) -> BuildError:
-        header = f"{conflict.header}:{self._line(conflict)}"
-        what = f"{place} {_DOES[conflict.kind].format(name=conflict.name)} the interfaces mention ({header})"
+        mention = conflict.mention(self._headers)
+        what = f"{place} {_DOES[conflict.kind].format(name=conflict.name)} the interfaces mention ({mention})"
         hint = _REMEDY[conflict.kind].format(header=conflict.header)
         return BuildError(what, code=_CODES[conflict.kind], where=where, hint=hint)
-
-    def _line(self, conflict: Conflict) -> int:
-        return line_of(self._headers[conflict.header], conflict._replace(kind="mention"))
 
     def _check_types(self) -> None:
         texts = self._headers.values()
@@ -139,9 +134,8 @@ class InterfaceText:
             if re.search(rb"\b(?:struct|class|union|enum)\b[^;(){}]*\b" + word + rb"\b[^;(){}]*\{", every):
                 continue
             header = next(h for h, text in self._headers.items() if name.rpartition("::")[2] in words(text))
-            conflict = Conflict("mention", name, header)
             raise BuildError(
-                f"{header}:{self._line(conflict)} declares {name}, and no interface defines it",
+                f"{header}:{line_of(self._headers[header], name)} declares {name}, and no interface defines it",
                 code="build-interface-incomplete",
                 where=str(self._family.path),
                 hint=f'define it there; or, if no fragment looks into it, write [family] opaque = ["{name}"]',
@@ -162,27 +156,12 @@ class InterfaceText:
     def _check_variables(self) -> None:
         for header, text in self._headers.items():
             for name in sorted(read_declarations(text).internal):
-                line = line_of(text, Conflict("mention", name, header))
+                line = line_of(text, name)
                 raise BuildError(
                     f"{header}:{line} defines the variable {name}, of which every source then has one of its own",
                     code="build-interface-variable",
                     where=str(self._family.path),
                     hint="declare it extern there and define it in one group, or make it const",
-                )
-
-    def _check_sequence(self) -> None:
-        """Check that each interface means behind those before it what it means alone."""
-        lines = read_sequence(self._headers, self._config.interfaces) if len(self._config.interfaces) > 1 else []
-        for interface in self._family.own_interfaces if lines else ():
-            own = self._config.own_closure(interfaces_first([interface])).headers
-            if found := find_left_macro(lines, own, own, self._config.options):
-                header, _, line = found.mention.place.rpartition(":")
-                raise BuildError(
-                    f"mentions the macro {found.name}, which {found.left.place} leaves changed: {interface} means "
-                    "something else behind the interfaces before it than alone",
-                    code="build-interface-macro",
-                    where=f"{path_of(self._config, header)}:{line}",
-                    hint=f"undefine it at the end of {found.left.header}, or give it another name there",
                 )
 
     def _check_groups(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,8 @@ from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.scheduler import Outcome, Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
-from jitlto.build.interface_proof import Answer, Faults, find_broken, prove_interfaces
+from jitlto.build.interface_compiler import InterfaceCompiler
+from jitlto.build.interface_proof import Faults, InterfaceProof, find_broken
 from jitlto.build.interfaces import check_interfaces, may_be_broken
 from jitlto.build.rendered_families import RenderedFamilies, check_reproducible
 from jitlto.build.shards import Shard
@@ -187,11 +188,12 @@ def _compile(
         scheduler = Scheduler(submit, width, cache, observer, begin, accept, announce, keep_going=keep_going)
         outcome = scheduler.run(batches)
         run = partial(transport.submit, pool)
+        compiler = InterfaceCompiler(run, cache)
         if not outcome.failures:
-            sources.check_ways(run, cache)
-            own, opaque = sources.own_interfaces(), sources.opaque()
-            faults = prove_interfaces(outcome.requests, outcome.sources, own, opaque, run, cache)
-        _blame_interfaces(outcome, run, cache)
+            proof_of = InterfaceProof(outcome.requests, outcome.sources, compiler)
+            sources.check_texts(compiler)
+            faults = proof_of.faults(sources.own_interfaces(), sources.opaque())
+        _blame_interfaces(outcome, compiler)
         if compare_archs and not outcome.failures:
             observer.phase("architectures")
             changed = outcome.compiled > 0
@@ -204,12 +206,12 @@ def _compile(
     return outcome, notes, faults
 
 
-def _blame_interfaces(outcome: Outcome, run: Callable[..., Future[Answer]], cache: Cache | None) -> None:
+def _blame_interfaces(outcome: Outcome, compiler: InterfaceCompiler) -> None:
     """Replace the errors of sources that cannot compile because an interface before them does not."""
     configs = [outcome.requests[position].config for position, _ in outcome.failures]
     failed = zip(outcome.failures, configs, strict=True)
     asked = dict.fromkeys(how for (_, each), how in failed if may_be_broken(each.error, each.rendered, how))
-    broken = {config: find_broken(config, run, cache) for config in asked}
+    broken = {config: find_broken(compiler, config, config.interfaces) for config in asked}
     for place, (position, failure) in enumerate(outcome.failures):
         if failure.error.code == CompileError.code and (error := broken.get(configs[place])):
             outcome.failures[place] = position, Failure(failure.rendered, error)

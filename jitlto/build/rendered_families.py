@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import os.path
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from msgspec import structs
@@ -19,8 +18,8 @@ from jitlto.build.compilers.base import Toolchain, find_toolchain
 from jitlto.build.execution.costs import costs, estimate
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
-from jitlto.build.interface_proof import Answer
-from jitlto.build.interface_ways import check_ways
+from jitlto.build.interface_compiler import InterfaceCompiler
+from jitlto.build.interface_text import InterfaceTexts
 from jitlto.build.interfaces import InterfaceText
 from jitlto.build.rendering.rendered_texts import RenderedTexts
 from jitlto.build.shards import Shard
@@ -130,17 +129,14 @@ class RenderedFamilies:
                 self._interfaces[how] = InterfaceText(families[request.key.family], request.config)
             self._interfaces[how].check(request.rendered)
 
-    def check_ways(self, submit: Callable[..., Future[Answer]], cache: Cache | None) -> None:
-        """Check that interfaces mean the same in all ways in which sources are compiled, and record for whom not.
-
-        Args:
-            submit: Runs a function with a job in a worker.
-            cache: Where answers are looked up and kept.
+    def check_texts(self, compiler: InterfaceCompiler) -> None:
+        """Check that interfaces have one text in all ways in which sources are compiled, and record for whom not.
 
         Raises:
             BuildError: An interface does not mean the same for all fragments.
+            FamilyError: One changes what those of another family mean.
         """
-        found = check_ways(self.families, self.rendered, self.callers_config, submit, cache)
+        found = InterfaceTexts(self.families, self.rendered, compiler).check(self.callers_config)
         for name, difference in found.items():
             self.records[name] = structs.replace(self.records[name], differs=difference)
 

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from jitlto.errors import BuildError, FamilyError, JitltoError
-from jitlto.model.declarations import Conflict, find_conflicts, line_of, read_declarations, words
+from jitlto.errors import FamilyError, JitltoError
+from jitlto.model.declarations import find_conflicts, words
 from jitlto.model.family_record import FamilyRecord
-from jitlto.model.hidden_names import find_hidden
-from jitlto.model.kernel_text import WORD, plain_text
-from jitlto.model.left_macros import find_left_macro, read_sequence
-from jitlto.model.meaning import questions
 from jitlto.model.options import macro_values, option_macros
-
-# What another C++ standard changes.
-_OF_STANDARD = re.compile(
-    r"__cplusplus|__cpp_\w+|__has_(?:cpp_attribute|builtin|feature)|_CCCL_STD_VER|no_unique_address"
-)
 
 
 def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] | None = None) -> None:
@@ -29,9 +20,8 @@ def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] |
 
     Raises:
         FamilyError: If a group has the name of a used one, an include of a used interface finds another header, one
-            depends on a macro that is not the same for both, or is changed by what the other interfaces do, or two
-            replace a deprecated value differently.
-        BuildError: If one depends on the C++ standard, which is not the same for both.
+            depends on a macro that is not the same for both, or has a template that the other interfaces specialise,
+            or two replace a deprecated value differently.
     """
     for name, family in families.items():
         try:
@@ -57,7 +47,7 @@ def _check_family(name: str, family: FamilyRecord, families: Mapping[str, Family
                 raise FamilyError(what, code="family-deprecated", hint="declare it in one of them")
         _check_headers(family, used)
         _check_options(family, used)
-        _check_sequence(family, used, [families[each] for each in used.uses])
+        _check_templates(family, used, [families[each] for each in used.uses])
 
 
 def _check_headers(family: FamilyRecord, used: FamilyRecord) -> None:
@@ -81,83 +71,25 @@ def _check_options(family: FamilyRecord, used: FamilyRecord) -> None:
             what = f"only one of {family.name} and {used.name}, which it uses, is compiled with {option}"
             hint = f"give both the same: the interface {hidden} depends on it"
             raise FamilyError(what, code="family-use", hint=hint)
-    standard, other = _standard(family), _standard(used)
-    if standard == other:
-        return
-    headers = {header: _encode(text) for header, text in used.headers}
-    for question, header in questions(headers).items():
-        if _OF_STANDARD.match(question.word) and question[:2] != ("defined", "__cplusplus"):
-            place = f"{header}:{line_of(headers[header], Conflict('mention', question.word, header))}"
-            what = f"{place} depends on {question.word} outside of functions, which is not the same on both sides: "
-            what += f"{family.name} is compiled for {standard}, {used.name}, which it uses, for {other}"
-            raise BuildError(what, code="build-interface-architecture", hint="give both the same std")
 
 
-def _standard(family: FamilyRecord) -> str:
-    return next((option.partition("=")[2] for option in family.options if option.startswith("--std=")), "")
-
-
-def _check_sequence(family: FamilyRecord, used: FamilyRecord, of_used: list[FamilyRecord]) -> None:
-    """Check that a used family's interfaces mean among those of ``family`` what they mean without the others."""
-    headers = {name: _encode(text) for name, text in family.headers}
+def _check_templates(family: FamilyRecord, used: FamilyRecord, of_used: list[FamilyRecord]) -> None:
+    """Check that the interfaces before or behind a used family's specialise no template of those."""
+    texts = {name: _encode(text) for name, text in family.headers}
     known = {_encode(text) for _, text in used.headers}
-    checked = known.difference(_encode(text) for each in of_used for _, text in each.headers)
-    foreign = {name: text for name, text in headers.items() if text not in known}
-    if not foreign:
-        return
-    own, asked = headers.keys() - foreign, {name for name, text in headers.items() if text in checked}
-    lines = read_sequence(headers, family.interfaces)
-    if found := find_left_macro(lines, own, asked, family.options):
-        raise FamilyError(
-            f"{found.left.place} leaves the macro {found.name} changed, which {found.mention.place} mentions: "
-            f"{_behind(family, used)}",
-            code="family-use",
-            hint=f"undefine it at the end of {found.left.header}, or give it another name there",
-        )
-    last = max((number for number, line in enumerate(lines) if line.header in asked), default=0)
-    before = {line.header: headers[line.header] for line in lines[:last] if line.header in foreign}
-    mentioned = {name: headers[name] for name in sorted(asked)}
-    if member := find_hidden(before.values(), known, checked):
-        symbol = member.name.removeprefix("operator")
-        left = _place(before, member.name if symbol == member.name else "operator")
-        mention = _place(mentioned, symbol)
-        raise FamilyError(
-            f"{left} declares {'::'.join(filter(None, member[:2]))}, which hides what {mention} means by {symbol}, "
-            f"or adds to it: {_behind(family, used)}",
-            code="family-use",
-            hint=f"give it another name in {left.partition(':')[0]}, or another namespace",
-        )
-    for header, text in sorted(foreign.items()):
-        for conflict in find_conflicts(text, mentioned, foreign.values()):
-            if conflict.kind == "specialisation" and not _is_for_own_types(
-                text, conflict.name, foreign.values(), known
-            ):
-                place = f"{header}:{line_of(text, conflict)}"
-                mention = f"{conflict.header}:{line_of(headers[conflict.header], conflict._replace(kind='mention'))}"
-                raise FamilyError(
-                    f"{place} specialises {conflict.name}, which {mention} mentions: {_behind(family, used)}",
-                    code="family-use",
-                    hint=f"move the specialisation into {conflict.header}, or into a header that it includes",
-                )
-
-
-def _is_for_own_types(text: bytes, template: str, foreign: Iterable[bytes], known: Iterable[bytes]) -> bool:
-    """Return whether a template is specialised for types alone of which its own family knows nothing."""
-    types = {member.name for each in foreign for member in read_declarations(each).members}
-    types -= {word for each in known for word in words(each)}
-    special = re.compile(rf"\btemplate\s*<[^;{{}}]*?\b{re.escape(template)}\s*<([^;{{}}]*)[;{{]")
-    return all(types.intersection(re.findall(r"\w+", arguments)) for arguments in special.findall(plain_text(text)))
-
-
-def _behind(family: FamilyRecord, used: FamilyRecord) -> str:
-    return f"{family.name} is compiled behind both, the fragments of {used.name} behind the second alone"
-
-
-def _place(headers: Mapping[str, bytes], name: str) -> str:
-    is_word = WORD.match(name)
-    held = (header for header, text in headers.items() if name in (words(text) if is_word else plain_text(text)))
-    header = next(held, next(iter(headers)))
-    return f"{header}:{line_of(headers[header], Conflict('mention', name, header))}"
+    asked = known.difference(_encode(text) for each in of_used for _, text in each.headers)
+    foreign = {name: text for name, text in texts.items() if text not in known}
+    mentioned = {name: text for name, text in sorted(texts.items()) if text in asked}
+    for conflict in find_conflicts(b"\n".join(foreign.values()), mentioned):
+        if conflict.kind == "specialisation":
+            header = next(name for name, text in foreign.items() if conflict.name in words(text))
+            raise FamilyError(
+                f"{header}:{conflict.line_in(foreign[header])} specialises {conflict.name}, which "
+                f"{conflict.mention(mentioned)} mentions: {family.name} is compiled behind both, the fragments of "
+                f"{used.name} behind the second alone",
+                code="family-use",
+                hint=f"move the specialisation into {conflict.header}, or into a header that it includes",
+            )
 
 
 def _encode(text: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitlto.model.declarations import Conflict, Member, find_conflicts, read_declarations
+from jitlto.model.declarations import Conflict, find_conflicts, read_declarations
 from jitlto.model.options import macro_values, option_macros
 
 INTERFACE = b"""#define WIDTH 4
@@ -70,9 +70,3 @@ def test_values_of_macros_are_the_same_in_every_spelling() -> None:
 )
 def test_variables_of_which_each_source_has_its_own(text: bytes, names: set[str]) -> None:
     assert read_declarations(text).internal == names
-
-
-def test_operators_and_namespaces_are_members() -> None:
-    read = read_declarations(b"namespace a { namespace b::c { } template <class T> int operator |(T, int); }")
-    names = {Member("", "a"), Member("a", "b::c"), Member("a::b", "c"), Member("a", "operator|", "( T , int )")}
-    assert read.members == names - {Member("a", "b::c")}

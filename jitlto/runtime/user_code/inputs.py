@@ -14,7 +14,7 @@ from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.errors import ArchitectureError, CompileError, JitltoError, LinkError, PlanError, VersionError
 from jitlto.model import ptx
 from jitlto.model.compatibility import LinkTarget, can_link_for, linkable_architectures, ltoir_links, runs_on
-from jitlto.model.declarations import find_conflicts, line_of
+from jitlto.model.declarations import find_conflicts
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Symbol, SymbolKind
 from jitlto.model.header_texts import name_source
@@ -140,12 +140,11 @@ def base_architecture(family: FamilyRecord) -> Architecture:
 def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None) -> nvrtc.Compiled:
     headers = {header: content.encode("utf-8", "surrogateescape") for header, content in family.headers}
     if conflict := next(find_conflicts(text.encode(), headers), None):
-        mention = line_of(headers[conflict.header], conflict._replace(kind="mention"))
         raise PlanError(
             f"{conflict.kind} of {conflict.name}, which an interface of {family.name} mentions "
-            f"({conflict.header}:{mention})",
+            f"({conflict.mention(headers)})",
             code="plan-interface-text",
-            where=f"{name}:{line_of(text.encode(), conflict)}",
+            where=f"{name}:{conflict.line_in(text.encode())}",
             hint="use another name: the family's kernels were compiled with the interface as it is",
         )
     whole = f"{interfaces_first(family.interfaces, name)}{text}\n".encode()
