@@ -37,7 +37,7 @@ _CLASS = re.compile(
     r"(?P<name>(?::: )?[A-Za-z_$][\w$]*(?: :: [A-Za-z_$][\w$]*)* )?(?P<arguments><.*> )?(?:final )?(?:: .*)?"
 )
 _MENTIONED = re.compile(r"\b(?:struct|class|union|enum) ((?:[A-Za-z_$][\w$]* :: )*[A-Za-z_$][\w$]*)(?! ?[\w$(])")
-_CALLED = re.compile(r"(?:[(,<\[=!?:] )([A-Za-z_$][\w$]*) \(")
+_CALLED = re.compile(r"(?<=[(,<\[=!?:] )[A-Za-z_$][\w$]*(?= \()")
 _FUNCTION = re.compile(r"[^(=]*[\w$>*&] (?P<name>[A-Za-z_$][\w$]*) \(")
 _SPECIAL = re.compile(
     r"\b(?P<name>[A-Za-z_$][\w$]*) (?P<arguments><[^;{}]*?>)(?P<member> :: [A-Za-z_$][\w$]*)? ?(?P<next>[=({]|$)"

@@ -115,6 +115,8 @@ REASONS = {
     ("build.rendering.rendered_texts", "build.rendering.template_files"): "read for the key, and to see what changed",
     ("build.execution.scheduler", "build.execution.transport"): "workers start at the first jobs that are found",
     ("build.pipeline", "build.interface_proof"): "asks the compiler what the interfaces declare",
+    ("build.interface_proof", "build.interface_compiler"): "starts what it asks, and takes the answers later",
+    ("build.rendered_families", "build.interface_text"): "has the interfaces compared, with all families of the build",
     ("build.interfaces", "model.declarations"): "what a source defines is held against the interfaces",
     ("build.rendered_families", "build.interfaces"): "checks each source against the interfaces of its family",
     ("build.pipeline", "build.interfaces"): "checks what fragments require of each other",

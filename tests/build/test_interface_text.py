@@ -241,7 +241,7 @@ UNCHANGED = {
     "a copy under the same guard": ('#include "copy1.cuh"\n', f'#include "copy2.cuh"\n{VALUE}'),
     "a header of both": ('#include "both.cuh"\nenum { first = N };\n', '#include "both.cuh"\nenum { count = N };\n'),
     "a header of both in the midst": (
-        'enum { first = 1 };\n#include "both.cuh"\n', 'enum { second = 2 };\n#include "both.cuh"\nenum { count = N };\n'),
+        'enum { one = 1 };\n#include "both.cuh"\n', 'enum { two = 2 };\n#include "both.cuh"\nenum { count = N };\n'),
     "a list": ('#define X(n) first_##n,\nenum { \n#include "list.inc"\n};\n#undef X\n',
                '#define X(n) second_##n,\nenum { \n#include "list.inc"\n};\n#undef X\n'),
 }  # fmt: skip

@@ -13,6 +13,7 @@ template <class T> struct L { float a; };
 template <class T> __device__ int pick(const T& value);
 template <class T> struct M { decltype(pick(T())) a; };
 template <class T> constexpr int count = 2;
+template <class T> struct B { char a[sizeof(measure(T()))]; };
 struct Open;
 """
 
@@ -36,6 +37,7 @@ struct Open;
         (b"void other() { pick(1); }\nstruct S { int pick(int); };", "overload", None),
         (b"struct Own { };\ntemplate <> struct L<Own> { };", "specialisation", None),
         (b"struct Own;\ntemplate <> struct L<Own*> { };", "specialisation", "L"),
+        (b"namespace n { float measure(int); }", "overload", "measure"),
         (b"struct Open { };", "definition", "Open"),
     ],
 )  # fmt: skip
