@@ -17,6 +17,7 @@ from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_compiler import PROBE_NAME, InterfaceCompiler, Question, ask_symbols, ask_syntax
 from jitlto.build.interfaces import path_of
 from jitlto.errors import BuildError, FamilyError
+from jitlto.model.declarations import read_declarations, words
 from jitlto.model.headers import interfaces_first
 from jitlto.model.mangling import demangle, parameter_types, qualified_name
 
@@ -112,7 +113,8 @@ class InterfaceProof:
             for symbol in compiled.provides if request.config.interfaces else ():
                 if families.get(symbol.name, set()) - {request.key.family}:
                     self._required[request.key.family, request.config].add(symbol.name)
-        compiler.start(_reversed(how) for _, how in self._required if len(how.interfaces) > 1)
+        self._may_borrow = {how for _, how in self._required if _may_borrow(how)}
+        compiler.start(_reversed(how) for how in self._may_borrow)
         compiler.start(_probe(how, sorted(names))[0] for (_, how), names in self._required.items())
 
     def faults(self, own: Mapping[str, Sequence[str]], opaque: frozenset[str]) -> Faults:
@@ -129,8 +131,8 @@ class InterfaceProof:
         found: set[tuple[str, str, str]] = set()
         for (family, config), names in self._required.items():
             # What compiles in both orders borrows nothing of what precedes it.
-            is_independent = len(config.interfaces) == 1 or not self._compiler.answer(_reversed(config)).log
-            if not is_independent and (error := find_broken(self._compiler, config, own[family])):
+            is_borrowed = config in self._may_borrow and self._compiler.answer(_reversed(config)).log
+            if is_borrowed and (error := find_broken(self._compiler, config, own[family])):
                 raise error
             faults = self._judge(family, config, sorted(names), opaque)
             found.update((family, name, reason) for name, reason in faults)
@@ -188,6 +190,19 @@ def find_broken(compiler: InterfaceCompiler, config: CompileConfig, interfaces: 
     compiler.start(question for _, question in questions)
     logs = ((interface, compiler.answer(question).log) for interface, question in questions)
     return next((_alone_error(config, [interface], log) for interface, log in logs if log), None)
+
+
+def _may_borrow(config: CompileConfig) -> bool:
+    """Return whether an interface has a word that only one before it declares, or may leave a pragma open."""
+    earlier: dict[str, bytes] = {}
+    for interface in config.interfaces if len(config.interfaces) > 1 else ():
+        own = config.own_closure(interfaces_first([interface])).headers
+        borrowed = {name for header in earlier.keys() - own.keys() for name in read_declarations(earlier[header]).names}
+        known = {name for header in own if header != interface for name in read_declarations(own[header]).names}
+        if any(b"pack" in text or not words(text).isdisjoint(borrowed - known) for text in own.values()):
+            return True
+        earlier |= own
+    return False
 
 
 def _reversed(config: CompileConfig) -> Question:

@@ -58,6 +58,7 @@ class Declarations(NamedTuple):
     called: frozenset[str] = frozenset()  # by declarations of templates, outside of bodies
     special_macros: frozenset[tuple[str, str]] = frozenset()  # macros that specialise a template, and the template
     internal: frozenset[str] = frozenset()  # variables of devices that may change, of which each source has its own
+    names: frozenset[str] = frozenset()  # words of declarations, outside of parentheses and classes, and macros
 
 
 class Special(NamedTuple):
@@ -143,6 +144,7 @@ def read_declarations(text: bytes) -> Declarations:
         frozenset(name for head in heads if head.prefixes or head.in_template for name in _called(head)),
         frozenset(_special_macros(text)),
         frozenset(name for head in heads for name in _internal(head)),
+        frozenset(name for head in heads if not head.in_class for name in _names(head)) | macros(text),
     )  # fmt: skip
 
 
@@ -239,6 +241,10 @@ def _special(head: _Head) -> Iterator[Special]:
                 is_constant = match["member"] is None or not {"const", "constexpr"}.isdisjoint(head.tokens)
             if is_constant:
                 yield Special(head.scope, match["name"], match["arguments"], is_class=False)
+
+
+def _names(head: _Head) -> set[str]:
+    return set(_WORDS.findall(re.sub(r"\([^()]*\)", "", head.text))) - KEYWORDS
 
 
 def _variables(head: _Head) -> Iterator[str]:
