@@ -80,7 +80,7 @@ Find: TypeAlias = Callable[[FragmentKey], tuple[RenderedSource, CompileConfig] |
 _Statement: TypeAlias = tuple[str, int, str]  # the name of its text, its line, and itself
 
 
-class InterfaceText:
+class InterfaceRules:
     """The authors' headers that the interfaces of one family reach, and whether its sources leave their meaning alone.
 
     Args:

@@ -20,7 +20,7 @@ from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_text import InterfaceTexts
-from jitlto.build.interfaces import InterfaceText
+from jitlto.build.interfaces import InterfaceRules
 from jitlto.build.rendering.rendered_texts import RenderedTexts
 from jitlto.build.shards import Shard
 from jitlto.build.templates import RenderedSource, render_family
@@ -78,7 +78,7 @@ class RenderedFamilies:
         self._texts: SystemTexts = {}
         self.families = families
         self._batches: list[list[CompileRequest]] = []  # by family
-        self._interfaces: dict[tuple[str, CompileConfig], InterfaceText] = {}
+        self._interfaces: dict[tuple[str, CompileConfig], InterfaceRules] = {}
 
     def by_family(self) -> Iterator[Sequence[CompileRequest]]:
         """Yield the requests of one family after the other, and render a family when it is asked for.
@@ -121,12 +121,12 @@ class RenderedFamilies:
         return [request for batch in self.by_family() for request in batch]
 
     def check_interfaces(self, requests: Iterable[CompileRequest]) -> None:
-        """Check that sources leave the meaning of their family's interfaces alone, see :class:`InterfaceText`."""
+        """Check that sources leave the meaning of their family's interfaces alone, see :class:`InterfaceRules`."""
         families = {family.name: family for family in self.families}
         for request in requests:
             how = request.key.family, request.config
             if how not in self._interfaces:
-                self._interfaces[how] = InterfaceText(families[request.key.family], request.config)
+                self._interfaces[how] = InterfaceRules(families[request.key.family], request.config)
             self._interfaces[how].check(request.rendered)
 
     def check_texts(self, compiler: InterfaceCompiler) -> None:
