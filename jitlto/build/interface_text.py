@@ -314,12 +314,12 @@ def _order_error(
     left: Mapping[str, str],
 ) -> BuildError | FamilyError:
     macro, header = next(iter(left.items()))
-    place = f"{difference.header}:{difference.line}"
-    what = f"{place} is {difference.texts[0]} behind {header}:{line_of(headers[header], macro, is_macro=True)}, "
-    what += f"which leaves the macro {macro} changed, and alone {difference.texts[1]}"
+    behind, alone = difference.texts
+    what = f"means {behind} behind {header}:{line_of(headers[header], macro, is_macro=True)}, "
+    what += f"which leaves the macro {macro} changed, and {alone} alone"
     hint = f"undefine {macro} at the end of {header}, or give it another name there"
     if used:
-        what += f": {family.name} is compiled behind both, the fragments of {used} behind the second alone"
+        what = f"{difference.header}:{difference.line} {what}: {family.name} is compiled behind both, the fragments of {used} behind the second alone"
         return FamilyError(what, code="family-use", where=f"{family.path} [use]", hint=hint)
     where = f"{path_of(config, difference.header)}:{difference.line}"
     return BuildError(what, code="build-interface-macro", where=where, hint=hint)
