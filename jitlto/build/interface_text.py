@@ -319,7 +319,8 @@ def _order_error(
     what += f"which leaves the macro {macro} changed, and {alone} alone"
     hint = f"undefine {macro} at the end of {header}, or give it another name there"
     if used:
-        what = f"{difference.header}:{difference.line} {what}: {family.name} is compiled behind both, the fragments of {used} behind the second alone"
+        what = f"{difference.header}:{difference.line} {what}"
+        what += f": {family.name} is compiled behind both, the fragments of {used} behind the second alone"
         return FamilyError(what, code="family-use", where=f"{family.path} [use]", hint=hint)
     where = f"{path_of(config, difference.header)}:{difference.line}"
     return BuildError(what, code="build-interface-macro", where=where, hint=hint)
