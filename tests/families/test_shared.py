@@ -262,7 +262,7 @@ def test_so_is_the_standard(tmp_path: Path, cache: Cache) -> None:
     header = SHARED["common/scale.cuh"] + "struct S {\n#if __cplusplus >= 202002L\n  int more;\n#endif\n  int x;\n};\n"
     toml = SHARED["common/family.toml"].replace("[family]", '[family]\nstd = "c++20"')
     write_family(tmp_path, SHARED | {"common/family.toml": toml, "common/scale.cuh": header})
-    with raises(BuildError, "build-interface-architecture", "search", "common", "c++20", "scale.cuh:4"):
+    with raises(BuildError, "build-interface-architecture", "search", "common", "c++20", "scale.cuh:5"):
         made(tmp_path, cache, "search")
 
 
