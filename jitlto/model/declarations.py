@@ -34,7 +34,8 @@ _CLASS = re.compile(
     r"(?:(?:friend|extern|static|inline|constexpr|const|volatile|__\w+|[A-Z][A-Z0-9_]+) )*"
     r"(?:enum class|enum struct|enum|struct|class|union) "
     rf"(?:{_ATTRIBUTE}|\[ \[ [^\]]* \] \] |[A-Z_][A-Z0-9_]+ (?=\w|:))*"
-    r"(?P<name>(?::: )?[A-Za-z_$][\w$]*(?: :: [A-Za-z_$][\w$]*)* )?(?P<arguments><.*> )?(?:final )?(?:: .*)?"
+    r"(?P<name>(?::: )?[A-Za-z_$][\w$]*(?: :: [A-Za-z_$][\w$]*)* )?"
+    r"(?P<arguments><.*> (?::: [A-Za-z_$][\w$]* )*)?(?:final )?(?:: .*)?"
 )
 _MENTIONED = re.compile(r"\b(?:struct|class|union|enum) ((?:[A-Za-z_$][\w$]* :: )*[A-Za-z_$][\w$]*)(?! ?[\w$(])")
 _CALLED = re.compile(r"(?<=[(,<\[=!?:] )[A-Za-z_$][\w$]*(?= \()")
