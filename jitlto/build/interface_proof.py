@@ -79,7 +79,6 @@ _TOOLKIT_TYPES = {
     "cuda_bf16.h": re.compile(r"\b__nv_bfloat16"),
     "cuda_fp8.h": re.compile(r"\b__nv_fp8"),
 }
-_TOOLKIT_INCLUDES = "".join(f"#include <{header}>\n" for header in _TOOLKIT_TYPES)
 _OTHER_TOOLKIT_TYPE = re.compile(r"\b(?:cuda|cub|thrust|nvcuda|cooperative_groups)::|\b(?:__nv_|curand)\w+")
 _PACKS = re.compile(rb"#[ \t]*pragma[ \t]+pack[ \t]*\([ \t]*(?!pop\b|\))")
 # In names: what has none in C++, or none outside of one source.
@@ -215,8 +214,8 @@ def _in_order(config: CompileConfig, interfaces: Sequence[str]) -> Question:
     return Question(config, "".join(parts), ask_syntax, _headers(config))
 
 
-def _headers(config: CompileConfig) -> Mapping[str, bytes]:
-    return config.complete(config.closure(_TOOLKIT_INCLUDES + interfaces_first(config.interfaces))).headers
+def _headers(config: CompileConfig, includes: str = "") -> Mapping[str, bytes]:
+    return config.complete(config.closure(includes + interfaces_first(config.interfaces))).headers
 
 
 def _is_fault(name: str, text: str, opaque: frozenset[str]) -> bool:
@@ -259,7 +258,7 @@ def _probe(
     asked = {name: line for n, name in enumerate(names) if (line := _line(n, name, is_open=name in open_names))}
     lines = dict(enumerate(asked, head.count("\n") + 1))
     text = "".join([interfaces_first(config.interfaces), head, *(f"{line}\n" for line in asked.values())])
-    return Question(config, text, ask_symbols, _headers(config)), lines
+    return Question(config, text, ask_symbols, _headers(config, includes)), lines
 
 
 def _line(number: int, name: str, *, is_open: bool) -> str | None:

@@ -125,13 +125,8 @@ class InterfaceRules:
         texts = self._headers.values()
         self._check_opaque()
         opaque = {name for each in (self._family, *self._family.all_used().values()) for name in each.opaque}
-        every = b"\0".join(self._config.closure(interfaces_first(self._config.interfaces)).headers.values())
         for name in sorted(undefined_types(texts) - opaque):
-            if _OF_TOOLKIT.match(name):
-                continue
-            # A type of the toolkit is defined in its headers.
-            word = re.escape(name.rpartition("::")[2]).encode()
-            if re.search(rb"\b(?:struct|class|union|enum)\b[^;(){}]*\b" + word + rb"\b[^;(){}]*\{", every):
+            if _OF_TOOLKIT.match(name) or self._is_in_toolkit(name):
                 continue
             header = next(h for h, text in self._headers.items() if name.rpartition("::")[2] in words(text))
             raise BuildError(
@@ -140,6 +135,12 @@ class InterfaceRules:
                 where=str(self._family.path),
                 hint=f'define it there; or, if no fragment looks into it, write [family] opaque = ["{name}"]',
             )
+
+    def _is_in_toolkit(self, name: str) -> bool:
+        """Return whether a header of the toolkit that the interfaces include defines a type."""
+        every = b"\0".join(self._config.closure(interfaces_first(self._config.interfaces)).headers.values())
+        word = re.escape(name.rpartition("::")[2]).encode()
+        return bool(re.search(rb"\b(?:struct|class|union|enum)\b[^;(){}]*\b" + word + rb"\b[^;(){}]*\{", every))
 
     def _check_opaque(self) -> None:
         known = set(undefined_types(self._headers.values()))
