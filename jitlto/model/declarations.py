@@ -40,9 +40,6 @@ _CLASS = re.compile(
 _MENTIONED = re.compile(r"\b(?:struct|class|union|enum) ((?:[A-Za-z_$][\w$]* :: )*[A-Za-z_$][\w$]*)(?! ?[\w$(])")
 _CALLED = re.compile(r"(?<=[(,<\[=!?:] )[A-Za-z_$][\w$]*(?= \()")
 _FUNCTION = re.compile(r"[^(=]*[\w$>*&] (?P<name>[A-Za-z_$][\w$]*) \(")
-_SPECIAL = re.compile(
-    r"\b(?P<name>[A-Za-z_$][\w$]*) (?P<arguments><[^;{}]*?>)(?P<member> :: [A-Za-z_$][\w$]*)? ?(?P<next>[=({]|$)"
-)
 _VARIABLE = re.compile(r"[^(=]*[\w$>*&] ([A-Za-z_$][\w$]*) (?:=.*)?")
 _MEMORY = frozenset(("__device__", "__managed__"))  # that kernels may write
 
@@ -235,13 +232,22 @@ def _special(head: _Head) -> Iterator[Special]:
         if found["arguments"] and head.end == "{":
             yield Special(head.scope, _last(found["name"].replace(" ", "")), found["arguments"].strip(), is_class=True)
     elif head.prefixes:
-        for match in _SPECIAL.finditer(head.text.partition(" = ")[0].rstrip()):
-            if match["next"] == "(":
-                is_constant = "constexpr" in head.tokens
-            else:
-                is_constant = match["member"] is None or not {"const", "constexpr"}.isdisjoint(head.tokens)
-            if is_constant:
-                yield Special(head.scope, match["name"], match["arguments"], is_class=False)
+        yield from _special_values(head)
+
+
+def _special_values(head: _Head) -> Iterator[Special]:
+    """Yield the variable or the constant function that a head specialises."""
+    tokens, position = head.tokens, 0
+    while position < len(tokens) and tokens[position] not in ("(", "=", "{"):
+        end = skip(tokens, position) if tokens[position] == "<" else position + 1
+        if tokens[position] == "<" and position and WORD.match(tokens[position - 1]):
+            is_member = tokens[end : end + 1] == ["::"]
+            follows = tokens[end + 2 * is_member :][:1]
+            constants = {"constexpr"} if follows == ["("] else {"const", "constexpr"}
+            is_value = follows in ([], ["="], ["{"], ["("])
+            if is_value and ((follows != ["("] and not is_member) or not constants.isdisjoint(tokens[:position])):
+                yield Special(head.scope, tokens[position - 1], " ".join(tokens[position:end]), is_class=False)
+        position = end
 
 
 def _names(head: _Head) -> set[str]:

@@ -41,6 +41,9 @@ struct Open;
         (b"struct Own { };\ntemplate <> struct L<Own> { };", "specialisation", None),
         (b"struct Own;\ntemplate <> struct L<Own*> { };", "specialisation", "L"),
         (b"namespace n { float measure(int); }", "overload", "measure"),
+        (b"template <class T> typename L<(sizeof(T) >= 4), T>::type own(T x) { return x; }", "specialisation", None),
+        (b"template <class T> L<(sizeof(T) >= 4)> own(T x);", "specialisation", None),
+        (b"template <> constexpr int count<(2 >= 1)> = 3;", "specialisation", "count"),
         (b"struct Open { };", "definition", "Open"),
     ],
 )  # fmt: skip
