@@ -147,8 +147,8 @@ def read_declarations(text: bytes) -> Declarations:
 
 
 def _heads(tokens: Sequence[str]) -> Iterator[_Head]:
-    scopes: list[_Scope] = []
-    branches: list[list[_Scope]] = []
+    scopes: list[_Scope | None] = []  # None for the body of a function, or a value
+    branches: list[list[_Scope | None]] = []
     head: list[str] = []
     position = 0
     while position < len(tokens):
@@ -156,18 +156,16 @@ def _heads(tokens: Sequence[str]) -> Iterator[_Head]:
         end = position + 1
         if token.lstrip().startswith(("#", "%:")):
             follow_condition(token, scopes, branches)
-        elif token in ("{", ";"):
-            found = _head(head, token, scopes)
-            scope = _opened(found) if token == "{" else None
-            if token == "{" and scope is None:
-                end = _skip_body(tokens, position)
-            elif scope is not None:
-                scopes.append(scope)
-            if head:
+        elif token in ("{", ";", "}"):
+            around = [scope for scope in scopes if scope is not None]
+            found = _head(head, token, around) if len(around) == len(scopes) else None
+            if token == "{":
+                scopes.append(_opened(found) if found else None)
+            elif token == "}":
+                found = None
+                del scopes[-1:]
+            if head and found is not None:
                 yield found
-            head = []
-        elif token == "}":
-            del scopes[-1:]
             head = []
         elif token == ":" and head in (["public"], ["protected"], ["private"]):
             head = []
@@ -177,24 +175,6 @@ def _heads(tokens: Sequence[str]) -> Iterator[_Head]:
         else:
             head.append(token)
         position = end
-
-
-def _skip_body(tokens: Sequence[str], position: int) -> int:
-    """Return the position behind a body, of which each branch of a condition may have its own braces."""
-    depth: list[str] = []
-    branches: list[list[str]] = []
-    while position < len(tokens):
-        token = tokens[position]
-        position += 1
-        if token.lstrip().startswith(("#", "%:")):
-            follow_condition(token, depth, branches)
-        elif token == "{":
-            depth.append(token)
-        elif token == "}":
-            depth.pop()
-            if not depth:
-                break
-    return position
 
 
 def _head(head: Sequence[str], end: str, scopes: Sequence[_Scope]) -> _Head:

@@ -73,6 +73,7 @@ def test_values_of_macros_are_the_same_in_every_spelling() -> None:
         (b"static __device__ const float scale = 1;\nstatic constexpr __device__ int n = 1;", set()),
         (b"extern __device__ float scale;\nstatic __constant__ float table[2];\nstatic int of_the_host;", set()),
         (b"static __device__ float f(float x) { static float y; return x; }", set()),
+        (b"#if A\nint f(int x) {\n#else\nint f() {\n#endif\n}\nstatic __device__ float scale;", {"scale"}),
         (b"struct S { static __device__ float f(); };\nnamespace n { __device__ float scale; }", set()),
     ],
 )
