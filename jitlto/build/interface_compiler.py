@@ -17,7 +17,6 @@ from jitlto.cuda.nvrtc import program_name
 from jitlto.errors import CompileError
 from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import Source
-from jitlto.model.kernel_probe import NO_PROBE
 
 #: What logs call the text of a question.
 PROBE_NAME = "interfaces.cu"
@@ -42,14 +41,12 @@ class Question:
         text: The text.
         ask: Takes the job and gives the answer, in a worker: one of the functions of this module.
         headers: Those that the text can reach.
-        sharers: How many questions begin with the same includes.
     """
 
     config: CompileConfig
     text: str
     ask: Callable[[CompileJob], Answer]
     headers: Mapping[str, bytes] = field(compare=False)
-    sharers: int = field(default=1, compare=False)
 
     @property
     def source(self) -> Source:
@@ -66,10 +63,7 @@ class Question:
         """What a worker compiles."""
         images = (ImageKind.LTOIR if self.ask is ask_syntax else ImageKind.PTX,)
         tool, how = self.config.toolchain, self.config
-        identity = tool.identify(images)
-        return CompileJob(
-            tool.name, identity, self.source, how.architectures, how.options, images, self.sharers, NO_PROBE
-        )
+        return CompileJob(tool.name, tool.identify(images), self.source, how.architectures, how.options, images)
 
 
 def ask_syntax(job: CompileJob) -> Answer:

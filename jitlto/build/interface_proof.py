@@ -112,9 +112,9 @@ class InterfaceProof:
             for symbol in compiled.provides if request.config.interfaces else ():
                 if families.get(symbol.name, set()) - {request.key.family}:
                     self._required[request.key.family, request.config].add(symbol.name)
-        self._may_borrow = {how for _, how in self._required if _may_borrow(how)}
-        compiler.start(_reversed(how) for how in self._may_borrow)
-        compiler.start(_probe(how, sorted(names))[0] for (_, how), names in self._required.items())
+        self._in_reverse = {how: _reversed(how) for _, how in self._required if _may_borrow(how)}
+        self._probes = {each: _probe(each[1], sorted(names)) for each, names in self._required.items()}
+        compiler.start([*self._in_reverse.values(), *(question for question, _ in self._probes.values())])
 
     def faults(self, own: Mapping[str, Sequence[str]], opaque: frozenset[str]) -> Faults:
         """Return what the interfaces do not declare, for symbols which the fragments require.
@@ -130,7 +130,8 @@ class InterfaceProof:
         found: set[tuple[str, str, str]] = set()
         for (family, config), names in self._required.items():
             # What compiles in both orders borrows nothing of what precedes it.
-            is_borrowed = config in self._may_borrow and self._compiler.answer(_reversed(config)).log
+            in_reverse = self._in_reverse.get(config)
+            is_borrowed = in_reverse is not None and self._compiler.answer(in_reverse).log
             if is_borrowed and (error := find_broken(self._compiler, config, own[family])):
                 raise error
             faults = self._judge(family, config, sorted(names), opaque)
@@ -150,8 +151,8 @@ class InterfaceProof:
         What compiles may have found another declaration of the name: then its PTX has another symbol.
         """
         open_names: set[str] = set()  # of symbols whose types may be incomplete
+        question, lines = self._probes[family, config]
         while names:
-            question, lines = _probe(config, names, open_names)
             answer = self._compiler.answer(question)
             if not answer.log:
                 for found in answer.found:
@@ -173,6 +174,7 @@ class InterfaceProof:
             # What is declared and cannot be referred to is left out.
             names = [name for name in names if name not in faulty or name in reasons or name in incomplete - open_names]
             open_names |= incomplete
+            question, lines = _probe(config, names, open_names)
 
 
 def _type_of(symbol: str) -> str:
