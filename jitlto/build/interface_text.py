@@ -175,8 +175,9 @@ class InterfaceTexts:
         if not left:
             return
         self._compiler.start(self._question(config, each) for each in (family.interfaces, *(part for part, _ in left)))
+        every = self._read(config, family.interfaces) or []
         for (interfaces, used), found in left.items():
-            every, alone = (self._read(config, each) or [] for each in (family.interfaces, interfaces))
+            alone = self._read(config, interfaces) or []
             own = set(config.own_closure(interfaces_first(interfaces)).headers.values())
             behind = _select(every, interfaces, {name for name, text in headers.items() if text in own})
             # A header of both stands where the first includes it.
