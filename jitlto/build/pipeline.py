@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -116,19 +117,27 @@ def build(
     writer.check_writable(output)
     batches = sources.by_family() if shard is None else [sources.select(shard, recorded or {})]
     made = _Assembled()
-    outcome, notes, made.faults = _compile(
-        _announce(sources, batches, cache, observer), begin, jobs, executor, cache, observer, made.add, sources,
-        keep_going=keep_going, compare_archs=compare_archs,
-    )  # fmt: skip
-    observer.phase("check")
-    _check_failures(sources, outcome)
-    advice, part = _validate(sources, made, shard)
-    observer.phase("write")
-    fragments = tuple(sorted(made.fragments, key=lambda fragment: fragment.key))
-    records = list(sources.records.values())
-    store = cache.store if cache else None
-    check = partial(proof.prove_once, advice, records, fragments, (), store, allow_incomplete=allow_incomplete)
-    digest = writer.write(output, records, fragments, made.blobs, part=part, check=None if shard else check)
+    with _workers(executor, jobs) as pool:
+        outcome, notes, find_faults = _compile(
+            _announce(sources, batches, cache, observer), begin, jobs, pool, cache, observer, made.add, sources,
+            keep_going=keep_going, compare_archs=compare_archs,
+        )  # fmt: skip
+        observer.phase("check")
+        _check_failures(sources, outcome)
+        advice = [*sources.advice, *made.list_advice()]
+        part = _make_part(sources, shard, find_faults(), advice) if shard else None
+        observer.phase("write")
+        fragments = tuple(sorted(made.fragments, key=lambda fragment: fragment.key))
+        records = list(sources.records.values())
+        store = cache.store if cache else None
+
+        def check(digest: str) -> None:
+            try:  # kernels are planned while the interfaces are compiled
+                proof.prove_once(advice, records, fragments, (), store, digest, allow_incomplete=allow_incomplete)
+            finally:  # its errors say more than that kernels do not plan
+                _validate(sources, made.fragments, find_faults())
+
+        digest = writer.write(output, records, fragments, made.blobs, part=part, check=None if shard else check)
     if cache is not None and outcome.compiled:
         cache.store.prune()
     if cache is not None and cache.shared is not None:
@@ -167,7 +176,7 @@ def _compile(
     batches: Iterable[Sequence[CompileRequest]],
     begin: float,
     jobs: int | None,
-    executor: Executor | None,
+    pool: Executor,
     cache: Cache | None,
     observer: Observer,
     accept: Callable[[RenderedSource, CompiledSource], object],
@@ -175,35 +184,43 @@ def _compile(
     *,
     keep_going: bool,
     compare_archs: bool,
-) -> tuple[Outcome, ArchitectureReport, Faults]:
+) -> tuple[Outcome, ArchitectureReport, Callable[[], Faults]]:
+    """Compile all sources; what the interfaces do not declare is told when it is asked for, and compiled meanwhile."""
     notes = ArchitectureReport()
-    faults: Faults = ()
-    pool = executor or ProcessExecutor(jobs or default_jobs())
     if isinstance(pool, DaskExecutor):
         batches = _check_cluster(pool, batches)
-    try:
-        submit = partial(transport.submit, pool, run=transport.compile_job)
-        announce = partial(transport.warm_up, pool)
-        width = transport.capacity(pool, jobs, ahead=cache is None)
-        scheduler = Scheduler(submit, width, cache, observer, begin, accept, announce, keep_going=keep_going)
-        outcome = scheduler.run(batches)
-        run = partial(transport.submit, pool)
-        compiler = InterfaceCompiler(run, cache)
-        if not outcome.failures:
-            proof_of = InterfaceProof(outcome.requests, outcome.sources, compiler)
-            sources.check_texts(compiler)
-            faults = proof_of.faults(sources.own_interfaces(), sources.opaque())
+    submit = partial(transport.submit, pool, run=transport.compile_job)
+    announce = partial(transport.warm_up, pool)
+    width = transport.capacity(pool, jobs, ahead=cache is None)
+    scheduler = Scheduler(submit, width, cache, observer, begin, accept, announce, keep_going=keep_going)
+    outcome = scheduler.run(batches)
+    run = partial(transport.submit, pool)
+    compiler = InterfaceCompiler(run, cache)
+    if outcome.failures:
         _blame_interfaces(outcome, compiler)
-        if compare_archs and not outcome.failures:
-            observer.phase("architectures")
-            changed = outcome.compiled > 0
-            notes = compare_architectures(outcome.requests, outcome.sources, run, cache, changed=changed)
+        if not keep_going:
+            raise outcome.failures[0][1].error
+        return outcome, notes, tuple
+    interfaces = InterfaceProof(outcome.requests, outcome.sources, compiler)
+    sources.check_texts(compiler)
+    if compare_archs:
+        observer.phase("architectures")
+        changed = outcome.compiled > 0
+        notes = compare_architectures(outcome.requests, outcome.sources, run, cache, changed=changed)
+    return outcome, notes, partial(interfaces.faults, sources.own_interfaces(), sources.opaque())
+
+
+@contextmanager
+def _workers(executor: Executor | None, jobs: int | None) -> Iterator[Executor]:
+    """Where to compile: a caller's executor, or processes of this build that end with it."""
+    if executor is not None:
+        yield executor
+        return
+    pool = ProcessExecutor(jobs or default_jobs())
+    try:
+        yield pool
     finally:
-        if executor is None:
-            pool.shutdown(cancel_futures=True)
-    if outcome.failures and not keep_going:
-        raise outcome.failures[0][1].error
-    return outcome, notes, faults
+        pool.shutdown(cancel_futures=True)
 
 
 def _blame_interfaces(outcome: Outcome, compiler: InterfaceCompiler) -> None:
@@ -232,11 +249,10 @@ def _check_cluster(
 
 @dataclass
 class _Assembled:
-    """The fragments of a build, their images by SHA-256, what no interface declares of them, and advice."""
+    """The fragments of a build, their images by SHA-256, and advice."""
 
     fragments: list[Fragment] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
-    faults: Faults = ()
     advice: dict[str, str] = field(default_factory=dict)  # by group
     structures: dict[tuple[str, str], bool] = field(default_factory=dict)  # family and name: whether a kernel takes it
 
@@ -258,6 +274,15 @@ class _Assembled:
             )
             self.advice[kernel] = f"{text}; name them in params"
 
+    def list_advice(self) -> Iterator[str]:
+        """Yield the advice, sorted."""
+        for _, text in sorted(self.advice.items()):
+            yield text
+        for (family, name), is_taken in sorted(self.structures.items()):
+            if not is_taken:
+                text = f'{family}: no kernel takes the structure of [struct."{name}"] by value'
+                yield f"{text}; write its name as C++ has it, with namespaces, or remove it"
+
 
 def _check_failures(sources: RenderedFamilies, outcome: Outcome) -> None:
     """Raise the failures of all steps so far."""
@@ -267,20 +292,14 @@ def _check_failures(sources: RenderedFamilies, outcome: Outcome) -> None:
         raise FailedFragmentsError(group_failures(failed, tried), len(tried))
 
 
-def _validate(sources: RenderedFamilies, made: _Assembled, shard: Shard | None) -> tuple[list[str], PartRecord | None]:
-    """Check the fragments of each family, and those that it uses, against each other; for a shard, the merge does."""
-    records = [record.with_used(sources.records) for record in sources.records.values()]
-    advice = [*sources.advice, *(text for _, text in sorted(made.advice.items()))]
-    if shard is not None:
-        digests, identities = sources.source_digests(), sources.toolchain_identities()
-        part = shards.make_part_record(shard, digests, made.faults, identities, advice)
-        return advice, part
-    for (family, name), is_taken in sorted(made.structures.items()):
-        if not is_taken:
-            text = f'{family}: no kernel takes the structure of [struct."{name}"] by value'
-            advice.append(f"{text}; write its name as C++ has it, with namespaces, or remove it")
-    for record in records:
-        fragments = record.select(made.fragments)
-        check_interfaces(record, fragments, made.faults, sources.find)
+def _make_part(sources: RenderedFamilies, shard: Shard, faults: Faults, advice: Sequence[str]) -> PartRecord:
+    """Return what a merge needs to check the fragments of a shard against the others."""
+    return shards.make_part_record(shard, sources.source_digests(), faults, sources.toolchain_identities(), advice)
+
+
+def _validate(sources: RenderedFamilies, made: Sequence[Fragment], faults: Faults) -> None:
+    """Check the fragments of each family, and those that it uses, against each other."""
+    for record in (each.with_used(sources.records) for each in sources.records.values()):
+        fragments = record.select(made)
+        check_interfaces(record, fragments, faults, sources.find)
         validate.check_fragments(record, fragments)
-    return advice, None
