@@ -21,8 +21,8 @@ from sphinx.domains.python import PythonDomain  # noqa: E402
 from sphinx.environment import BuildEnvironment  # noqa: E402
 
 import jitlto  # noqa: E402 - found through the line above
-from jitlto.runtime.planning import plan  # noqa: E402
-from jitlto.runtime.user_code import inputs  # noqa: E402
+from jitlto.plan import plan  # noqa: E402
+from jitlto.plan.user_code import inputs  # noqa: E402
 
 # Sphinx evaluates the fields of structs; plans name these for type checkers alone.
 vars(plan).update(UserInput=inputs.UserInput, Services=object)

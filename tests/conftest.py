@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from jitlto.base.errors import NoDeviceError
 from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.lineinfo import build_twin
 from jitlto.build.pipeline import BuildReport, build
-from jitlto.errors import NoDeviceError
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase
 from tests.support.environments import need
 from tests.support.families import MINI, compiler, write_family
 from tests.support.process import ROOT

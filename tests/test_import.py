@@ -110,7 +110,7 @@ print(json.dumps(found))
 def test_run_side_modules_import_neither_jinja_nor_the_build_side() -> None:
     names = run(RUN_SIDE + "import json, sys; print(json.dumps(sorted(sys.modules)))")
     assert isinstance(names, list)
-    assert {"jitlto.storage.database", "jitlto.runtime.family", "jitlto.runtime.launch.launcher"} <= set(names)
+    assert {"jitlto.database", "jitlto.runtime.family", "jitlto.launch.launcher"} <= set(names)
     assert loaded(names, ("jinja2", "click", "rich")) == []
 
 

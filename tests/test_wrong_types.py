@@ -11,16 +11,16 @@ import pytest
 
 import jitlto
 from jitlto import FragmentDatabase, FragmentKey, KernelFamily, load
+from jitlto.base.errors import JitltoError
+from jitlto.base.versions import Architecture, Version
 from jitlto.build import merge, pipeline
 from jitlto.build.execution import costs
-from jitlto.build.packaging import project
 from jitlto.build.shards import Shard
-from jitlto.errors import JitltoError
-from jitlto.model.options import LinkOptions
-from jitlto.model.versions import Architecture, Version
-from jitlto.runtime.planning import recording
-from jitlto.storage import declaration
-from jitlto.storage.manifest import Manifest
+from jitlto.family import declaration
+from jitlto.packaging import project
+from jitlto.record.options import LinkOptions
+from jitlto.runtime import recording
+from jitlto.stores.manifest import Manifest
 from tests.support.families import MINI, write_family
 
 CHOSEN = {"data_type": "float", "op_name": "twice"}

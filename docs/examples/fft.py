@@ -28,9 +28,9 @@ from numpy.typing import DTypeLike
 import jitlto
 
 if TYPE_CHECKING:
-    from jitlto.runtime.dispatcher import Dispatcher
+    from jitlto.launch.dispatcher import Dispatcher
+    from jitlto.launch.launcher import Launcher
     from jitlto.runtime.family import KernelFamily
-    from jitlto.runtime.launch.launcher import Launcher
 
 _STORED_COMPLEX = {"float32": "complex64", "float64": "complex128"}
 #: What the ``info`` of each shipped callback contains.

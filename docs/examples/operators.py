@@ -7,7 +7,7 @@ from typing import Any
 
 from docs.examples import fft
 from jitlto import Array, Backward, Flag, Launch, Operator, Output
-from jitlto.runtime.operators.parts import Case
+from jitlto.frameworks.parts import Case
 
 
 def declare_nearest(family: Any = "search", index: str = "int64") -> Operator:

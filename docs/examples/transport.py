@@ -24,8 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 import jitlto
 
 if TYPE_CHECKING:
+    from jitlto.launch.launcher import Launcher
     from jitlto.runtime.family import KernelFamily
-    from jitlto.runtime.launch.launcher import Launcher
 
 FACES: Final = ("low x", "high x", "low y", "high y", "low z", "high z")
 #: The columns of a ledger, in the order of ledger.cuh.
@@ -370,8 +370,8 @@ def simulate(
         link_options: As for `KernelFamily.launcher`. ``fast_math`` changes the results.
 
     Raises:
-        jitlto.errors.PlanError: If the family has no such variant.
-        jitlto.errors.NoDeviceError: If there is no GPU.
+        jitlto.base.errors.PlanError: If the family has no such variant.
+        jitlto.base.errors.NoDeviceError: If there is no GPU.
     """
     configuration = problem.configuration(run.tally, run.generator)
     return launch(family.launcher(link_mode=link_mode, link_options=link_options, **configuration), problem, run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from jitlto.model.text import pluralize
+from jitlto.base.text import pluralize
 
 _MOST_NAMES = 4
 

@@ -21,19 +21,19 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from jitlto.base.errors import JitltoError
+from jitlto.base.versions import Architecture, Version
 from jitlto.build.architecture_notes import ArchitectureNote, ArchitectureReport, Gain, NotCompared
 from jitlto.build.cache.cache import Cache
-from jitlto.build.compilers.architectures import RENAMES, Known, narrow_tests, points_to_compare
-from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.execution import transport
 from jitlto.build.execution.costs import estimate
 from jitlto.build.execution.request import CompileRequest
+from jitlto.compile.architecture_tests import comparable_architectures, find_features
+from jitlto.compile.architectures import RENAMES, Known, narrow_tests, points_to_compare
+from jitlto.compile.compiler import CompiledSource, CompileJob
+from jitlto.compile.headers import split_leading_includes
 from jitlto.cuda import nvjitlink
-from jitlto.errors import JitltoError
-from jitlto.model.architecture_tests import comparable_architectures, find_features
-from jitlto.model.fragment import FragmentKey, ImageKind
-from jitlto.model.headers import split_leading_includes
-from jitlto.model.versions import Architecture, Version
+from jitlto.record.fragment import FragmentKey, ImageKind
 
 _KIND, _REVISION = "architectures", 2  # of entries in the build cache
 _PART = 0.12  # of a build's estimated time is for compiling a sample; links and small builds make it twice as much

@@ -7,14 +7,14 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from jitlto.build.compilers.base import CompiledSource
-from jitlto.build.templates import RenderedSource
-from jitlto.errors import BuildError
-from jitlto.model.fragment import Fragment, Image, ImageKind, Role, Symbol, SymbolKind
-from jitlto.model.layouts import is_supported, parse_definitions, parse_type
-from jitlto.model.mangling import base_name, demangle, parameter_types
-from jitlto.model.type_spelling import canonical_spelling, is_same_type
-from jitlto.model.types import UNKNOWN_TYPE, Parameter, find_scalar
+from jitlto.base.errors import BuildError
+from jitlto.base.layouts import is_supported, parse_definitions, parse_type
+from jitlto.base.mangling import base_name, demangle, parameter_types
+from jitlto.base.type_spelling import canonical_spelling, is_same_type
+from jitlto.base.types import UNKNOWN_TYPE, Parameter, find_scalar
+from jitlto.compile.compiler import CompiledSource
+from jitlto.family.templates import RenderedSource
+from jitlto.record.fragment import Fragment, Image, ImageKind, Role, Symbol, SymbolKind
 
 
 def assemble(rendered: RenderedSource, compiled: CompiledSource) -> tuple[Fragment, dict[str, bytes]]:
@@ -156,7 +156,7 @@ def _is_enum(type_name: str, number: int, layout: str) -> bool:
     Args:
         type_name: The parameter's type.
         number: Its place among the parameters.
-        layout: The kernel's, as in :class:`~jitlto.model.fragment.Symbol`.
+        layout: The kernel's, as in :class:`~jitlto.record.fragment.Symbol`.
     """
     sizes = layout.rpartition("(")[2].rstrip(")").split(",")
     if number >= len(sizes) or not sizes[number].isdigit() or type_name.startswith("enum "):

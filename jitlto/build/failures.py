@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jitlto.build.templates import RenderedSource
-from jitlto.errors import BuildError, JitltoError, LoggedError
-from jitlto.model.causes import group_by_cause, value_eraser
-from jitlto.model.fragment import FragmentKey
-from jitlto.model.text import pluralize
+from jitlto.base.causes import group_by_cause, value_eraser
+from jitlto.base.errors import BuildError, JitltoError, LoggedError
+from jitlto.base.text import pluralize
+from jitlto.family.templates import RenderedSource
+from jitlto.record.fragment import FragmentKey
 
 _DIAGNOSTIC = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
 _OTHER_ERROR = re.compile(r"^.*\b(?:error|fatal)\b.*$", re.M | re.I)  # ptxas, the host compiler

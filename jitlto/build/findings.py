@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from jitlto.errors import JitltoError, LoggedError
-from jitlto.model.causes import group_by_cause, name_folder
-from jitlto.model.fragment import Fragment
-from jitlto.storage.check_result import Cause, Place
+from jitlto.base.causes import group_by_cause, name_folder
+from jitlto.base.errors import JitltoError, LoggedError
+from jitlto.record.check_result import Cause, Place
+from jitlto.record.fragment import Fragment
 
 
 class Kind(StrEnum):

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from jitlto.base.errors import CompileError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig, entry_key
-from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.execution import transport
-from jitlto.cuda.nvrtc import program_name
-from jitlto.errors import CompileError
-from jitlto.model.fragment import ImageKind
-from jitlto.model.headers import Source
+from jitlto.compile.compiler import CompiledSource, CompileJob
+from jitlto.compile.headers import Source
+from jitlto.compile.nvrtc_program import program_name
+from jitlto.record.fragment import ImageKind
 
 #: What logs call the text of a question.
 PROBE_NAME = "interfaces.cu"

@@ -11,15 +11,15 @@ import re
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 
+from jitlto.base.errors import BuildError, FamilyError
+from jitlto.base.mangling import demangle, parameter_types, qualified_name
 from jitlto.build.cache.keys import CompileConfig
-from jitlto.build.compilers.base import CompiledSource
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_compiler import PROBE_NAME, InterfaceCompiler, Question, ask_symbols, ask_syntax
 from jitlto.build.interfaces import path_of
-from jitlto.errors import BuildError, FamilyError
-from jitlto.model.declarations import read_declarations, words
-from jitlto.model.headers import interfaces_first
-from jitlto.model.mangling import demangle, parameter_types, qualified_name
+from jitlto.compile.compiler import CompiledSource
+from jitlto.compile.declarations import read_declarations, words
+from jitlto.compile.headers import interfaces_first
 
 #: What no interface declares as a fragment requires it: family, symbol and reason, sorted.
 Faults = tuple[tuple[str, str, str], ...]

@@ -15,18 +15,18 @@ from functools import cache
 from itertools import combinations, zip_longest
 from typing import NamedTuple, TypeAlias
 
+from jitlto.base.errors import BuildError, FamilyError
+from jitlto.base.versions import Architecture
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_compiler import InterfaceCompiler, Question, ask_texts
 from jitlto.build.interfaces import path_of
-from jitlto.errors import BuildError, FamilyError
-from jitlto.model.declarations import line_of, macros, words
-from jitlto.model.fragment import ImageKind
-from jitlto.model.headers import HeaderSet, interfaces_first
-from jitlto.model.kernel_text import TOKEN, plain_text
-from jitlto.model.stretches import declarations, is_balanced, stretches
-from jitlto.model.versions import Architecture
-from jitlto.storage.declaration import FamilyDeclaration
+from jitlto.compile.declarations import line_of, macros, words
+from jitlto.compile.headers import HeaderSet, interfaces_first
+from jitlto.compile.kernel_text import TOKEN, plain_text
+from jitlto.compile.stretches import declarations, is_balanced, stretches
+from jitlto.family.declaration import FamilyDeclaration
+from jitlto.record.fragment import ImageKind
 
 _CALLERS = "callers' code"
 _NEXT = "jitlto_next"  # a header that counts, since one that is included twice has two texts

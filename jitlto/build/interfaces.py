@@ -1,6 +1,6 @@
 """Interfaces: one text for both sides of each, and definitions that are what they declare.
 
-Every source of a family is compiled behind all its interfaces (:func:`jitlto.model.headers.interfaces_first`), so the
+Every source of a family is compiled behind all its interfaces (:func:`jitlto.compile.headers.interfaces_first`), so the
 front end finds what contradicts them. Here is what it does not find.
 """
 
@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeAlias
 
+from jitlto.base.errors import BuildError, CompileError, FamilyError, JitltoError
+from jitlto.base.mangling import base_name, demangle
+from jitlto.base.text import suggest
 from jitlto.build.cache.keys import CompileConfig
-from jitlto.build.templates import RenderedSource
-from jitlto.errors import BuildError, CompileError, FamilyError, JitltoError
-from jitlto.model.declarations import (
+from jitlto.compile.declarations import (
     Conflict,
     find_conflicts,
     line_of,
@@ -23,14 +24,13 @@ from jitlto.model.declarations import (
     undefined_types,
     words,
 )
-from jitlto.model.family_record import FamilyRecord
-from jitlto.model.fragment import Fragment, FragmentKey, Symbol
-from jitlto.model.headers import interfaces_first
-from jitlto.model.index import agrees
-from jitlto.model.mangling import base_name, demangle
-from jitlto.model.options import option_macros
-from jitlto.model.text import suggest
-from jitlto.storage.declaration import FamilyDeclaration
+from jitlto.compile.headers import interfaces_first
+from jitlto.family.declaration import FamilyDeclaration
+from jitlto.family.templates import RenderedSource
+from jitlto.record.family_record import FamilyRecord
+from jitlto.record.fragment import Fragment, FragmentKey, Symbol
+from jitlto.record.index import agrees
+from jitlto.record.options import option_macros
 
 # What NVRTC and nvcc say where a declaration contradicts a definition.
 _CONTRADICTION = re.compile(

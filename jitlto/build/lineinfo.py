@@ -1,4 +1,4 @@
-"""The twin of a database with line information, for profilers: see :mod:`jitlto.storage.twin`."""
+"""The twin of a database with line information, for profilers: see :mod:`jitlto.database.twin`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 
+from jitlto.base.errors import DatabaseError
+from jitlto.base.files import digest_of
 from jitlto.build.cache.cache import Cache
 from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
-from jitlto.cuda.nvrtc import program_name
-from jitlto.errors import DatabaseError
-from jitlto.model.header_places import split_name
-from jitlto.storage.declaration import FamilyDeclaration
-from jitlto.storage.files import digest_of
-from jitlto.storage.twin import SOURCES, TwinManifest, twin_directory
+from jitlto.compile.header_places import split_name
+from jitlto.compile.nvrtc_program import program_name
+from jitlto.database.twin import SOURCES, TwinManifest, twin_directory
+from jitlto.family.declaration import FamilyDeclaration
 
 _HEADERS = "headers"  # for those whose names are no paths below a directory
 _PLAIN = re.compile(r"\w[\w.+-]*(/\w[\w.+-]*)*", re.ASCII)

@@ -12,17 +12,17 @@ from typing import Literal
 
 from msgspec.structs import astuple
 
+from jitlto.base.cached import cached_property
+from jitlto.base.errors import BuildError
+from jitlto.base.text import describe_differences, pluralize
 from jitlto.build import proof, validate
 from jitlto.build.cache.cache import Cache
 from jitlto.build.interfaces import check_interfaces
 from jitlto.build.uses import check_uses
-from jitlto.errors import BuildError
-from jitlto.model.cached import cached_property
-from jitlto.model.compatibility import mixed_compilers
-from jitlto.model.family_record import FamilyRecord, PartRecord
-from jitlto.model.fragment import Fragment, FragmentKey, ImageKind
-from jitlto.model.text import describe_differences, pluralize
-from jitlto.storage.database import FragmentDatabase, writer
+from jitlto.database import FragmentDatabase, writer
+from jitlto.plan.compatibility import mixed_compilers
+from jitlto.record.family_record import FamilyRecord, PartRecord
+from jitlto.record.fragment import Fragment, FragmentKey, ImageKind
 
 _MAX_LISTED = 3
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from jitlto.base.errors import BuildError, CompileError
+from jitlto.base.text import check_type
 from jitlto.build import proof, shards, validate
 from jitlto.build.architecture_notes import ArchitectureReport
 from jitlto.build.architecture_report import compare_architectures
 from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.use import CacheUse, find_use
-from jitlto.build.compilers.base import CompiledSource
 from jitlto.build.execution import transport
 from jitlto.build.execution.dask import DaskExecutor
 from jitlto.build.execution.events import NO_OBSERVER, Observer
@@ -29,13 +30,12 @@ from jitlto.build.interface_proof import Faults, InterfaceProof, find_broken
 from jitlto.build.interfaces import check_interfaces, may_be_broken
 from jitlto.build.rendered_families import RenderedFamilies, check_reproducible
 from jitlto.build.shards import Shard
-from jitlto.build.templates import RenderedSource
-from jitlto.errors import BuildError, CompileError
-from jitlto.model.family_record import PartRecord
-from jitlto.model.fragment import Fragment
-from jitlto.model.text import check_type
-from jitlto.storage.database import writer
-from jitlto.storage.declaration import FamilyDeclaration
+from jitlto.compile.compiler import CompiledSource
+from jitlto.database import writer
+from jitlto.family.declaration import FamilyDeclaration
+from jitlto.family.templates import RenderedSource
+from jitlto.record.family_record import PartRecord
+from jitlto.record.fragment import Fragment
 
 # What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds,
 # while something is written within those.

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TypeAlias
 
-from jitlto.build.findings import Finding, Kind, group_findings, message_of
-from jitlto.build.unused import find_unused
-from jitlto.errors import (
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.errors import (
     AmbiguousConfigurationError,
     BuildError,
     InterfaceMismatchError,
@@ -19,15 +18,16 @@ from jitlto.errors import (
     PlanError,
     UnknownValueError,
 )
-from jitlto.model.enumeration import DeadEnd, enumerate_kernels, find_user_symbols
-from jitlto.model.family_record import FamilyRecord
-from jitlto.model.fragment import Fragment, FragmentKey, Role
-from jitlto.model.index import Index, agrees
-from jitlto.model.mangling import base_name, demangle
-from jitlto.model.text import pluralize
-from jitlto.storage.cache_dir import CacheDir
-from jitlto.storage.check_result import Cause
-from jitlto.storage.proofs import Proofs
+from jitlto.base.mangling import base_name, demangle
+from jitlto.base.text import pluralize
+from jitlto.build.findings import Finding, Kind, group_findings, message_of
+from jitlto.build.proofs import Proofs
+from jitlto.build.unused import find_unused
+from jitlto.plan.enumeration import DeadEnd, enumerate_kernels, find_user_symbols
+from jitlto.record.check_result import Cause
+from jitlto.record.family_record import FamilyRecord
+from jitlto.record.fragment import Fragment, FragmentKey, Role
+from jitlto.record.index import Index, agrees
 
 _Provided: TypeAlias = tuple[FragmentKey, str]  # a fragment, and a symbol that it provides
 

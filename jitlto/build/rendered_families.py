@@ -10,33 +10,33 @@ from dataclasses import replace
 
 from msgspec import structs
 
+from jitlto.base.cached import cached_property
+from jitlto.base.errors import BuildError, FamilyError, JitltoError, ToolchainError
+from jitlto.base.text import check_type
+from jitlto.base.versions import Architecture, lowest_base
 from jitlto.build import shards, validate
 from jitlto.build.cache import rebuild_reason
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig
-from jitlto.build.compilers.base import Toolchain, find_toolchain
 from jitlto.build.execution.costs import costs, estimate
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_text import InterfaceTexts
 from jitlto.build.interfaces import InterfaceRules
-from jitlto.build.rendering.rendered_texts import RenderedTexts
 from jitlto.build.shards import Shard
-from jitlto.build.templates import RenderedSource, render_family
 from jitlto.build.tuning_record import check_tuned, tune_record
 from jitlto.build.uses import check_uses
+from jitlto.compile.architecture_tests import comparable_architectures
+from jitlto.compile.compiler import Toolchain, find_toolchain
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.header_texts import SystemTexts
 from jitlto.cuda import nvjitlink
-from jitlto.errors import BuildError, FamilyError, JitltoError, ToolchainError
-from jitlto.model.architecture_tests import comparable_architectures
-from jitlto.model.cached import cached_property
-from jitlto.model.family_record import FamilyRecord, GroupRecord
-from jitlto.model.fragment import FragmentKey, Role
-from jitlto.model.header_search import HeaderSearch
-from jitlto.model.header_texts import SystemTexts
-from jitlto.model.text import check_type
-from jitlto.model.versions import Architecture, lowest_base
-from jitlto.storage.declaration import FamilyDeclaration
+from jitlto.family.declaration import FamilyDeclaration
+from jitlto.family.rendering.rendered_texts import RenderedTexts
+from jitlto.family.templates import RenderedSource, render_family
+from jitlto.record.family_record import FamilyRecord, GroupRecord
+from jitlto.record.fragment import FragmentKey, Role
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 

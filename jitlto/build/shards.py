@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from jitlto.base.errors import BuildError
+from jitlto.base.text import check_type
 from jitlto.build.cache.keys import CompileConfig
-from jitlto.build.templates import RenderedSource
-from jitlto.errors import BuildError
-from jitlto.model.family_record import PartRecord
-from jitlto.model.fragment import FragmentKey
-from jitlto.model.text import check_type
+from jitlto.family.templates import RenderedSource
+from jitlto.record.family_record import PartRecord
+from jitlto.record.fragment import FragmentKey
 
 T = TypeVar("T")
 

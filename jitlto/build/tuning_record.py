@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from jitlto.build.matrix import load_matrix
-from jitlto.errors import FamilyError
-from jitlto.model.expressions import ExpressionError, names_in
-from jitlto.model.family_record import FamilyRecord
-from jitlto.model.fragment import FragmentKey
-from jitlto.model.text import suggest
-from jitlto.model.tuning import LAUNCH_NAMES, Pairs, TuneRecord
-from jitlto.storage.tuning_rules import TuneDeclaration
+from jitlto.base.errors import FamilyError
+from jitlto.base.text import suggest
+from jitlto.family.matrix import load_matrix
+from jitlto.family.tuning_rules import TuneDeclaration
+from jitlto.record.expressions import ExpressionError, names_in
+from jitlto.record.family_record import FamilyRecord
+from jitlto.record.fragment import FragmentKey
+from jitlto.record.tuning import LAUNCH_NAMES, Pairs, TuneRecord
 
 _MOST_LAUNCHES = 10_000
 

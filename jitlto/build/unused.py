@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence, Set
 
+from jitlto.base.mangling import base_name, demangle
+from jitlto.base.types import is_same_value
 from jitlto.build.findings import Finding, Kind
-from jitlto.model.fragment import Fragment, FragmentKey, Role
-from jitlto.model.index import Index
-from jitlto.model.mangling import base_name, demangle
-from jitlto.model.types import is_same_value
+from jitlto.record.fragment import Fragment, FragmentKey, Role
+from jitlto.record.index import Index
 
 
 def find_unused(

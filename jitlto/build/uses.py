@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from jitlto.errors import FamilyError, JitltoError
-from jitlto.model.declarations import find_conflicts, words
-from jitlto.model.family_record import FamilyRecord
-from jitlto.model.options import macro_values, option_macros
+from jitlto.base.errors import FamilyError, JitltoError
+from jitlto.compile.declarations import find_conflicts, words
+from jitlto.record.family_record import FamilyRecord
+from jitlto.record.options import macro_values, option_macros
 
 
 def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] | None = None) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations_with_replacement
 from typing import NamedTuple, TypeAlias
 
-from jitlto.errors import BuildError, FamilyError
-from jitlto.model.family_record import FamilyRecord
-from jitlto.model.fragment import Fragment, FragmentKey, Role, SymbolKind
-from jitlto.model.mangling import demangle
-from jitlto.model.resolve import is_compatible
-from jitlto.model.text import suggest
+from jitlto.base.errors import BuildError, FamilyError
+from jitlto.base.mangling import demangle
+from jitlto.base.text import suggest
+from jitlto.plan.resolve import is_compatible
+from jitlto.record.family_record import FamilyRecord
+from jitlto.record.fragment import Fragment, FragmentKey, Role, SymbolKind
 
 _Reached: TypeAlias = Mapping[str, set[str]]
 

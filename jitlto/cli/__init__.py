@@ -17,6 +17,8 @@ from typing import Any
 
 import click
 
+from jitlto.base.errors import JitltoError
+from jitlto.base.python_warnings import DeprecatedValueWarning, LinkWarning
 from jitlto.cli.outcome import (
     handle_signals,
     interrupted,
@@ -25,8 +27,6 @@ from jitlto.cli.outcome import (
     replace_closed_streams,
     take_over_signals,
 )
-from jitlto.errors import JitltoError
-from jitlto.model.python_warnings import DeprecatedValueWarning, LinkWarning
 
 # command → the module with a click command in a variable of the same name, or of that in _VARIABLES; what it does
 _COMMANDS = {

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jitlto.base.errors import BuildError
+from jitlto.base.text import pluralize
 from jitlto.cli.outcome import print_error
 from jitlto.cli.output import print_built, print_json
 from jitlto.cli.output_files import check_outputs, family_sources, write_output
@@ -26,21 +28,19 @@ from jitlto.cli.parameters import (
     json_option,
     shard_option,
 )
+from jitlto.cli.partial_key import describe_nearest, find_key
 from jitlto.cli.progress import progress
-from jitlto.errors import BuildError
-from jitlto.model.partial_key import describe_nearest, find_key
-from jitlto.model.text import pluralize
-from jitlto.storage import declaration
+from jitlto.family import declaration
 
 if TYPE_CHECKING:  # not imported at run time, so that usage errors and other commands start fast
     from concurrent.futures import Executor
 
     from jitlto.build.cache.cache import Cache
     from jitlto.build.failures import FailedFragmentsError
-    from jitlto.build.packaging.project import Package
     from jitlto.build.pipeline import BuildReport
     from jitlto.build.rendered_families import RenderedFamilies
     from jitlto.build.shards import Shard
+    from jitlto.packaging.project import Package
 
 
 @click.command(epilog="Example: jitlto render search -o rendered/")
@@ -52,7 +52,7 @@ def render(name: str, output: Path, as_json: bool) -> None:
 
     FAMILY is a name (looked up under ./fragments and among the shipped families) or a path.
     """
-    from jitlto.build.templates import render_family
+    from jitlto.family.templates import render_family
 
     family = declaration.load_family(declaration.find_family(name))
     sources = family_sources([family])
@@ -120,7 +120,7 @@ def build(**options: Any) -> None:
 
     --plan-shards, --explain and --dry-run compile nothing: they print what a build would do.
     """
-    from jitlto.build.rendering import process
+    from jitlto.family.rendering import process
 
     o = _Options(**options)
     outputs = _check_usage(o)
@@ -132,9 +132,9 @@ def build(**options: Any) -> None:
         process.prepare()
         workers = _start_workers(o.jobs) if compiles_here else None
     from jitlto.build.execution.costs import read_costs
-    from jitlto.build.packaging import prebuilt
-    from jitlto.build.packaging.pyproject import find_project_stores
     from jitlto.build.rendered_families import RenderedFamilies, with_used
+    from jitlto.packaging import prebuilt
+    from jitlto.packaging.pyproject import find_project_stores
 
     recorded = read_costs(o.costs)
     package = None if o.project is None else _package(o.project, o.names)
@@ -268,7 +268,7 @@ def _print_report(report: BuildReport, twin: Path | None, o: _Options) -> None:
 
 
 def _package(directory: Path, names: tuple[str, ...]) -> Package:
-    from jitlto.build.packaging.project import load_package
+    from jitlto.packaging.project import load_package
 
     if names:
         raise click.UsageError("--project declares the families: leave out FAMILY")
@@ -299,7 +299,7 @@ def _start_workers(jobs: int | None) -> Executor:
 
     workers = ProcessExecutor(jobs or default_jobs())
     click.get_current_context().call_on_close(lambda: workers.shutdown(cancel_futures=True))
-    for module in ("jitlto.build.execution.transport", "jitlto.build.compilers.nvrtc"):
+    for module in ("jitlto.build.execution.transport", "jitlto.compile.nvrtc"):
         workers.preload(import_module, module)
     return workers
 

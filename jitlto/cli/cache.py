@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
-from jitlto import config
+from jitlto.base import config
+from jitlto.base.errors import JitltoError
+from jitlto.base.text import format_bytes, pluralize
+from jitlto.base.user_caches import CACHE_OFF, Removed, UserCache, project_caches, user_caches
+from jitlto.base.versions import Architecture
 from jitlto.cli.families import find_planner, plan_options
 from jitlto.cli.output import print_json
 from jitlto.cli.parameters import json_option
-from jitlto.errors import JitltoError
-from jitlto.model.text import format_bytes, pluralize
-from jitlto.model.versions import Architecture
-from jitlto.storage.user_caches import CACHE_OFF, Removed, UserCache, project_caches, user_caches
 
 _EDITABLE = "databases of packages that are installed editable"
 _FETCHED = "databases fetched from shared stores"
@@ -96,7 +96,7 @@ def _describe_editable() -> dict[str, Any]:
 
 
 def _describe_fetched() -> dict[str, Any]:
-    from jitlto.storage.remote import fetched
+    from jitlto.stores import fetched
 
     return _describe_databases(fetched.DIRECTORY, fetched.copies(config.current()))
 
@@ -140,7 +140,7 @@ def clear(only: str | None, as_json: bool) -> None:
 
         removed.append((_EDITABLE, "database", _clear(_describe_editable, editable.clear)))
     if only in (None, "fetched"):
-        from jitlto.storage.remote import fetched
+        from jitlto.stores import fetched
 
         removed.append((_FETCHED, "database", _clear(_describe_fetched, fetched.clear)))
     _print_removed(removed, as_json)

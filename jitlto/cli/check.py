@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import to_builtins
 
-from jitlto import config
+from jitlto.base import config
+from jitlto.base.text import pluralize
+from jitlto.base.versions import Architecture
 from jitlto.cli.families import DATABASE, open_database
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import SHOWN, print_cause, print_json
 from jitlto.cli.parameters import PATH, TargetList, jobs_option, json_option, shard_option, targets_option
 from jitlto.cli.progress import progress
-from jitlto.model.text import pluralize
-from jitlto.model.versions import Architecture
-from jitlto.storage.check_result import FamilyCheck, LinkCheck
+from jitlto.record.check_result import FamilyCheck, LinkCheck
 
 if TYPE_CHECKING:
     from jitlto.build.shards import Shard
-    from jitlto.storage.check_result import CheckResult
-    from jitlto.storage.database import FragmentDatabase
-    from jitlto.verify.compare_archs import ArchGain
-    from jitlto.verify.operators import OperatorCheck
+    from jitlto.check.compare_archs import ArchGain
+    from jitlto.check.operators import OperatorCheck
+    from jitlto.database import FragmentDatabase
+    from jitlto.record.check_result import CheckResult
 
 
 def _need_database(database: Path | None, *, can_link: bool, links: bool) -> Path:
@@ -106,8 +106,8 @@ def check(
     database = _need_database(database, can_link=bool(archs), links=bool(cover or mode or compare_archs))
 
     def run() -> bool:
-        from jitlto.build.packaging.pyproject import find_project_stores
-        from jitlto.verify.check import check as check_database
+        from jitlto.check.check import check as check_database
+        from jitlto.packaging.pyproject import find_project_stores
 
         shared = find_project_stores(Path())
         opened, family = open_database(database)
@@ -146,7 +146,7 @@ def check(
 
 
 def _check_operators(package: str, archs: list[Architecture], jobs: int | None, as_json: bool) -> bool:
-    from jitlto.verify.operators import check_operators
+    from jitlto.check.operators import check_operators
 
     # As for `python -m`: a package of a checkout need not be installed.
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a text
@@ -173,7 +173,7 @@ def _print_operator(check: OperatorCheck) -> None:
 def _gains(
     database: FragmentDatabase, result: CheckResult, targets: list[Architecture], workers: int | None
 ) -> tuple[ArchGain, ...]:
-    from jitlto.verify.compare_archs import compare_archs
+    from jitlto.check.compare_archs import compare_archs
 
     return compare_archs(database, [family.family for family in result.families], targets, workers)
 

@@ -9,20 +9,20 @@ from typing import Literal
 import click
 from msgspec import to_builtins
 
+from jitlto.base import files
+from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.mangling import demangle
+from jitlto.base.text import pluralize
+from jitlto.base.types import Parameter
 from jitlto.cli.families import DATABASE, open_database, print_installed
 from jitlto.cli.outcome import print_error
 from jitlto.cli.output import print_built, print_json, print_json_list
 from jitlto.cli.output_files import check_outputs, check_writable, write_output
 from jitlto.cli.parameters import DATABASE_FILE, FILE, PAGE_FILE, PATH, allow_incomplete_option, json_option
-from jitlto.errors import DatabaseError, JitltoError
-from jitlto.model.fragment import Fragment
-from jitlto.model.mangling import demangle
-from jitlto.model.partial_key import describe_nearest, find_key
-from jitlto.model.text import pluralize
-from jitlto.model.tuning import TuneRecord
-from jitlto.model.types import Parameter
-from jitlto.storage import files
-from jitlto.storage.database import FragmentDatabase
+from jitlto.cli.partial_key import describe_nearest, find_key
+from jitlto.database import FragmentDatabase
+from jitlto.record.fragment import Fragment
+from jitlto.record.tuning import TuneRecord
 
 _database = click.argument("database", metavar=DATABASE, type=PATH)
 
@@ -153,7 +153,7 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
 
 
 def _verify_pack(path: Path, read: set[Path], images: set[str] | None) -> None:
-    from jitlto.runtime.linking import packs
+    from jitlto.link import packs
 
     if path.absolute() not in read:
         read.add(path.absolute())
@@ -165,7 +165,7 @@ def _check_manifest(
     databases: tuple[Path, ...], path: Path, signers: Path | None, signer: str | None
 ) -> tuple[Path, ...]:
     """Check files against a manifest; return the databases among them."""
-    from jitlto.storage.manifest import Manifest, check_signature, signature_of
+    from jitlto.stores.manifest import Manifest, check_signature, signature_of
 
     manifest = Manifest.read(path)
     if signers is not None:
@@ -190,7 +190,7 @@ def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> Non
     Every DB is verified first. `jitlto verify --manifest FILE` checks all files against it. An existing
     signature FILE.sig is removed if FILE changes.
     """
-    from jitlto.storage import manifest as manifests
+    from jitlto.stores import manifest as manifests
 
     signature = manifests.signature_of(output)
     paths = []
@@ -249,9 +249,9 @@ def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: 
     The page is one file that loads nothing. With --timings it shows compile times, with --check the result of a check.
     """
     from jitlto.build.execution.costs import read_seconds
+    from jitlto.record.check_result import read_check_result
     from jitlto.report import page
     from jitlto.report.content import describe
-    from jitlto.storage.check_result import read_check_result
 
     opened, family = open_database(database)
     with opened:

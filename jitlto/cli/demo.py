@@ -9,16 +9,16 @@ from pathlib import Path
 
 import click
 
+from jitlto.base.errors import NoDeviceError
+from jitlto.base.files import temporary_directory
+from jitlto.base.versions import Architecture
 from jitlto.cli.parameters import DATABASE_FILE, Target
 from jitlto.cli.progress import progress
+from jitlto.cli.search_sample import CONFIGURATIONS, DIM, QUERIES, ROWS, launch_and_compare
 from jitlto.cuda import device
-from jitlto.errors import NoDeviceError
-from jitlto.model.versions import Architecture
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.files import temporary_directory
-from jitlto.verify.search_sample import CONFIGURATIONS, DIM, QUERIES, ROWS, launch_and_compare
 
 _WITHOUT_DEVICE = "sm_90"
 

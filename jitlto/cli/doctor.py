@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jitlto.base.errors import JitltoError
+from jitlto.base.text import pluralize
+from jitlto.base.versions import Architecture, Version
 from jitlto.cli.families import DATABASE, locate
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json
 from jitlto.cli.parameters import PATH, TargetList, json_option, targets_option
-from jitlto.errors import JitltoError
-from jitlto.model.prediction import LinkMethod
-from jitlto.model.text import pluralize
-from jitlto.model.versions import Architecture, Version
-from jitlto.storage.database import MERGE_HINT
+from jitlto.database import MERGE_HINT
+from jitlto.plan.prediction import LinkMethod
 
 if TYPE_CHECKING:  # usage errors need not wait for the toolchain
-    from jitlto.verify.environment import Diagnosis
-    from jitlto.verify.usability import TargetOutcome, Usability, UsabilityGroup
+    from jitlto.check.environment import Diagnosis
+    from jitlto.check.usability import TargetOutcome, Usability, UsabilityGroup
 
 _WAYS = {
     LinkMethod.LTO: "links, with link-time optimisation",
@@ -50,7 +50,7 @@ def doctor(database: Path | None, archs: list[Architecture], cuda: str | None, a
         return
     if archs or cuda:
         raise click.UsageError("--arch and --driver need a database: jitlto doctor DB")
-    from jitlto.verify.environment import diagnose
+    from jitlto.check.environment import diagnose
 
     found = diagnose()
     if as_json:
@@ -84,7 +84,7 @@ def _print(found: Diagnosis) -> None:
 
 
 def _assess(path: Path, targets: Sequence[Architecture], cuda: str | None, as_json: bool) -> bool:
-    from jitlto.verify.usability import assess
+    from jitlto.check.usability import assess
 
     try:
         supposed = None if cuda is None else Version.parse(cuda)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
+from jitlto.base.errors import JitltoError
 from jitlto.build.failures import FailedFragmentsError, Failure, cause_finder, group_failures
 from jitlto.build.rendered_families import RenderedFamilies
-from jitlto.build.templates import RenderedSource
-from jitlto.errors import JitltoError
-from jitlto.model.fragment import FragmentKey
+from jitlto.family.templates import RenderedSource
+from jitlto.record.fragment import FragmentKey
 
 
 class FailureLog:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
+from jitlto.base.text import format_bytes
 from jitlto.cli.output import print_json
 from jitlto.cli.parameters import PATH, Target, parse_configuration
-from jitlto.model.text import format_bytes
 
 if TYPE_CHECKING:  # not imported at run time, so that usage errors and other commands start fast
+    from jitlto.database import FragmentDatabase
+    from jitlto.launch.launcher import Launcher
+    from jitlto.plan.planner import Planner
     from jitlto.runtime.family import KernelFamily
-    from jitlto.runtime.launch.launcher import Launcher
-    from jitlto.runtime.planning.planner import Planner
-    from jitlto.storage.database import FragmentDatabase
 
 #: Metavariable of a database.
 DATABASE = "DB|[PACKAGE:]FAMILY"
@@ -102,7 +102,7 @@ def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
     Raises:
         RegistryError, DatabaseError: If it is not found or cannot be read.
     """
-    from jitlto.storage.database import FragmentDatabase
+    from jitlto.database import FragmentDatabase
 
     path, family = locate(target)
     return FragmentDatabase(path), family

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
+from jitlto.base.errors import ForeignBuildError
+from jitlto.base.text import pluralize
 from jitlto.cli.output import print_json, print_warning
 from jitlto.cli.output_files import write_output
 from jitlto.cli.parameters import DIRECTORY, FILE
-from jitlto.errors import ForeignBuildError
-from jitlto.model.text import pluralize
 
 
 @click.group(name="import", epilog="Example: jitlto import cmake cpp/CMakeLists.txt -o fragments/")
@@ -63,9 +63,9 @@ def cmake(
     nothing. Import only projects that you trust: CMake may read and write any of your files. A family without
     kernels is used by all others.
     """
-    from jitlto.build.foreign.cmake import read_project
-    from jitlto.build.foreign.declarations import make_families
-    from jitlto.build.foreign.toml_writer import family_files
+    from jitlto.packaging.foreign.cmake import read_project
+    from jitlto.packaging.foreign.declarations import make_families
+    from jitlto.packaging.foreign.toml_writer import family_files
 
     commands, notes = [], list[str]()
     for path in lists:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jitlto.base.errors import StoreError
+from jitlto.base.text import pluralize
+from jitlto.base.versions import Architecture
 from jitlto.cli.families import DATABASE, locate
 from jitlto.cli.output import print_json
 from jitlto.cli.output_files import check_outputs, check_writable, write_output
 from jitlto.cli.parameters import FILE, PATH, TargetList, json_option, targets_option
-from jitlto.errors import StoreError
-from jitlto.model.text import pluralize
-from jitlto.model.versions import Architecture
 
 if TYPE_CHECKING:
-    from jitlto.storage.remote.lock_file import LockFile
+    from jitlto.stores.lock_file import LockFile
 
 _DEFAULT = Path("jitlto.lock")
 
@@ -57,9 +57,9 @@ def lock(
     if output is not None:
         write_output(output, made.encode())
     if url is not None:
-        from jitlto.storage.remote.artifact_address import parse_store
-        from jitlto.storage.remote.artifacts import open_store
-        from jitlto.storage.remote.upkeep import put_lock
+        from jitlto.stores.artifact_address import parse_store
+        from jitlto.stores.artifacts import open_store
+        from jitlto.stores.upkeep import put_lock
 
         put_lock(open_store(parse_store(url, writes=True)), made)
     if as_json:
@@ -73,7 +73,7 @@ def lock(
 
 def _check_same(path: Path, made: LockFile) -> None:
     """Check that no lock file with other content would be replaced, where nobody has named it."""
-    from jitlto.storage.remote.lock_file import LockFile
+    from jitlto.stores.lock_file import LockFile
 
     if os.path.lexists(path) and LockFile.read(path).encode() != made.encode():
         what, hint = "names other content: not replaced", f"write -o {path} to replace it, or give another name"

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import click
 
+from jitlto.base.errors import JitltoError
+from jitlto.base.text import pluralize
 from jitlto.cli.output import print_json
 from jitlto.cli.parameters import DIRECTORY
 from jitlto.cuda import toolkit
-from jitlto.errors import JitltoError
-from jitlto.model.text import pluralize
 
 
 def _name(_: click.Context, __: click.Parameter, value: str) -> str:
-    from jitlto.build.packaging.scaffold import derive_import_name
+    from jitlto.packaging.scaffold import derive_import_name
 
     try:
         derive_import_name(value)
@@ -46,8 +46,8 @@ def new(name: str, output: Path | None, cuda: str | None, family: Path | None, t
     With --torch, its kernels are operators of PyTorch too. For those of --family, which is compiled for it, every array
     is an argument of any shape, and the launch is the caller's, until you adapt them.
     """
-    from jitlto.build.packaging.scaffold import write_package
-    from jitlto.storage.declaration import find_family
+    from jitlto.family.declaration import find_family
+    from jitlto.packaging.scaffold import write_package
 
     directory = output or Path(name)
     major = int(cuda) if cuda else _at_hand()

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import click
 
-from jitlto.errors import JitltoError
+from jitlto.base.errors import JitltoError
 
 _received: list[int] = []  # signals that ended this process, except interrupts
 _status: list[int] = []  # of an interrupted command

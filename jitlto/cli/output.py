@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from jitlto.model.text import pluralize
+from jitlto.base.text import pluralize
 
 if TYPE_CHECKING:  # not imported at run time, so that usage errors and other commands start fast
     from jitlto.build.merge import MergeReport
     from jitlto.build.pipeline import BuildReport
-    from jitlto.storage.check_result import Cause
+    from jitlto.record.check_result import Cause
 
 
 _PART = 500  # items of a list that are written at once

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jitlto.errors import DatabaseError, JitltoError
-from jitlto.storage import files
-from jitlto.storage.files import is_database
+from jitlto.base import files
+from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.files import is_database
 
 if TYPE_CHECKING:  # not imported at run time, so that usage errors and other commands start fast
-    from jitlto.storage.declaration import FamilyDeclaration
+    from jitlto.family.declaration import FamilyDeclaration
 
 
 def check_outputs(

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from jitlto.errors import JitltoError
-from jitlto.model.versions import Architecture
-from jitlto.storage.files import SUFFIX, check_path
+from jitlto.base.errors import JitltoError
+from jitlto.base.files import SUFFIX, check_path
+from jitlto.base.versions import Architecture
 
 if TYPE_CHECKING:
     from jitlto.build.shards import Shard
@@ -94,7 +94,7 @@ class Target(click.ParamType):  # type: ignore[type-arg]  # generic only in rece
         if self._accept == "any":
             return target
         from jitlto.cuda import nvjitlink  # loads msgspec, 10 ms, which other commands need not wait for
-        from jitlto.model.compatibility import can_link_for, jit_base, linkable_architectures
+        from jitlto.plan.compatibility import can_link_for, jit_base, linkable_architectures
 
         linker = nvjitlink.version()
         is_reachable = self._accept == "reachable" and jit_base(target, linker, requested=True) is not None

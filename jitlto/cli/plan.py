@@ -10,15 +10,15 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
+from jitlto.base import files
+from jitlto.base.mangling import demangle
+from jitlto.base.versions import Architecture
 from jitlto.cli.families import find_planner, plan_options
 from jitlto.cli.output import print_json
 from jitlto.cli.output_files import check_outputs, check_writable, write_output
 from jitlto.cli.parameters import FILE, PATH
 from jitlto.cuda.nvdisasm import disassemble
-from jitlto.model.mangling import demangle
-from jitlto.model.versions import Architecture
-from jitlto.runtime.planning.plan import Plan
-from jitlto.storage import files
+from jitlto.plan.plan import Plan
 
 
 @click.command(

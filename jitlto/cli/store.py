@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jitlto import config
+from jitlto.base import config
+from jitlto.base.errors import JitltoError, StoreError
+from jitlto.base.text import format_bytes, pluralize
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import SHOWN, print_json
 from jitlto.cli.parameters import FILE, json_option
 from jitlto.cli.progress import progress
-from jitlto.errors import JitltoError, StoreError
-from jitlto.model.text import format_bytes, pluralize
 
 if TYPE_CHECKING:
-    from jitlto.storage.remote.backend import Backend
-    from jitlto.storage.remote.upkeep import Damage, Pruned
+    from jitlto.stores.backend import Backend
+    from jitlto.stores.upkeep import Damage, Pruned
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _url = click.argument("url", metavar="URL")
@@ -42,8 +42,8 @@ def _age(_: click.Context, __: click.Parameter, value: str | None) -> float | No
 
 
 def _open(url: str, *, writes: bool = True) -> Backend:
-    from jitlto.storage.remote.artifact_address import parse_store
-    from jitlto.storage.remote.artifacts import open_store
+    from jitlto.stores.artifact_address import parse_store
+    from jitlto.stores.artifacts import open_store
 
     return open_store(parse_store(url, writes=writes))
 
@@ -64,7 +64,7 @@ def info(url: str, as_json: bool) -> None:
 
     The date of last use is known to a day.
     """
-    from jitlto.storage.remote import upkeep
+    from jitlto.stores import upkeep
 
     backend = _open(url, writes=False)
     damaged: dict[str, StoreError] = {}
@@ -109,8 +109,8 @@ def prune(url: str, age: float | None, size: int | None, locks: tuple[Path, ...]
     """
     if age is None and size is None:
         raise click.UsageError("give --older-than, --size or both")
-    from jitlto.storage.remote import upkeep
-    from jitlto.storage.remote.lock_file import LockFile
+    from jitlto.stores import upkeep
+    from jitlto.stores.lock_file import LockFile
 
     def run() -> bool:
         given = [LockFile.read(path) for path in locks]
@@ -156,10 +156,10 @@ def verify(url: str, signers: Path | None, delete: bool, delete_untrusted: bool,
     Without trusted keys, signatures are not checked. Lock files, and objects under names that jitlto does not give, are
     reported and never removed.
     """
-    from jitlto.storage.remote import upkeep
-    from jitlto.storage.remote.artifact_address import parse_store
-    from jitlto.storage.remote.keys import TrustedKeys
-    from jitlto.storage.remote.trust import Trust
+    from jitlto.stores import upkeep
+    from jitlto.stores.artifact_address import parse_store
+    from jitlto.stores.keys import TrustedKeys
+    from jitlto.stores.trust import Trust
 
     def run() -> bool:
         address, settings = parse_store(url), config.current()
@@ -223,7 +223,7 @@ def _print_verified(url: str, count: int, found: Sequence[Damage], *, signed: bo
 @click.argument("name")
 def unlock(url: str, name: str) -> None:
     """Remove a lock file from a store: what it alone kept is removed by the next prune that finds it unused."""
-    from jitlto.storage.remote import upkeep
+    from jitlto.stores import upkeep
 
     upkeep.remove_lock(_open(url), name)
     click.echo(f"{url}: lock file {name} removed")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 
+from jitlto.base.errors import JitltoError
 from jitlto.build.execution.events import Observer, Span
-from jitlto.errors import JitltoError
-from jitlto.model.fragment import FragmentKey
+from jitlto.record.fragment import FragmentKey
 
 Clock = Callable[[], float]
 

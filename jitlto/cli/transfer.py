@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jitlto.base import files
+from jitlto.base.errors import JitltoError
+from jitlto.base.text import format_bytes, pluralize
 from jitlto.cli.families import DATABASE, locate
 from jitlto.cli.output import print_json
 from jitlto.cli.output_files import check_writable, report_unwritable
 from jitlto.cli.parameters import FILE, PATH, json_option
 from jitlto.cli.progress import progress
-from jitlto.errors import JitltoError
-from jitlto.model.text import format_bytes, pluralize
-from jitlto.storage import files
 
 if TYPE_CHECKING:
     from jitlto.cli.tally import Tally
-    from jitlto.storage.remote.artifacts import Pushed
-    from jitlto.storage.remote.backend import Backend
-    from jitlto.storage.remote.lock_file import LockFile
+    from jitlto.stores.artifacts import Pushed
+    from jitlto.stores.backend import Backend
+    from jitlto.stores.lock_file import LockFile
 
 _PACK, _LOCK = ".pack", ".lock"
 
@@ -37,8 +37,8 @@ def push(files: tuple[Path, ...], url: str, as_json: bool) -> None:
     `jitlto pull` and jitlto.load accept nothing else for it. What the store holds already is not sent again. A lock
     file has no address: it becomes one of those that `jitlto store prune` heeds.
     """
-    from jitlto.storage.remote.artifact_address import parse_store
-    from jitlto.storage.remote.artifacts import open_store
+    from jitlto.stores.artifact_address import parse_store
+    from jitlto.stores.artifacts import open_store
 
     paths = [locate(path)[0] for path in files]
     backend = open_store(parse_store(url, writes=True))
@@ -78,7 +78,7 @@ class _Megabytes:
 
 def _push(backend: Backend, path: Path, on_piece: _Megabytes) -> list[Pushed] | LockFile:
     """Check a file as far as its kind is known, and store it."""
-    from jitlto.storage.remote import artifacts, lock_file, upkeep
+    from jitlto.stores import artifacts, lock_file, upkeep
 
     try:
         if path.suffix == _LOCK or lock_file.is_lock_file(path):
@@ -87,7 +87,7 @@ def _push(backend: Backend, path: Path, on_piece: _Megabytes) -> list[Pushed] | 
             return lock
         if not files.is_database(path):
             if path.suffix == _PACK:
-                from jitlto.runtime.linking import packs
+                from jitlto.link import packs
 
                 packs.verify(path)
             return [artifacts.push(backend, path, on_piece=on_piece)]
@@ -99,8 +99,8 @@ def _push(backend: Backend, path: Path, on_piece: _Megabytes) -> list[Pushed] | 
 
 
 def _verify_database(path: Path) -> None:
-    from jitlto.runtime.linking import packs
-    from jitlto.storage.database import FragmentDatabase
+    from jitlto.database import FragmentDatabase
+    from jitlto.link import packs
 
     with FragmentDatabase(path) as database:
         database.verify()
@@ -137,8 +137,8 @@ def pull(address: str, output: Path, as_json: bool) -> None:
 
     The file is written if its SHA-256 is that of the address, and else left as it was. It needs no signature.
     """
-    from jitlto.storage.remote import artifacts
-    from jitlto.storage.remote.artifact_address import ArtifactAddress
+    from jitlto.stores import artifacts
+    from jitlto.stores.artifact_address import ArtifactAddress
 
     parsed = ArtifactAddress.parse(address)
     check_writable(output)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jitlto.base.errors import TuningError
+from jitlto.base.text import pluralize
 from jitlto.cli.families import DB_HELP, FAMILY, find_family
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json
@@ -20,11 +22,9 @@ from jitlto.cli.output_files import write_output
 from jitlto.cli.parameters import FILE, PATH, json_option, parse_pairs
 from jitlto.cli.progress import progress
 from jitlto.cuda import device
-from jitlto.errors import TuningError
-from jitlto.model.text import pluralize
 
 if TYPE_CHECKING:  # usage errors need not wait for the run side
-    from jitlto.runtime.tuning.tune import TuneReport
+    from jitlto.tuning.tune import TuneReport
 
 _SHOWN = 8  # variants in the table
 
@@ -59,13 +59,13 @@ def tune(
     """Measure which variant of a kernel of FAMILY is the fastest for a problem. Needs a GPU.
 
     NAME=A,B stands for a problem with each value. FUNCTION, in a Python FILE or a module, is called with the problem
-    and returns a jitlto.runtime.tuning.tune.Workload. What is found is added to the user's wisdom, JITLTO_WISDOM.
+    and returns a jitlto.tuning.tune.Workload. What is found is added to the user's wisdom, JITLTO_WISDOM.
     """
 
     def run() -> bool:
-        from jitlto.model.wisdom import Wisdom
-        from jitlto.runtime.tuning.best import Problem
-        from jitlto.storage import wisdom_file
+        from jitlto.tuning import wisdom_file
+        from jitlto.tuning.best import Problem
+        from jitlto.tuning.wisdom import Wisdom
 
         make = _function(workload)
         family = find_family(name, database)

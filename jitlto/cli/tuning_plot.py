@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-from jitlto.model.wisdom import Entry
+from jitlto.tuning.wisdom import Entry
 
 _WIDTH, _LEFT, _RIGHT, _ROW, _HEAD = 1000, 430, 110, 18, 44  # pixels
 _MOST_ROWS = 40

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jitlto import config
+from jitlto.base import config
+from jitlto.base.errors import JitltoError, NoDeviceError, RegistryError
+from jitlto.base.text import format_bytes, pluralize
+from jitlto.base.versions import Architecture
 from jitlto.cli.families import DB_HELP, find_family
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_cause, print_json
 from jitlto.cli.parameters import FILE, PATH, TargetList, jobs_option, json_option, parse_pairs, targets_option
 from jitlto.cli.progress import progress
 from jitlto.cuda import nvjitlink
-from jitlto.errors import JitltoError, NoDeviceError, RegistryError
-from jitlto.model.text import format_bytes, pluralize
-from jitlto.model.versions import Architecture
 
 if TYPE_CHECKING:  # usage errors need not wait for the run side
+    from jitlto.record.check_result import Cause
     from jitlto.runtime.warming import WarmJobs, WarmResult
-    from jitlto.storage.check_result import Cause
 
 
 def _read_size(_: object, __: object, value: str | None) -> int | None:

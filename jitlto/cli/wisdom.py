@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jitlto.base.text import pluralize
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json
 from jitlto.cli.parameters import FILE, PATH, json_option
-from jitlto.model.text import pluralize
 
 if TYPE_CHECKING:  # usage errors need not wait for them
-    from jitlto.model.wisdom import Entry, Wisdom
+    from jitlto.tuning.wisdom import Entry, Wisdom
 
 
 @click.group(epilog="Example: jitlto wisdom merge node1.wisdom node2.wisdom -o search.wisdom")
@@ -56,7 +56,7 @@ def merge(files: tuple[Path, ...], output: Path) -> None:
     """
 
     def run() -> bool:
-        from jitlto.storage import wisdom_file
+        from jitlto.tuning import wisdom_file
 
         merged = _read(files)
         wisdom_file.write(output, merged)
@@ -79,8 +79,8 @@ def prune(file: Path, families: tuple[str, ...], devices: tuple[str, ...], evide
         raise click.UsageError("give --family, --device or --evidence")
 
     def run() -> bool:
-        from jitlto.model.wisdom import Wisdom
-        from jitlto.storage import wisdom_file
+        from jitlto.tuning import wisdom_file
+        from jitlto.tuning.wisdom import Wisdom
 
         before = _read((file,))
         kept = [e for e in before.entries if e.family not in families and e.device.name not in devices]
@@ -93,14 +93,14 @@ def prune(file: Path, families: tuple[str, ...], devices: tuple[str, ...], evide
 
 
 def _read(paths: tuple[Path, ...]) -> Wisdom:
-    from jitlto.model.wisdom import Wisdom
-    from jitlto.storage import wisdom_file
+    from jitlto.tuning import wisdom_file
+    from jitlto.tuning.wisdom import Wisdom
 
     return Wisdom().merge(*map(wisdom_file.read, paths))
 
 
 def _own() -> Path:
-    from jitlto import config
+    from jitlto.base import config
 
     return config.current().wisdom
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
+from jitlto.base.errors import NoDeviceError, ToolchainError
+from jitlto.base.uninterrupted import uninterrupted
 from jitlto.cuda import libraries
-from jitlto.errors import NoDeviceError, ToolchainError
-from jitlto.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
+    from jitlto.base.versions import Architecture
     from jitlto.cuda.libraries import Device
-    from jitlto.model.versions import Architecture
 
 
 _user: int | None = None  # the process that used CUDA first
@@ -127,7 +127,7 @@ def ordinal() -> int:
 
 def architecture() -> Architecture:
     """Return the current device's architecture."""
-    from jitlto.model.versions import Architecture
+    from jitlto.base.versions import Architecture
 
     major, minor = current().compute_capability
     return Architecture(major * 10 + minor)

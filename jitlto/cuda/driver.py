@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from jitlto.base.errors import JitltoError
+from jitlto.base.versions import Version
 from jitlto.cuda import nvjitlink, toolkit
-from jitlto.errors import JitltoError
-from jitlto.model import prediction
-from jitlto.model.ptx import parse_ptx
-from jitlto.model.versions import Version
+from jitlto.cuda.ptx import parse_ptx
+from jitlto.plan import prediction
 
 _MAPS = Path("/proc/self/maps")
 _MODULE = (Path("/proc/driver/nvidia/version"), Path("/sys/module/nvidia/version"))

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jitlto.uninterrupted import alone
+from jitlto.base.uninterrupted import alone
 
 # What other modules import from here → where it is: a module of the bindings, or an attribute.
 _BINDINGS = "cuda.bindings"

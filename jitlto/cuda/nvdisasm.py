@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from jitlto.base.errors import ToolchainError
+from jitlto.base.files import temporary_directory
 from jitlto.cuda import toolkit
-from jitlto.errors import ToolchainError
-from jitlto.storage.files import temporary_directory
 
 
 def disassemble(cubin: bytes) -> bytes:

@@ -11,14 +11,21 @@ from typing import Any
 
 from msgspec import Struct
 
+from jitlto.base.errors import (
+    ArchitectureError,
+    JitltoError,
+    LinkError,
+    ToolchainError,
+    UnresolvedSymbolError,
+    VersionError,
+)
+from jitlto.base.mangling import demangle
+from jitlto.base.uninterrupted import uninterrupted
+from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import libraries
-from jitlto.errors import ArchitectureError, JitltoError, LinkError, ToolchainError, UnresolvedSymbolError, VersionError
-from jitlto.model.compatibility import check_target, machine_code_links
-from jitlto.model.elf import CUDA_OBJECT, FUNCTION, OBJECT, ElfFile, read_architecture
-from jitlto.model.mangling import demangle
-from jitlto.model.ptx import is_toolkit_symbol, missing_symbol_hint, parse_ptx
-from jitlto.model.versions import Architecture, Version
-from jitlto.uninterrupted import uninterrupted
+from jitlto.cuda.elf import CUDA_OBJECT, FUNCTION, OBJECT, ElfFile, read_architecture
+from jitlto.cuda.ptx import is_toolkit_symbol, missing_symbol_hint, parse_ptx
+from jitlto.plan.compatibility import check_target, machine_code_links
 
 
 class InputKind(StrEnum):

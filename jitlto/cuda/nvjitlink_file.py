@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import re
 
+from jitlto.base.errors import VersionError
+from jitlto.base.versions import Version
 from jitlto.cuda import libraries
-from jitlto.errors import VersionError
-from jitlto.model.versions import Version
 
 _NAMES = ("libnvJitLink.so.13", "libnvJitLink.so.12")  # in the search order of cuda.pathfinder
 # Programs call the functions of the release whose nvJitLink.h they were compiled with, so that a library exports those

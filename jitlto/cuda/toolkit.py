@@ -15,12 +15,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO
 
+from jitlto.base.errors import ToolchainError
+from jitlto.base.uninterrupted import uninterrupted
 from jitlto.cuda import libraries
-from jitlto.errors import ToolchainError
-from jitlto.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
-    from jitlto.model.versions import Version
+    from jitlto.base.versions import Version
 
 
 def cuda_major() -> int | None:
@@ -59,13 +59,13 @@ def missing_error(what: str, error: Exception) -> ToolchainError:
 
 
 def nvrtc_version() -> Version:
-    """Return the version of NVRTC; raise :class:`~jitlto.errors.ToolchainError` if there is none."""
+    """Return the version of NVRTC; raise :class:`~jitlto.base.errors.ToolchainError` if there is none."""
     # cuda.bindings.nvrtc imports the driver's bindings too, which takes a twentieth of a second more.
     return _version("NVRTC", lambda: _query_version("nvrtc", "nvrtcVersion"))
 
 
 def nvfatbin_version() -> Version:
-    """Return the version of nvFatbin; raise :class:`~jitlto.errors.ToolchainError` if there is none."""
+    """Return the version of nvFatbin; raise :class:`~jitlto.base.errors.ToolchainError` if there is none."""
     return _version("nvFatbin", lambda: _query_version("nvfatbin", "nvFatbinVersion"))
 
 
@@ -83,7 +83,7 @@ def _query_version(name: str, function: str) -> tuple[int, int]:
 
 
 def _version(name: str, query: Callable[[], tuple[int, int]]) -> Version:
-    from jitlto.model.versions import Version
+    from jitlto.base.versions import Version
 
     try:
         return Version(*query())
@@ -188,7 +188,7 @@ def header_roots() -> tuple[Path, ...]:
 
 def _headers_version(root: Path) -> Version | None:
     """Return the release of the runtime's headers in a directory (``CUDART_VERSION``: 1000 major + 10 minor)."""
-    from jitlto.model.versions import Version
+    from jitlto.base.versions import Version
 
     try:
         match = re.search(r"^#define\s+CUDART_VERSION\s+(\d+)", (root / "cuda_runtime_api.h").read_text("utf-8"), re.M)

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from jitlto.model.family_record import FamilyRecord
-from jitlto.model.fragment import Fragment, Role, SymbolKind
-from jitlto.model.mangling import base_name, demangle
+from jitlto.base.mangling import base_name, demangle
+from jitlto.record.family_record import FamilyRecord
+from jitlto.record.fragment import Fragment, Role, SymbolKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Interface:
     Args:
         name: The mangled name.
         text: The demangled name.
-        layout: Sizes in bytes, see :class:`jitlto.model.fragment.Symbol`.
+        layout: Sizes in bytes, see :class:`jitlto.record.fragment.Symbol`.
         providers, requirers: One set for each group.
         supplied: If no fragment provides it, the groups supplied by callers whose interface declares it.
     """

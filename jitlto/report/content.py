@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from jitlto.errors import DatabaseError, JitltoError
-from jitlto.model.family_record import GroupRecord
-from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role
-from jitlto.model.mangling import demangle
+from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.mangling import demangle
+from jitlto.database import FragmentDatabase
+from jitlto.record.check_result import CheckResult, FamilyCheck, FamilyLinks
+from jitlto.record.family_record import GroupRecord
+from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role
 from jitlto.report import call_graph, grid
 from jitlto.report.calls import Call, Groups, Interface, calls, interfaces
 from jitlto.report.coverage import Cell, Coverage, measure_coverage, natural
-from jitlto.storage.check_result import CheckResult, FamilyCheck, FamilyLinks
-from jitlto.storage.database import FragmentDatabase
 
 
 @dataclass(frozen=True, slots=True)

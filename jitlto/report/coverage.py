@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations, permutations, product
 from math import prod
 
-from jitlto.model.exclusions import Exclusion, is_excluded
+from jitlto.record.exclusions import Exclusion, is_excluded
 
 #: One value of each dimension, in the order of the dimensions.
 Cell = tuple[str, ...]

@@ -18,7 +18,7 @@ from zlib import compress
 import jinja2
 from markupsafe import Markup
 
-from jitlto.model.text import format_bytes
+from jitlto.base.text import format_bytes
 from jitlto.report.calls import FragmentSet
 from jitlto.report.content import FragmentView, Report
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from jitlto import config
-from jitlto.runtime.linking import kernel_cache, packs
-from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
-from jitlto.runtime.linking.shared_kernels import SharedKernels
-from jitlto.runtime.planning.plan import Plan
-from jitlto.storage.user_caches import CACHE_OFF, user_caches
+from jitlto.base import config
+from jitlto.base.user_caches import CACHE_OFF, user_caches
+from jitlto.link import kernel_cache, packs
+from jitlto.link.shared_kernels import SharedKernels
+from jitlto.plan.cache_entry import LinkedKernel, LinkKey
+from jitlto.plan.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

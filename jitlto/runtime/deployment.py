@@ -6,16 +6,16 @@ import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from jitlto.errors import JitltoError, RegistryError
-from jitlto.model.versions import Architecture
+from jitlto.base import files
+from jitlto.base.errors import JitltoError, RegistryError
+from jitlto.base.versions import Architecture
+from jitlto.database import FragmentDatabase
+from jitlto.link.packs import Pack
+from jitlto.plan.cache_entry import LinkKey
 from jitlto.runtime.family import KernelFamily, family, load
-from jitlto.runtime.linking.cache_entry import LinkKey
-from jitlto.runtime.linking.packs import Pack
 from jitlto.runtime.warming import WarmJob, family_jobs, recorded_jobs
-from jitlto.storage import files, manifest
-from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.remote import artifacts
-from jitlto.storage.remote.lock_file import LockFile, is_lock_file
+from jitlto.stores import artifacts, manifest
+from jitlto.stores.lock_file import LockFile, is_lock_file
 
 PACK = ".pack"
 

@@ -14,34 +14,34 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+from jitlto.base.errors import DatabaseError, JitltoError, LinkError
+from jitlto.base.events import Kind
+from jitlto.base.files import TWIN_SUFFIX, digest_of
+from jitlto.base.frozen import Frozen, Shared
+from jitlto.base.text import check_type
+from jitlto.base.types import EXACT, cpp_name, is_exact, is_same_value
 from jitlto.cuda import device
-from jitlto.errors import DatabaseError, JitltoError, LinkError
-from jitlto.model.frozen import Frozen, Shared
-from jitlto.model.text import check_type
-from jitlto.model.types import EXACT, cpp_name, is_exact, is_same_value
+from jitlto.launch.core import extension
+from jitlto.link.kernel_cache import EVENT_OF_LAYER, has_packs, raise_copy
+from jitlto.link.lookup_cache import request_key
 from jitlto.runtime import session as sessions
 from jitlto.runtime.discovery.registry import DatabaseFile
-from jitlto.runtime.events import Kind
-from jitlto.runtime.launch.core import extension
-from jitlto.runtime.linking.kernel_cache import EVENT_OF_LAYER, has_packs, raise_copy
-from jitlto.runtime.linking.lookup_cache import request_key
 from jitlto.runtime.session import Session
-from jitlto.storage.files import TWIN_SUFFIX, digest_of
 
 if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
-    from jitlto.model.family_record import DeprecatedValue, FamilyRecord
-    from jitlto.model.index import Index
-    from jitlto.model.tuning import Variant
-    from jitlto.model.versions import Architecture
-    from jitlto.runtime.dispatcher import Dispatcher
-    from jitlto.runtime.launch.launcher import Launcher
-    from jitlto.runtime.linking.cache_entry import Chosen, LinkedKernel
-    from jitlto.runtime.linking.lookup_cache import Contents
-    from jitlto.runtime.planning.plan import Plan, Request
-    from jitlto.runtime.planning.planner import Planner
-    from jitlto.runtime.tuning.best import Chooser
-    from jitlto.runtime.tuning.tune import Measures, TuneReport, Workload
-    from jitlto.storage.database import FragmentDatabase
+    from jitlto.base.versions import Architecture
+    from jitlto.database import FragmentDatabase
+    from jitlto.launch.dispatcher import Dispatcher
+    from jitlto.launch.launcher import Launcher
+    from jitlto.link.lookup_cache import Contents
+    from jitlto.plan.cache_entry import Chosen, LinkedKernel
+    from jitlto.plan.plan import Plan, Request
+    from jitlto.plan.planner import Planner
+    from jitlto.record.family_record import DeprecatedValue, FamilyRecord
+    from jitlto.record.index import Index
+    from jitlto.record.tuning import Variant
+    from jitlto.tuning.best import Chooser
+    from jitlto.tuning.tune import Measures, TuneReport, Workload
 
 
 def load(
@@ -65,7 +65,7 @@ def load(
     """
     _require_name(family)
     if isinstance(database, str) and "://" in database:
-        from jitlto.storage.remote.fetched import fetch  # imported lazily: few databases come from a store
+        from jitlto.stores.fetched import fetch  # imported lazily: few databases come from a store
 
         database = fetch(database, session.config)
     file: FragmentDatabase | DatabaseFile
@@ -74,7 +74,7 @@ def load(
     elif isinstance(database, str | os.PathLike):
         file = session.registry.file(database)
     else:
-        from jitlto.storage.database import FragmentDatabase  # imported lazily: loads SQLite
+        from jitlto.database import FragmentDatabase  # imported lazily: loads SQLite
 
         if not isinstance(database, FragmentDatabase):
             raise TypeError(f"database must be a path or a FragmentDatabase, not {type(database).__name__}")
@@ -163,7 +163,7 @@ class KernelFamily(Shared):
         file = database if isinstance(database, DatabaseFile) else DatabaseFile.from_database(database)
         contents = file.contents.families.get(name)
         if file.contents.part is not None:
-            from jitlto.storage.database import MERGE_HINT
+            from jitlto.database import MERGE_HINT
 
             raise DatabaseError(
                 f"database is {file.contents.part} of a build: its kernels lack fragments",
@@ -187,7 +187,7 @@ class KernelFamily(Shared):
         self._deprecated = contents.deprecated
         self._warned: set[DeprecatedValue] = set()
         self._requests: dict[object, Launcher] = {}
-        self._quick: dict[object, Launcher] = {}  # of jitlto.runtime.quick_lookup
+        self._quick: dict[object, Launcher] = {}  # of jitlto.launch.quick_lookup
         self._core = extension()
         self._compiled_table: Any = None
         self._has_quick = False
@@ -263,7 +263,7 @@ class KernelFamily(Shared):
         Each can be passed to :meth:`plan` unchanged; it includes ``entry`` if the family has several entrypoint groups.
         Kernels that need a caller's own code are included.
         """
-        from jitlto.model import enumeration
+        from jitlto.plan import enumeration
 
         several = len(self.entrypoints) > 1
         user_symbols = enumeration.find_user_symbols(self.record, self.index)
@@ -279,7 +279,7 @@ class KernelFamily(Shared):
             entry: The entrypoint's group, if the family has several.
             **configuration: Parameter values as text, numbers, booleans or dtypes.
         """
-        from jitlto.runtime.planning.planner import Planner
+        from jitlto.plan.planner import Planner
 
         configuration = self._current(configuration)
         return Planner(self, self.session, entry, configuration, self.load)
@@ -305,7 +305,7 @@ class KernelFamily(Shared):
         """Return a caller's configuration without deprecated values that no fragment has; warn of deprecated ones."""
         if not self._deprecated or not configuration:
             return configuration
-        from jitlto.model.deprecation import replace_deprecated  # imported lazily: few families have any
+        from jitlto.plan.deprecation import replace_deprecated  # imported lazily: few families have any
 
         return replace_deprecated(self._deprecated, configuration, self.parameters, self.name, self._warned)
 
@@ -319,7 +319,7 @@ class KernelFamily(Shared):
         Raises:
             PlanError, CompileError: If it does not plan: the family has changed, or an input does not compile here.
         """
-        from jitlto.runtime.planning.plan import Request
+        from jitlto.plan.plan import Request
 
         check_type(request, Request, "request must be that of a plan or of a recording")
         planner = self.planner(request.entry, **request.configuration).add_request(request)
@@ -336,7 +336,7 @@ class KernelFamily(Shared):
         """Return the launcher of a configuration on the current device: linked at the first call, then looked up.
 
         If a pack answers the request, or an earlier process of this user made it, its kernel is found without planning
-        (``jitlto.runtime.linking.packed_requests``, ``jitlto.runtime.linking.lookup_cache``), and
+        (``jitlto.link.packed_requests``, ``jitlto.link.lookup_cache``), and
         :attr:`Launcher.plan` is planned on first use.
 
         Raises:
@@ -360,7 +360,7 @@ class KernelFamily(Shared):
             launcher = None  # TypeError: a value that cannot be hashed
         if launcher is not None:
             if not self._has_quick:
-                from jitlto.runtime import quick_lookup  # imported lazily: it compiles, and many ask only once
+                from jitlto.launch import quick_lookup  # imported lazily: it compiles, and many ask only once
 
                 self._has_quick = True
                 quick_lookup.install(self, KernelFamily)
@@ -423,12 +423,12 @@ class KernelFamily(Shared):
 
     def _packed(self, requested: _LauncherRequest) -> Chosen | None:
         """Return the kernel that answers a request from the packs beside the database; None if none has the answer."""
-        from jitlto.runtime.linking import packed_requests
+        from jitlto.link import packed_requests
 
         known, configuration, entry = self.parameters, requested.configuration, requested.entry
         values = {n: value for n, value in configuration.items() if type(value) is str and value in known.get(n, ())}
         if len(values) < len(configuration):  # some have other spellings, or are wrong
-            from jitlto.model.configuration import normalize_configuration
+            from jitlto.plan.configuration import normalize_configuration
 
             try:
                 values = normalize_configuration(configuration, known, self.name)
@@ -461,7 +461,7 @@ class KernelFamily(Shared):
         Raises:
             UnknownParameterError, UnknownValueError: If the family lacks such a parameter or value.
         """
-        from jitlto.runtime.dispatcher import Dispatcher
+        from jitlto.launch.dispatcher import Dispatcher
 
         made = Dispatcher(self, names, self._current(fixed), entry, link_mode, link_options)
         self._dispatchers.add(made)
@@ -471,10 +471,10 @@ class KernelFamily(Shared):
     def best(self) -> Chooser:
         """Chooser of the best variant for a problem, as in ``family.best(rows=1000, data_type="float")``.
 
-        See :class:`jitlto.runtime.tuning.best.Chooser`; ``family.best.dispatcher("rows")`` is called with the values.
+        See :class:`jitlto.tuning.best.Chooser`; ``family.best.dispatcher("rows")`` is called with the values.
         """
         if self._best is None:
-            from jitlto.runtime.tuning.best import Chooser  # imported lazily: loads msgspec, and few families are tuned
+            from jitlto.tuning.best import Chooser  # imported lazily: loads msgspec, and few families are tuned
 
             self._best = Chooser(self)
             self._dispatchers.add(self._best)
@@ -513,10 +513,10 @@ class KernelFamily(Shared):
             WisdomError: If the user's wisdom cannot be read or written.
             JitltoError: If the default cannot be linked or launched.
         """
-        from jitlto.runtime.tuning.tune import tune
+        from jitlto.tuning.tune import tune
 
         if measures is None:
-            from jitlto.runtime.tuning.bench import Bench
+            from jitlto.tuning.bench import Bench
 
             with Bench(cold=cold) as bench:
                 options: dict[str, Any] = {"budget": budget, "again": again, "save": save, "on_time": on_time}
@@ -602,7 +602,7 @@ class KernelFamily(Shared):
         return launcher
 
     def _launcher(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> Launcher:
-        from jitlto.runtime.launch.launcher import Launcher
+        from jitlto.launch.launcher import Launcher
 
         if self._file.location.parent.suffix == TWIN_SUFFIX and not linked.is_ptx:
             from jitlto.runtime.discovery.lineinfo import point_to_sources  # imported lazily: only for profilers

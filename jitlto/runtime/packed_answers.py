@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from jitlto.errors import JitltoError
-from jitlto.model.compatibility import choose_target
-from jitlto.model.versions import Architecture
+from jitlto.base.errors import JitltoError
+from jitlto.base.versions import Architecture
+from jitlto.link.packed_requests import Answer, Scope
+from jitlto.plan.compatibility import choose_target
+from jitlto.plan.plan import Plan, Request
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.linking.packed_requests import Answer, Scope
-from jitlto.runtime.planning.plan import Plan, Request
 
 
 def find_answers(packed: Iterable[tuple[KernelFamily, Request, Plan]]) -> list[Answer]:

@@ -14,21 +14,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jitlto import config
+from jitlto.base import config
+from jitlto.base import events as runtime_events
+from jitlto.base.cache_dir import open_cache_dir
+from jitlto.base.errors import JitltoError
+from jitlto.base.events import Events
+from jitlto.base.frozen import Shared
 from jitlto.cuda import device
-from jitlto.errors import JitltoError
-from jitlto.model.frozen import Shared
-from jitlto.runtime import events as runtime_events
+from jitlto.link.kernel_cache import KernelCache, SingleFlight, has_packs
+from jitlto.link.lookup_cache import Contents, LookupCache
 from jitlto.runtime.discovery.registry import Registry
-from jitlto.runtime.events import Events
-from jitlto.runtime.linking.kernel_cache import KernelCache, SingleFlight, has_packs
-from jitlto.runtime.linking.lookup_cache import Contents, LookupCache
-from jitlto.storage.cache_dir import open_cache_dir
 
 if TYPE_CHECKING:
-    from jitlto.config import Config
-    from jitlto.runtime.launch.residency import Residency
-    from jitlto.runtime.linking.shared_kernels import SharedKernels
+    from jitlto.base.config import Config
+    from jitlto.launch.residency import Residency
+    from jitlto.link.shared_kernels import SharedKernels
 
 # NVTX itself loads the library that this variable names, which profilers set where they collect ranges.
 _PROFILER = "NVTX_INJECTION64_PATH"
@@ -155,7 +155,7 @@ class Session(Shared):
     def _packed_contents(self, database: Path, digest: str) -> Contents | None:
         """Return the contents of a database that this machine has not seen, from packs beside it."""
         if has_packs(database):
-            from jitlto.runtime.linking import packed_requests  # imported lazily: most databases have no packs
+            from jitlto.link import packed_requests  # imported lazily: most databases have no packs
 
             contents = packed_requests.find_contents(database, digest)
             if contents is not None:
@@ -182,7 +182,7 @@ class Session(Shared):
             return None
         with self._lock:
             if self._residency is None:
-                from jitlto.runtime.launch.residency import Residency  # imported lazily: few processes need it
+                from jitlto.launch.residency import Residency  # imported lazily: few processes need it
 
                 self._residency = Residency(limit, self.events)
             return self._residency
@@ -207,7 +207,7 @@ class Session(Shared):
             stop()
 
     def _record(self, path: Path) -> Callable[[], None]:
-        from jitlto.runtime.planning.recording import Recorder  # imported lazily: loads the planner
+        from jitlto.runtime.recording import Recorder  # imported lazily: loads the planner
 
         return self.events.subscribe(Recorder(path))
 
@@ -215,7 +215,7 @@ class Session(Shared):
 def _shared_kernels(settings: Config) -> SharedKernels | None:
     if not settings.store or settings.cache == "off":
         return None
-    from jitlto.runtime.linking.shared_kernels import SharedKernels  # imported lazily: many processes have no store
+    from jitlto.link.shared_kernels import SharedKernels  # imported lazily: many processes have no store
 
     return SharedKernels(settings, readonly=settings.cache == "readonly" or settings.mode == "cached")
 

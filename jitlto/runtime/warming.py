@@ -11,24 +11,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from jitlto import config
-from jitlto.errors import JitltoError
-from jitlto.model import enumeration, knapsack
-from jitlto.model.configuration import normalize_configuration
-from jitlto.model.versions import Architecture
-from jitlto.runtime import session
+from jitlto.base import config, files
+from jitlto.base.errors import JitltoError
+from jitlto.base.user_caches import user_caches
+from jitlto.base.versions import Architecture
+from jitlto.link import packed_requests, packs
+from jitlto.link.kernel_cache import KernelCache
+from jitlto.link.packs import Pack
+from jitlto.link.parallel import run_parallel
+from jitlto.link.shared_kernels import SharedKernels
+from jitlto.plan import enumeration
+from jitlto.plan.cache_entry import LinkedKernel, LinkKey
+from jitlto.plan.configuration import normalize_configuration
+from jitlto.plan.plan import Plan, Request
+from jitlto.runtime import knapsack, recording, session
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.linking import packed_requests, packs
-from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
-from jitlto.runtime.linking.kernel_cache import KernelCache
-from jitlto.runtime.linking.packs import Pack
-from jitlto.runtime.linking.parallel import run_parallel
-from jitlto.runtime.linking.shared_kernels import SharedKernels
 from jitlto.runtime.packed_answers import find_answers
-from jitlto.runtime.planning import recording
-from jitlto.runtime.planning.plan import Plan, Request
-from jitlto.storage import files
-from jitlto.storage.user_caches import user_caches
 
 _FLUSH, _STALL = 60.0, 5.0  # seconds to wait for what is written to shared stores, in all and for one of them
 

@@ -18,13 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from jitlto.build.pipeline import build
+from jitlto.compile.machine_code import count_instructions
 from jitlto.cuda import device
-from jitlto.cuda.machine_code import count_instructions
-from jitlto.model.fragment import ImageKind
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
+from jitlto.family.declaration import FamilyDeclaration
+from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.declaration import FamilyDeclaration
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import CONVERT, write_family
 

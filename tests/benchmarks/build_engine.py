@@ -29,19 +29,21 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from jitlto.base.versions import Architecture
 from jitlto.build import proof
 from jitlto.build.cache.cache import open_cache
-from jitlto.build.compilers.nvcc import Compiler
-from jitlto.build.compilers.snapshot import LEAST_SHARERS, Snapshots
-from jitlto.build.matrix import load_matrix
 from jitlto.build.pipeline import build
-from jitlto.build.templates import render_family
-from jitlto.cuda import ltoir_symbols, nvrtc, toolkit
-from jitlto.cuda.nvrtc import Step
-from jitlto.model.header_search import HeaderSearch
-from jitlto.model.headers import Source
-from jitlto.model.versions import Architecture
-from jitlto.storage import declaration
+from jitlto.compile import ltoir_symbols
+from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import Source
+from jitlto.compile.nvcc import Compiler
+from jitlto.compile.nvrtc_program import Step
+from jitlto.compile.snapshot import LEAST_SHARERS, Snapshots
+from jitlto.cuda import toolkit
+from jitlto.family import declaration
+from jitlto.family.matrix import load_matrix
+from jitlto.family.templates import render_family
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import write_family
 from tests.support.process import ROOT

@@ -20,12 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jitlto.build.compilers.base import CompileJob
 from jitlto.build.execution import transport
 from jitlto.build.execution.dask import DaskExecutor
 from jitlto.build.pipeline import build
-from jitlto.storage import declaration
-from jitlto.storage.declaration import FamilyDeclaration
+from jitlto.compile.compiler import CompileJob
+from jitlto.family import declaration
+from jitlto.family.declaration import FamilyDeclaration
 from tests.benchmarks.build_engine import copy_of_search
 from tests.benchmarks.machine import command_line, describe
 from tests.benchmarks.slow_cluster import SLEEP, cluster, cpu_seconds, nothing, sleep

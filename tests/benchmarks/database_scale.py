@@ -26,14 +26,14 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
+from jitlto.base.errors import JitltoError
+from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import nvjitlink
-from jitlto.errors import JitltoError
-from jitlto.model.family_record import FamilyRecord, GroupRecord
-from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Parameter, Role, Symbol, SymbolKind
-from jitlto.model.options import LinkOptions
-from jitlto.model.versions import Architecture, Version
+from jitlto.database import FragmentDatabase, writer
+from jitlto.record.family_record import FamilyRecord, GroupRecord
+from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Parameter, Role, Symbol, SymbolKind
+from jitlto.record.options import LinkOptions
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage.database import FragmentDatabase, writer
 from tests.benchmarks.families import svg
 from tests.benchmarks.machine import command_line, describe
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from jitlto.build.pipeline import build
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase, writer
+from jitlto.database import FragmentDatabase, writer
+from jitlto.family import declaration
 from tests.benchmarks.machine import command_line, describe
 from tests.support.distributions import install
 from tests.support.families import MINI, write_family

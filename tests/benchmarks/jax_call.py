@@ -31,9 +31,9 @@ import numpy as np
 
 from jitlto import jax_call
 from jitlto.build.pipeline import build
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import write_family
 from tests.support.operators import FAMILY, declare

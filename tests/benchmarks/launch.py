@@ -29,13 +29,13 @@ import cupy as cp
 import numpy as np
 from cuda.core import Device
 
+from jitlto.base import events
 from jitlto.build.pipeline import build
 from jitlto.cuda import toolkit
-from jitlto.runtime import events
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
+from jitlto.plan.plan import Plan
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.planning.plan import Plan
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks import bursts
 from tests.benchmarks.installed import install
 from tests.benchmarks.launch_sides import BASE, BASE_OF_EIGHT, BURST, EIGHT, Sides, find_extension, use_extension

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitlto.build.packaging.hooks.extension import SOURCE, compile_extension
-from jitlto.runtime.launch import arguments, array_types, compiled, streams
-from jitlto.runtime.launch.launcher import Launcher
+from jitlto.launch import arguments, array_types, compiled, streams
+from jitlto.launch.launcher import Launcher
+from jitlto.packaging.hooks.extension import SOURCE, compile_extension
 from tests.support import exercise_core
 from tests.support.arrays import (
     STREAMS,
@@ -62,7 +62,7 @@ def main() -> None:
             for measure in (_measure, _measure_libraries):
                 with pytest.MonkeyPatch.context() as patch:
                     fake = FakeDriver(patch, core)
-                    patch.setattr("jitlto.runtime.launch.launcher.launch", _launch)
+                    patch.setattr("jitlto.launch.launcher.launch", _launch)
                     patch.setattr(compiled, "launch_function", lambda driver=driver: driver)
                     for name, seconds in measure(fake, patch, rounds):
                         print(f"{way}, {name:50} {1e9 * seconds:9.1f} ns", flush=True)

@@ -21,10 +21,9 @@ import numpy as np
 import pytest
 from cuda.core import Device, LaunchConfig, launch
 
-from jitlto.errors import JitltoError
-from jitlto.runtime import quick_lookup
-from jitlto.runtime.launch import compiled, core, sequence
-from jitlto.runtime.launch.launcher import Launcher
+from jitlto.base.errors import JitltoError
+from jitlto.launch import compiled, core, quick_lookup, sequence
+from jitlto.launch.launcher import Launcher
 from tests.benchmarks.launch_peers import build_launches, build_operator
 
 BURST = 200

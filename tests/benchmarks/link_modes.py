@@ -29,16 +29,16 @@ import cupy as cp
 import numpy as np
 from cuda.core import Program, ProgramOptions
 
+from jitlto.base.versions import Architecture
 from jitlto.build.pipeline import build
-from jitlto.build.templates import RenderedSource, render_family
 from jitlto.cuda import device, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.model.versions import Architecture
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration as families
+from jitlto.family.templates import RenderedSource, render_family
+from jitlto.launch.launcher import Launcher
+from jitlto.plan.plan import LinkedKernel, Plan
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.launch.launcher import Launcher
-from jitlto.runtime.planning.plan import LinkedKernel, Plan
-from jitlto.storage import declaration as families
-from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks.machine import command_line, describe
 from tests.support.search_reference import DTYPES, Case, check, pack_bitset
 

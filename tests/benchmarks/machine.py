@@ -8,8 +8,8 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from jitlto.base.errors import NoDeviceError, ToolchainError
 from jitlto.cuda import device, nvjitlink, toolkit
-from jitlto.errors import NoDeviceError, ToolchainError
 
 
 def describe(command: str) -> dict[str, object]:

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from jitlto.build.pipeline import build
+from jitlto.check.check import check
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase
-from jitlto.verify.check import check
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import write_family
 

@@ -20,7 +20,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from jitlto.build.shards import Shard, make_part_record
-from jitlto.storage.database import writer
+from jitlto.database import writer
 from tests.benchmarks.database_scale import make_family
 from tests.benchmarks.machine import command_line, describe
 

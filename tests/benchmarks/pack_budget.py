@@ -20,11 +20,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from jitlto.base.versions import Architecture
 from jitlto.cuda import device
-from jitlto.model.versions import Architecture
+from jitlto.database import FragmentDatabase
+from jitlto.link.parallel import run_parallel
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.linking.parallel import run_parallel
-from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks.families.part import say
 from tests.benchmarks.machine import command_line, describe
 

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from jitlto.database import FragmentDatabase
 from jitlto.report import page
 from jitlto.report.content import describe
-from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks import machine
 from tests.support import chromium
 

@@ -28,9 +28,9 @@ from cuda.core import Device, LaunchConfig, launch
 import jitlto
 from jitlto import Slot
 from jitlto.build.pipeline import build
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks import bursts
 from tests.benchmarks.launch_sides import find_extension, use_extension
 from tests.benchmarks.machine import command_line, describe

@@ -14,8 +14,8 @@ from multiprocessing.connection import Connection
 
 import psutil  # which distributed requires
 
-from jitlto.build.compilers.base import CompileJob
 from jitlto.build.execution.dask import DaskExecutor, connect
+from jitlto.compile.compiler import CompileJob
 
 SLEEP = 0.1
 

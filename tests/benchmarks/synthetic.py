@@ -8,9 +8,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from jitlto.build.pipeline import build
-from jitlto.model.fragment import Fragment, FragmentKey, Role
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase, writer
+from jitlto.database import FragmentDatabase, writer
+from jitlto.family import declaration
+from jitlto.record.fragment import Fragment, FragmentKey, Role
 from tests.support.families import MINI, write_family
 
 

@@ -36,7 +36,7 @@ from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-from jitlto.model.frozen import Frozen
+from jitlto.base.frozen import Frozen
 from tests.support.families import MINI, write_family
 
 #: What each trace is called in the drawings.
@@ -256,7 +256,7 @@ class _Call:
 
 def _is_of_value(frame: FrameType) -> bool:
     """Whether a frame is a method, a property or the constructor of an immutable value, or of a lock."""
-    made_once = frame.f_globals.get("__name__") == "jitlto.model.cached"
+    made_once = frame.f_globals.get("__name__") == "jitlto.base.cached"
     if made_once or frame.f_code.co_filename == "<string>":  # what a dataclass generates
         return True
     owner: Any = SimpleNamespace(**frame.f_globals)
@@ -378,7 +378,7 @@ def trace_build(place: Path) -> Trace:
     from jitlto.build.cache.cache import open_cache
     from jitlto.build.execution import transport
     from jitlto.build.pipeline import build
-    from jitlto.storage import declaration
+    from jitlto.family import declaration
 
     family = declaration.load_family(write_family(place / "one", ONE))
     cache = open_cache()
@@ -391,7 +391,7 @@ def trace_build(place: Path) -> Trace:
 
 def _prepare(place: Path) -> None:
     from jitlto.build.pipeline import build
-    from jitlto.storage import declaration
+    from jitlto.family import declaration
 
     build([declaration.load_family(write_family(place / "mini", MINI))], place / "mini.fragdb", jobs=1)
 

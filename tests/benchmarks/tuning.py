@@ -27,13 +27,13 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
-from jitlto.model.tuning import Variant, launch
+from jitlto.record.tuning import Variant, launch
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.tuning.bench import Bench
-from jitlto.runtime.tuning.best import Best, Problem
-from jitlto.runtime.tuning.search import EXHAUSTIVE
-from jitlto.runtime.tuning.tune import Workload
+from jitlto.tuning.bench import Bench
+from jitlto.tuning.best import Best, Problem
+from jitlto.tuning.search import EXHAUSTIVE
+from jitlto.tuning.tune import Workload
 from tests.benchmarks.families import svg, workloads
 from tests.benchmarks.families.databases import BASE, small_family
 from tests.benchmarks.families.part import free_memory, say, survive, table

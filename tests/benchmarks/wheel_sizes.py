@@ -14,7 +14,7 @@ import zipfile
 from collections import Counter
 from pathlib import Path
 
-from jitlto.build.packaging import scaffold
+from jitlto.packaging import scaffold
 from tests.benchmarks.machine import command_line, describe
 from tests.support.process import ROOT
 

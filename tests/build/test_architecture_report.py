@@ -9,17 +9,17 @@ from typing import NoReturn
 import pytest
 from click.testing import CliRunner
 
+from jitlto.base.errors import ToolchainError
 from jitlto.build import architecture_report
 from jitlto.build.architecture_notes import ArchitectureReport
 from jitlto.build.cache.cache import Cache
-from jitlto.build.compilers.architectures import DOES_NOT_COMPILE, RENAMES
-from jitlto.build.compilers.base import find_toolchain
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.cli import cli
+from jitlto.compile.architectures import DOES_NOT_COMPILE, RENAMES
+from jitlto.compile.compiler import find_toolchain
 from jitlto.cuda import nvjitlink, toolkit
-from jitlto.errors import ToolchainError
-from jitlto.model.fragment import ImageKind
-from jitlto.storage.declaration import load_family
+from jitlto.family.declaration import load_family
+from jitlto.record.fragment import ImageKind
 from tests.support.families import CONVERT, MINI, write_family
 
 FOR_75 = CONVERT | {"family.toml": CONVERT["family.toml"].replace('"auto"', '["75"]')}

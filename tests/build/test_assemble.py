@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base.errors import BuildError
+from jitlto.base.types import UNKNOWN_TYPE
+from jitlto.base.versions import Architecture
 from jitlto.build.assemble import assemble
-from jitlto.build.compilers.base import CompiledSource, CompileJob
-from jitlto.build.compilers.nvrtc import Compiler
-from jitlto.build.templates import RenderedSource
-from jitlto.errors import BuildError
-from jitlto.model.fragment import Fragment, FragmentKey, ImageKind, Parameter, Role
-from jitlto.model.headers import Source
-from jitlto.model.types import UNKNOWN_TYPE
-from jitlto.model.versions import Architecture
-from jitlto.storage.declaration import GroupDeclaration
+from jitlto.compile.compiler import CompiledSource, CompileJob
+from jitlto.compile.headers import Source
+from jitlto.compile.nvrtc import Compiler
+from jitlto.family.declaration import GroupDeclaration
+from jitlto.family.templates import RenderedSource
+from jitlto.record.fragment import Fragment, FragmentKey, ImageKind, Parameter, Role
 from tests.support.errors import raises
 
 

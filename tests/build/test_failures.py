@@ -10,14 +10,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from jitlto.base.errors import BuildError, CompileError
 from jitlto.build.failures import FailedFragmentsError, Failure, FailureGroup, group_failures
-from jitlto.build.templates import RenderedSource, render_family
-from jitlto.cuda import diagnostics, nvrtc
-from jitlto.errors import BuildError, CompileError
-from jitlto.model.fragment import FragmentKey, Role
-from jitlto.model.header_search import HeaderSearch
-from jitlto.storage import declaration
-from jitlto.storage.declaration import GroupDeclaration
+from jitlto.compile import diagnostics
+from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.family import declaration
+from jitlto.family.declaration import GroupDeclaration
+from jitlto.family.templates import RenderedSource, render_family
+from jitlto.record.fragment import FragmentKey, Role
 from tests.support.families import MINI, write_family
 
 Grouped = Callable[..., tuple[list[FailureGroup], list[RenderedSource]]]

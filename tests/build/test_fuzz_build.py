@@ -18,18 +18,17 @@ from click.testing import CliRunner
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from jitlto import config
-from jitlto.build import matrix
+from jitlto.base import config
+from jitlto.base.errors import BuildError, FamilyError, JitltoError, MatrixError
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import family_record
-from jitlto.build.templates import render_family
 from jitlto.cli import cli
-from jitlto.errors import BuildError, FamilyError, JitltoError, MatrixError
-from jitlto.model.fragment import Role
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration, matrix
+from jitlto.family.templates import render_family
+from jitlto.record.fragment import Role
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase
 from tests.support.errors import raises
 from tests.support.families import MINI
 from tests.support.fuzzing import (

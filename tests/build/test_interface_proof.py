@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitlto.errors import BuildError
+from jitlto.base.errors import BuildError
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
 

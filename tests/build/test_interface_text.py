@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base.errors import BuildError, FamilyError, JitltoError, PlanError
 from jitlto.build.cache.cache import Cache
-from jitlto.build.compilers.base import CompileJob
 from jitlto.build.interface_compiler import Answer, InterfaceCompiler
 from jitlto.build.interface_text import InterfaceTexts
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
+from jitlto.compile.compiler import CompileJob
 from jitlto.cuda import toolkit
-from jitlto.errors import BuildError, FamilyError, JitltoError, PlanError
+from jitlto.database import FragmentDatabase
+from jitlto.family.declaration import load_family
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.declaration import load_family
 from tests.support.errors import raises
 from tests.support.families import write_family
 from tests.support.interface_judge import ask

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base.errors import BuildError, CompileError, FamilyError
+from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import Cache
 from jitlto.build.failures import FailedFragmentsError
 from jitlto.build.interfaces import check_interfaces
@@ -15,15 +17,13 @@ from jitlto.build.pipeline import build
 from jitlto.build.proof import UnplannedKernelsError
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
-from jitlto.errors import BuildError, CompileError, FamilyError
-from jitlto.model.family_record import FamilyRecord, GroupRecord
-from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
-from jitlto.model.headers import digest_headers, interfaces_first
-from jitlto.model.options import LinkOptions
-from jitlto.model.versions import Architecture
+from jitlto.compile.headers import digest_headers, interfaces_first
+from jitlto.database import FragmentDatabase
+from jitlto.family.declaration import load_family
+from jitlto.record.family_record import FamilyRecord, GroupRecord
+from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
+from jitlto.record.options import LinkOptions
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.declaration import load_family
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
 from tests.support.families import SHARED, write_family

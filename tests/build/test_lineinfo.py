@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.build.compilers.base import find_toolchain
+from jitlto.base.errors import CompileError, DatabaseError, ToolchainError
+from jitlto.base.files import digest_of
 from jitlto.build.lineinfo import build_twin
 from jitlto.build.pipeline import build
+from jitlto.compile.compiler import find_toolchain
 from jitlto.cuda import nvjitlink
-from jitlto.errors import CompileError, DatabaseError, ToolchainError
-from jitlto.model.line_table import read_files
+from jitlto.cuda.line_table import read_files
+from jitlto.database import FragmentDatabase
+from jitlto.database.twin import SOURCES, TwinManifest, twin_directory
+from jitlto.family.declaration import load_family
 from jitlto.runtime.discovery.lineinfo import point_to_sources
 from jitlto.runtime.family import load
-from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.declaration import load_family
-from jitlto.storage.files import digest_of
-from jitlto.storage.twin import SOURCES, TwinManifest, twin_directory
 from tests.support.errors import raises
 from tests.support.families import MINI, SHARED, write_family
 from tests.support.line_information import machine_code

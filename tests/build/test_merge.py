@@ -17,6 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from jitlto.base.errors import BuildError, DatabaseError
+from jitlto.base.versions import Architecture, Version
 from jitlto.build import proof
 from jitlto.build.cache.cache import open_cache
 from jitlto.build.interface_proof import Faults
@@ -26,13 +28,11 @@ from jitlto.build.proof import UnplannedKernelsError
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard, make_part_record
 from jitlto.cli import cli
-from jitlto.errors import BuildError, DatabaseError
-from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
-from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
-from jitlto.model.options import LinkOptions
-from jitlto.model.versions import Architecture, Version
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase, writer
+from jitlto.database import FragmentDatabase, writer
+from jitlto.family import declaration
+from jitlto.record.family_record import FamilyRecord, GroupRecord, PartRecord
+from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
+from jitlto.record.options import LinkOptions
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 

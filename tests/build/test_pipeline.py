@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base.errors import BuildError, CompileError, DatabaseError, FamilyError, JitltoError, RenderError
 from jitlto.build import proof
 from jitlto.build.cache.cache import open_cache
 from jitlto.build.execution.events import Observer, Span
@@ -17,11 +18,10 @@ from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.proof import UnplannedKernelsError
 from jitlto.build.rendered_families import family_record
 from jitlto.build.shards import Shard
-from jitlto.errors import BuildError, CompileError, DatabaseError, FamilyError, JitltoError, RenderError
-from jitlto.model.fragment import FragmentKey, Role
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
+from jitlto.record.fragment import FragmentKey, Role
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.versions import Architecture
 from jitlto.build import proof
 from jitlto.build.proof import UnplannedKernelsError, prove, prove_once
-from jitlto.model.enumeration import DeadEnd, Kernel, enumerate_kernels
-from jitlto.model.family_record import FamilyRecord, GroupRecord
-from jitlto.model.fragment import Fragment, FragmentKey, Role
-from jitlto.model.index import Index
-from jitlto.model.options import LinkOptions
-from jitlto.model.versions import Architecture
-from jitlto.storage.cache_dir import CacheDir
-from jitlto.storage.check_result import Cause
+from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels
+from jitlto.record.check_result import Cause
+from jitlto.record.family_record import FamilyRecord, GroupRecord
+from jitlto.record.fragment import Fragment, FragmentKey, Role
+from jitlto.record.index import Index
+from jitlto.record.options import LinkOptions
 from tests.model.test_resolve import HELPER, OP, OP_DOUBLE, fragment, function, kernel
 from tests.support.errors import raises
 

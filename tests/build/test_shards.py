@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from jitlto.base.errors import BuildError
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import (
     Shard,
@@ -21,9 +22,8 @@ from jitlto.build.shards import (
     make_part_record,
     select_fragments,
 )
-from jitlto.errors import BuildError
-from jitlto.model.fragment import FragmentKey
-from jitlto.storage import declaration
+from jitlto.family import declaration
+from jitlto.record.fragment import FragmentKey
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 from tests.support.process import output_of
@@ -128,7 +128,7 @@ def test_the_matrix_for_ci_lists_all_shards_and_counts_each_compile_once(items: 
 @pytest.mark.slow
 def test_shards_do_not_depend_on_the_hash_seed() -> None:
     script = (
-        "from jitlto.build.shards import *; from jitlto.model.fragment import FragmentKey\n"
+        "from jitlto.build.shards import *; from jitlto.record.fragment import FragmentKey\n"
         "items = [ShardItem(FragmentKey.make('f', 'g', {'n': str(n)}), str(n % 7), n % 5 + 1) for n in range(40)]\n"
         "print(sorted((str(key), number) for key, number in assign_shards(items, 3).items()))"
     )

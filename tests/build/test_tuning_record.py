@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.build.packaging.family_sources import place_sources
+from jitlto.base.errors import FamilyError, JitltoError
 from jitlto.build.rendered_families import family_record
 from jitlto.build.tuning_record import check_tuned
 from jitlto.cli import output_files
-from jitlto.errors import FamilyError, JitltoError
-from jitlto.model.fragment import FragmentKey
-from jitlto.model.tuning import TuneRecord
+from jitlto.database import _serialization as serialization
+from jitlto.family import declaration
+from jitlto.packaging.family_sources import place_sources
+from jitlto.record.fragment import FragmentKey
+from jitlto.record.tuning import TuneRecord
 from jitlto.runtime.discovery import editable
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import declaration
-from jitlto.storage.database import _serialization as serialization
 from tests.support import tuned
 from tests.support.errors import raises
 from tests.support.families import MINI, built, write_family

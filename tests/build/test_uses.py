@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base.errors import FamilyError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.uses import check_uses
-from jitlto.errors import FamilyError
-from jitlto.model.family_record import FamilyRecord
-from jitlto.model.options import LinkOptions
+from jitlto.database import FragmentDatabase
+from jitlto.family.declaration import load_family
+from jitlto.record.family_record import FamilyRecord
+from jitlto.record.options import LinkOptions
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.declaration import load_family
 from tests.support.errors import raises
 from tests.support.families import write_family
 

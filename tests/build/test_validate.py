@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from jitlto.base.errors import BuildError, CompileError
+from jitlto.base.versions import Architecture
 from jitlto.build import validate
-from jitlto.errors import BuildError, CompileError
-from jitlto.model.family_record import FamilyRecord, GroupRecord
-from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
-from jitlto.model.index import agrees
-from jitlto.model.options import LinkOptions
-from jitlto.model.versions import Architecture
+from jitlto.record.family_record import FamilyRecord, GroupRecord
+from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
+from jitlto.record.index import agrees
+from jitlto.record.options import LinkOptions
 from tests.conftest import BuildFamily
 from tests.support.compiled import compiled
 from tests.support.errors import raises

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.storage.twin import TwinManifest
+from jitlto.database.twin import TwinManifest
 from tests.support.commands import fails, jitlto, succeeds
 from tests.support.families import MINI, SHARED, write_family
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import click
 import pytest
 
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.config import Config
+from jitlto.base.text import format_bytes
 from jitlto.cli.cache import cache as command_group
-from jitlto.config import Config
-from jitlto.model.text import format_bytes
+from jitlto.plan.cache_entry import LinkKey
 from jitlto.runtime.family import load
-from jitlto.runtime.linking.cache_entry import LinkKey
 from jitlto.runtime.session import Session
-from jitlto.storage.cache_dir import CacheDir
 from tests.conftest import BuildFamily
 from tests.support.commands import fails, jitlto, succeeds
 from tests.support.families import MINI

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.cuda import nvjitlink
-from jitlto.storage.database import FragmentDatabase
+from jitlto.database import FragmentDatabase
 from tests.conftest import BuildFamily
 from tests.support.commands import fails, jitlto, python
 from tests.support.families import MINI

@@ -15,7 +15,7 @@ import pytest
 
 from jitlto.cli import cli
 from jitlto.cuda import nvjitlink, toolkit
-from jitlto.storage.database import FragmentDatabase
+from jitlto.database import FragmentDatabase
 from tests.support.commands import Result, fails, jitlto, jitlto_process, python, succeeds
 from tests.support.families import MINI, write_family
 from tests.support.process import ROOT, environment

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from jitlto.build import matrix
+from jitlto.base.errors import MatrixError
 from jitlto.cli.expand import expand
-from jitlto.errors import MatrixError
+from jitlto.family import matrix
 from tests.support.commands import jitlto, jitlto_process
 
 GOOD = {"_type": [{"data_type": "float", "abbrev": "f"}, {"data_type": "__half"}], "veclen": ["1", "4"]}

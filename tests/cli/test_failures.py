@@ -7,11 +7,11 @@ from typing import Any, NoReturn
 
 import pytest
 
+from jitlto.base.errors import CompileError
 from jitlto.build import pipeline
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.cli.failures import FailureLog
-from jitlto.errors import CompileError
-from jitlto.storage import declaration
+from jitlto.family import declaration
 from tests.support.commands import jitlto
 from tests.support.families import MINI, write_family
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from jitlto.base.errors import JitltoError, RegistryError
 from jitlto.build.merge import merge_databases
 from jitlto.cli import cli
-from jitlto.errors import JitltoError, RegistryError
+from jitlto.database import FragmentDatabase
 from jitlto.runtime import session
-from jitlto.storage.database import FragmentDatabase
 from tests.runtime.discovery.test_entry_points import install_mini, site
 from tests.runtime.discovery.test_registry import rewritten
 from tests.support.commands import fails, jitlto

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.build.compilers import base
+from jitlto.base.errors import ToolchainError
+from jitlto.compile import compiler as base
 from jitlto.cuda import nvjitlink
-from jitlto.errors import ToolchainError
+from jitlto.database import FragmentDatabase
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage.database import FragmentDatabase
 from tests.support.commands import fails, jitlto
 from tests.support.foreign import TREE, for_nvrtc
 

@@ -219,7 +219,7 @@ main()
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-@pytest.mark.parametrize("name", ["jitlto.cli", "click", "jitlto.errors", "jitlto.cli.database", "msgspec"])
+@pytest.mark.parametrize("name", ["jitlto.cli", "click", "jitlto.base.errors", "jitlto.cli.database", "msgspec"])
 def test_a_signal_while_a_command_is_imported_ends_it_at_once(name: str, number: signal.Signals) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     words = [sys.executable, "-c", IMPORTING, name, str(int(number))]

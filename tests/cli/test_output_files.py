@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from jitlto.base.errors import BuildError, DatabaseError, JitltoError, ProjectError
 from jitlto.build.execution import timings
 from jitlto.build.execution.timings import check_writable
 from jitlto.cli import cli
-from jitlto.errors import BuildError, DatabaseError, JitltoError, ProjectError
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 from tests.support.outputs import SPECIAL, limited_file_size, special_file

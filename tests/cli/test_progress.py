@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jitlto.base.errors import CompileError
 from jitlto.build.execution.events import Span
 from jitlto.build.execution.timings import Recorder
 from jitlto.cli.progress import progress
 from jitlto.cli.tally import Tally, duration
-from jitlto.errors import CompileError
-from jitlto.model.fragment import FragmentKey
+from jitlto.record.fragment import FragmentKey
 from tests.support.process import ROOT
 
 
@@ -103,7 +103,7 @@ _SCRIPT = """
 import time
 from jitlto.build.execution.events import Span
 from jitlto.cli.progress import progress
-from jitlto.model.fragment import FragmentKey
+from jitlto.record.fragment import FragmentKey
 keys = [FragmentKey.make("f", "g", {"n": str(n)}) for n in range(9)]
 with progress("compiling") as observer:
     observer.started(keys)

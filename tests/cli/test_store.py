@@ -12,11 +12,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from jitlto.runtime import session
 from jitlto.runtime.family import load
-from jitlto.storage.remote.artifact_address import parse_store
-from jitlto.storage.remote.artifacts import open_store
-from jitlto.storage.remote.entry import encode, object_name
-from jitlto.storage.remote.keys import SigningKey
-from jitlto.storage.remote.lock_file import LockFile
+from jitlto.stores.artifact_address import parse_store
+from jitlto.stores.artifacts import open_store
+from jitlto.stores.entry import encode, object_name
+from jitlto.stores.keys import SigningKey
+from jitlto.stores.lock_file import LockFile
 from tests.support.commands import fails, jitlto, succeeds
 
 TWICE = ("data_type=float", "op_name=twice")

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base import files
+from jitlto.base.config import Config
+from jitlto.base.errors import RegistryError, StoreError
 from jitlto.cli.tally import Tally
 from jitlto.cli.transfer import _Megabytes
-from jitlto.config import Config
-from jitlto.errors import RegistryError, StoreError
 from jitlto.runtime.family import load
 from jitlto.runtime.session import Session
-from jitlto.storage import files
 from tests.support.commands import fails, jitlto, succeeds
 from tests.support.errors import raises
 from tests.support.process import python

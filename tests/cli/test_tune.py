@@ -9,17 +9,17 @@ from xml.etree import ElementTree
 
 import pytest
 
+from jitlto.base.errors import NoDeviceError
 from jitlto.cli import tune as command
 from jitlto.cuda import device
-from jitlto.errors import NoDeviceError
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import wisdom_file
+from jitlto.tuning import wisdom_file
 from tests.support.commands import Result, fails, jitlto
 from tests.support.simulated import Simulated
 from tests.support.tuned import PlannedFamily, open_tuned, pretend_to_link
 
 WORK = """
-from jitlto.runtime.tuning.tune import Workload
+from jitlto.tuning.tune import Workload
 
 def make(problem):
     return Workload(launch=lambda best, stream: 2.0 if "twice" in str(best.variant) else 1.0)

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.model.versions import Architecture
+from jitlto.base.versions import Architecture
+from jitlto.database import FragmentDatabase
+from jitlto.link.packs import Pack
+from jitlto.plan.plan import Request
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.linking.packs import Pack
-from jitlto.runtime.planning.plan import Request
-from jitlto.runtime.planning.recording import UsedPlan
-from jitlto.storage.database import FragmentDatabase
+from jitlto.runtime.recording import UsedPlan
 from tests.support.commands import Result, fails, jitlto, python
 from tests.support.process import ROOT
 
@@ -264,8 +264,8 @@ def test_a_combination_of_values_that_no_kernel_has_is_an_error(shipped: Path) -
 
 
 def test_without_a_device_a_family_needs_an_architecture(mini_path: Path) -> None:
+    from jitlto.base.errors import NoDeviceError
     from jitlto.cuda import device
-    from jitlto.errors import NoDeviceError
 
     try:
         device.current()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from jitlto.model.wisdom import Wisdom
-from jitlto.storage import wisdom_file
+from jitlto.tuning import wisdom_file
+from jitlto.tuning.wisdom import Wisdom
 from tests.support.commands import fails, jitlto, succeeds
 from tests.support.wisdom import A100, entry, trial
 

@@ -18,19 +18,19 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from jitlto import cli
+from jitlto.base.errors import ArchitectureError, LaunchError, ToolchainError
+from jitlto.base.versions import Architecture, Version
+from jitlto.check.environment import Diagnosis, describe_driver
 from jitlto.cuda import device, driver, nvjitlink, toolkit
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.cuda.nvdisasm import disassemble
-from jitlto.errors import ArchitectureError, LaunchError, ToolchainError
-from jitlto.model.compatibility import newest_ptx_isa
-from jitlto.model.fragment import Image, ImageKind
-from jitlto.model.prediction import find_incompatibility
-from jitlto.model.versions import Architecture, Version
+from jitlto.database import FragmentDatabase
+from jitlto.launch.launcher import Launcher
+from jitlto.plan.cache_entry import LinkedKernel
+from jitlto.plan.compatibility import newest_ptx_isa
+from jitlto.plan.prediction import find_incompatibility
+from jitlto.record.fragment import Image, ImageKind
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.launch.launcher import Launcher
-from jitlto.runtime.linking.cache_entry import LinkedKernel
-from jitlto.storage.database import FragmentDatabase
-from jitlto.verify.environment import Diagnosis, describe_driver
 from tests.runtime.planning.test_plan import altered
 from tests.support import compatibility_cases as cases
 from tests.support import toolkits

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base.errors import LinkError
+from jitlto.base.versions import Version
 from jitlto.cuda import toolkit
-from jitlto.errors import LinkError
-from jitlto.model.versions import Version
+from jitlto.database import FragmentDatabase
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage.database import FragmentDatabase
 from tests.support import toolkits
 from tests.support.errors import raises
 from tests.support.families import calling_op, write_family
@@ -43,10 +43,10 @@ import ctypes, sys
 ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
 import jitlto
 from jitlto.cuda import nvjitlink
-from jitlto.errors import LinkError, VersionError
-from jitlto.model.fragment import ImageKind
+from jitlto.base.errors import LinkError, VersionError
+from jitlto.record.fragment import ImageKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.model.versions import Architecture
+from jitlto.base.versions import Architecture
 print("nvJitLink", nvjitlink.version())
 family = jitlto.load("mini", sys.argv[2])
 plan = family.plan(arch="sm_90", data_type="float", op_name="twice")

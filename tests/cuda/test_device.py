@@ -8,7 +8,7 @@ from tests.support.process import output_of
 
 _ASK = """
 import traceback
-from jitlto.errors import NoDeviceError
+from jitlto.base.errors import NoDeviceError
 from jitlto.cuda import device
 for ask in (device.current, device.kind):
     try:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base.errors import NoDeviceError
 from jitlto.cuda import device, driver
 from jitlto.cuda.driver import Driver, Forward
-from jitlto.errors import NoDeviceError
 
 OPEN = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder@U22)
 GCC version:  gcc version 13.3.0 (Ubuntu 13.3.0-6ubuntu2~24.04)

@@ -73,7 +73,7 @@ print([each.__module__ for each in found])
 LAUNCHERS = """
 import sys, threading
 import jitlto
-from jitlto.errors import NoDeviceError
+from jitlto.base.errors import NoDeviceError
 family = jitlto.load("mini", sys.argv[1])
 configurations = list(family.configurations())
 barrier, found = threading.Barrier(60), []
@@ -132,8 +132,8 @@ def printed_by(interpreter: Path, code: str, *places: str | Path) -> Any:
 LINK = """
 import json
 from jitlto.cuda import nvfatbin, nvjitlink, nvrtc, toolkit
-from jitlto.model.header_search import HeaderSearch
-from jitlto.model.versions import Architecture
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.base.versions import Architecture
 text = b"#include <cuda_fp16.h>\\n#include <cuda/std/cstdint>\\n__global__ void f(__half* x) { *x = 1; }"
 search, target = HeaderSearch(toolkit.header_roots()), Architecture(80)
 ltoir = nvrtc.compile_closure(search, text, [target], ["--std=c++17"]).ltoir[target]
@@ -190,7 +190,7 @@ sys.path = [place for place in sys.path if place not in site.getsitepackages()]
 from click.testing import CliRunner
 from jitlto.cli import cli
 from jitlto.cuda import nvjitlink, toolkit
-from jitlto.errors import ToolchainError
+from jitlto.base.errors import ToolchainError
 said = []
 for ask in (toolkit.nvrtc_version, nvjitlink.version, lambda: toolkit.build_id("nvfatbin")):
     try:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import nvfatbin, toolkit
 from jitlto.cuda.nvfatbin import FatbinImage, FatbinKind
-from jitlto.model.versions import Architecture, Version
 from tests.support.compiled import BASE, compiled
 
 TEXT = "__device__ float f(float a) { return a; }"

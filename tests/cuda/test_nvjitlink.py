@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from jitlto.base.errors import ArchitectureError, LinkError, ToolchainError, UnresolvedSymbolError, VersionError
+from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import libraries, nvfatbin, nvjitlink, nvjitlink_file
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, check_linked_ptx, link
-from jitlto.errors import ArchitectureError, LinkError, ToolchainError, UnresolvedSymbolError, VersionError
-from jitlto.model.compatibility import newest_ptx_isa
-from jitlto.model.ptx import parse_ptx
-from jitlto.model.versions import Architecture, Version
+from jitlto.cuda.ptx import parse_ptx
+from jitlto.plan.compatibility import newest_ptx_isa
 from tests.support.compiled import compiled, relocatable_cubin
 from tests.support.errors import raises
 from tests.support.process import output_of

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.cuda import libraries, nvjitlink, nvrtc, toolkit
-from jitlto.errors import ToolchainError
-from jitlto.model.compatibility import ltoir_links
-from jitlto.model.header_search import HeaderSearch
-from jitlto.model.versions import Architecture
+from jitlto.base.errors import ToolchainError
+from jitlto.base.versions import Architecture
+from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.cuda import libraries, nvjitlink, toolkit
+from jitlto.plan.compatibility import ltoir_links
 from tests.support.errors import raises
 
 _WMMA = """

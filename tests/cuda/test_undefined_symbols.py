@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jitlto.cuda import nvrtc
+from jitlto.base.versions import Architecture
+from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.compile.headers import Source
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, find_undefined, link
-from jitlto.model.headers import Source
-from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from tests.runtime.user_code.test_inputs import relocatable_cubin
 

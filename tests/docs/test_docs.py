@@ -34,13 +34,14 @@ from types import CodeType
 import click
 import pytest
 
-from jitlto import cli, config, errors
-from jitlto.build.packaging import pyproject
+from jitlto import cli
+from jitlto.base import config, errors
+from jitlto.base.errors import NoDeviceError
 from jitlto.cuda import device, toolkit
-from jitlto.errors import NoDeviceError
-from jitlto.model import options
-from jitlto.model.options import LinkOptions
-from jitlto.storage import declaration
+from jitlto.family import declaration
+from jitlto.packaging import pyproject
+from jitlto.record import options
+from jitlto.record.options import LinkOptions
 from tests.support.process import ROOT
 
 DOCS = ROOT / "docs"

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from jitlto import errors
+from jitlto.base import errors
 from tests.support.process import ROOT
 from tests.support.source_code import syntax_trees
 

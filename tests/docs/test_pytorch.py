@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jitlto import KernelFamily, Operator, torch_operator
-from jitlto.runtime.operators import torch_operator as module
+from jitlto.frameworks import torch_operator as module
 from tests.support.operators import CpuBackend, CpuFamily, Reader
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from jitlto.model.types import Parameter
-from jitlto.runtime import quick_lookup
-from jitlto.runtime.launch import fast_path
-from jitlto.runtime.launch.arguments import ArgumentConverter
+from jitlto.base.types import Parameter
+from jitlto.launch import fast_path, quick_lookup
+from jitlto.launch.arguments import ArgumentConverter
 from tests.support.process import ROOT
 from tests.support.source_code import PACKAGE, syntax_trees
 

@@ -18,10 +18,9 @@ import click
 import pytest
 
 import jitlto
-from jitlto import cli, errors
-from jitlto.model import versions
-from jitlto.runtime import events
-from jitlto.runtime.planning import recording
+from jitlto import cli
+from jitlto.base import errors, events, versions
+from jitlto.runtime import recording
 from tests.support import chromium
 from tests.support.process import ROOT
 

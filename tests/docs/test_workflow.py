@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from jitlto.build.pipeline import build
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
 from tests.support.families import MINI, write_family
 from tests.support.process import ROOT
 

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base.errors import ArchitectureError
+from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import Cache
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.shards import Shard
+from jitlto.check.check import check
+from jitlto.compile.machine_code import count_instructions
 from jitlto.cuda import nvdisasm, toolkit
-from jitlto.cuda.machine_code import count_instructions
-from jitlto.errors import ArchitectureError
-from jitlto.model.compatibility import native_target
-from jitlto.model.fragment import ImageKind
-from jitlto.model.versions import Architecture
+from jitlto.database import FragmentDatabase
+from jitlto.family.declaration import load_family
+from jitlto.plan.compatibility import native_target
+from jitlto.plan.plan import Plan
+from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.planning.plan import Plan
-from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.declaration import load_family
-from jitlto.verify.check import check
 from tests.support.errors import raises
 from tests.support.families import CONVERT, write_family
 

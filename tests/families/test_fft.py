@@ -10,19 +10,19 @@ import pytest
 
 from docs.examples import fft as front
 from docs.examples.fft import Launch
-from jitlto.cuda.nvjitlink import find_undefined
-from jitlto.errors import (
+from jitlto.base.errors import (
     AmbiguousConfigurationError,
     CompileError,
     InterfaceMismatchError,
     PlanError,
     UnknownValueError,
 )
-from jitlto.model import ptx
-from jitlto.model.fragment import Role
-from jitlto.model.tuning import launch
+from jitlto.check.covering_array import choose_cover
+from jitlto.cuda import ptx
+from jitlto.cuda.nvjitlink import find_undefined
+from jitlto.record.fragment import Role
+from jitlto.record.tuning import launch
 from jitlto.runtime.family import KernelFamily
-from jitlto.verify.covering_array import choose_cover
 from tests.support.errors import raises
 from tests.support.fft_reference import DTYPES, SIZES, TRANSFORMS
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from docs.examples import fft as front
+from jitlto.check.covering_array import choose_cover
 from jitlto.runtime.family import KernelFamily
-from jitlto.verify.covering_array import choose_cover
 from tests.support.fft_reference import (
     DTYPES,
     SIZES,

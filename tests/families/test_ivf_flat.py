@@ -12,12 +12,12 @@ from itertools import product
 
 import pytest
 
-from jitlto.errors import UnknownValueError
-from jitlto.model import ptx
-from jitlto.model.fragment import Role, SymbolKind
+from jitlto.base.errors import UnknownValueError
+from jitlto.check.covering_array import choose_cover
+from jitlto.cuda import ptx
+from jitlto.plan.plan import Plan
+from jitlto.record.fragment import Role, SymbolKind
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.planning.plan import Plan
-from jitlto.verify.covering_array import choose_cover
 from tests.support.errors import raises
 
 Configuration = dict[str, str]

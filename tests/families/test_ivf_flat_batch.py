@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jitlto.check.covering_array import choose_cover
 from jitlto.runtime.family import KernelFamily
-from jitlto.verify.covering_array import choose_cover
 from tests.families.test_ivf_flat import failures
 from tests.support.ivf_flat_host import COMPILER, HostFamily, numpy_for_cupy
 from tests.support.ivf_flat_reference import Case, check, make_case, words

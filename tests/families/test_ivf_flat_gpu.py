@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jitlto.check.covering_array import choose_cover
 from jitlto.runtime.family import KernelFamily
-from jitlto.verify.covering_array import choose_cover
 from tests.support.ivf_flat_reference import DTYPES, Case, check, make_case, recall, words
 
 pytestmark = pytest.mark.gpu

@@ -9,11 +9,11 @@ import pytest
 
 from jitlto.build.lineinfo import build_twin
 from jitlto.cuda import toolkit
+from jitlto.database.twin import SOURCES
+from jitlto.family.declaration import find_family, load_family
+from jitlto.plan.plan import Plan
 from jitlto.runtime.discovery.lineinfo import point_to_sources
 from jitlto.runtime.family import KernelFamily, load
-from jitlto.runtime.planning.plan import Plan
-from jitlto.storage.declaration import find_family, load_family
-from jitlto.storage.twin import SOURCES
 from tests.support.line_information import instructions, machine_code
 
 _KERNELS = 6  # of each family, chosen at random

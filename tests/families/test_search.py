@@ -9,14 +9,13 @@ from itertools import product
 
 import pytest
 
-from jitlto.cuda import nvjitlink
-from jitlto.errors import AmbiguousConfigurationError, UnknownValueError
-from jitlto.model import ptx
-from jitlto.model.fragment import Role, SymbolKind
-from jitlto.model.versions import Architecture
+from jitlto.base.errors import AmbiguousConfigurationError, UnknownValueError
+from jitlto.base.versions import Architecture
+from jitlto.cuda import nvjitlink, ptx
+from jitlto.plan.cache_entry import LinkedKernel
+from jitlto.plan.plan import Plan
+from jitlto.record.fragment import Role, SymbolKind
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.linking.cache_entry import LinkedKernel
-from jitlto.runtime.planning.plan import Plan
 from tests.support.errors import raises
 
 Configuration = dict[str, str]

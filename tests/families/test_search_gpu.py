@@ -31,8 +31,8 @@ def family(shipped_path: Path) -> KernelFamily:
 @pytest.fixture(scope="module")
 def launcher_for(family: KernelFamily) -> Callable[[dict[str, str]], Any]:
     """Makes the launcher of a configuration: linked here, or taken from an archive of kernels linked elsewhere."""
-    from jitlto.runtime.launch.launcher import Launcher
-    from jitlto.runtime.planning.plan import LinkedKernel
+    from jitlto.launch.launcher import Launcher
+    from jitlto.plan.plan import LinkedKernel
 
     archive = os.environ.get("JITLTO_TEST_PRELINKED")
     if archive is None:

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from jitlto import config
+from jitlto.base import config
+from jitlto.base.errors import BuildError, DatabaseError, FamilyError, PlanError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.merge import merge_databases
-from jitlto.build.packaging.project import list_sources, load_package
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.shards import Shard
-from jitlto.errors import BuildError, DatabaseError, FamilyError, PlanError
+from jitlto.check.check import check
+from jitlto.database import FragmentDatabase, writer
+from jitlto.family.declaration import FamilyDeclaration, load_family
+from jitlto.packaging.project import list_sources, load_package
 from jitlto.report.content import describe
 from jitlto.runtime.discovery import editable
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage.database import FragmentDatabase, writer
-from jitlto.storage.declaration import FamilyDeclaration, load_family
-from jitlto.verify.check import check
 from tests.support.commands import succeeds
 from tests.support.errors import raises
 from tests.support.families import SHARED, write_family

@@ -7,10 +7,10 @@ import struct
 
 import pytest
 
-from jitlto.errors import CompileError, InterfaceMismatchError, MissingProviderError, PlanError
-from jitlto.model.ptx import parse_ptx
+from jitlto.base.errors import CompileError, InterfaceMismatchError, MissingProviderError, PlanError
+from jitlto.cuda.ptx import parse_ptx
+from jitlto.plan.plan import Plan
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.planning.plan import Plan
 from tests.support.errors import raises
 
 TYPES = ("float", "double")

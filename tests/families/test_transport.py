@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.errors import AmbiguousConfigurationError, UnknownValueError
-from jitlto.model.fragment import ImageKind, Role
-from jitlto.model.versions import Architecture
+from jitlto.base.errors import AmbiguousConfigurationError, UnknownValueError
+from jitlto.base.versions import Architecture
+from jitlto.record.fragment import ImageKind, Role
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.transport_variants import CONFIGURATIONS, COVER, FRAGMENTS, PARAMETERS

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from docs.examples.transport import FULL_WEIGHT, Run, Tallies, launch, shield, simulate
-from jitlto.build.templates import render_family
 from jitlto.cuda import toolkit
+from jitlto.family import declaration
+from jitlto.family.templates import render_family
 from jitlto.runtime.family import KernelFamily, load
-from jitlto.storage import declaration
 from tests.support.transport_host import COMPILER, Host
 from tests.support.transport_physics import CHECKS, Simulate, agree, balanced, check_against_reference, problem_of
 from tests.support.transport_variants import COVER
@@ -35,8 +35,8 @@ def whole(kernels: KernelFamily, configuration: dict[str, str], architecture: st
     """A kernel compiled from all of its sources in one file, without fragments and without a linker."""
     from cuda.core import Program, ProgramOptions
 
-    from jitlto.runtime.launch.launcher import Launcher
-    from jitlto.runtime.linking.cache_entry import LinkedKernel
+    from jitlto.launch.launcher import Launcher
+    from jitlto.plan.cache_entry import LinkedKernel
 
     plan = kernels.plan(arch=architecture, **configuration)
     declared = declaration.load_family(declaration.find_family("transport"))

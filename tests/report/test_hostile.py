@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from jitlto.errors import DatabaseError, JitltoError
+from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.database import FragmentDatabase
 from jitlto.report import grid, page
 from jitlto.report.content import describe
 from jitlto.report.coverage import measure_coverage
-from jitlto.storage.database import FragmentDatabase
 from tests.support.errors import raises
 from tests.support.fuzz_targets import changed, rows, with_rows
 

@@ -20,21 +20,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jitlto.base.errors import JitltoError
+from jitlto.base.types import Parameter
+from jitlto.base.versions import Architecture, Version
 from jitlto.build.pipeline import build
-from jitlto.errors import JitltoError
-from jitlto.model.exclusions import Exclusion, is_excluded
-from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
-from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
-from jitlto.model.options import LinkOptions
-from jitlto.model.types import Parameter
-from jitlto.model.versions import Architecture, Version
-from jitlto.report import call_graph, coverage, grid, page
-from jitlto.report.content import GroupView, Report, describe
-from jitlto.report.coverage import Coverage, Follows, Never, measure_coverage
-from jitlto.report.grid import State
-from jitlto.runtime.family import KernelFamily
-from jitlto.storage import declaration
-from jitlto.storage.check_result import (
+from jitlto.database import FragmentDatabase
+from jitlto.database.writer import write
+from jitlto.family import declaration
+from jitlto.record.check_result import (
     Cause,
     CheckResult,
     FamilyCheck,
@@ -44,8 +37,15 @@ from jitlto.storage.check_result import (
     Place,
     read_check_result,
 )
-from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.database.writer import write
+from jitlto.record.exclusions import Exclusion, is_excluded
+from jitlto.record.family_record import FamilyRecord, GroupRecord, PartRecord
+from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
+from jitlto.record.options import LinkOptions
+from jitlto.report import call_graph, coverage, grid, page
+from jitlto.report.content import GroupView, Report, describe
+from jitlto.report.coverage import Coverage, Follows, Never, measure_coverage
+from jitlto.report.grid import State
+from jitlto.runtime.family import KernelFamily
 from tests.support.commands import jitlto, python
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.model.fragment import FragmentKey
+from jitlto.database import FragmentDatabase
+from jitlto.record.fragment import FragmentKey
 from jitlto.report import page
 from jitlto.report.content import describe
-from jitlto.storage.database import FragmentDatabase
 from tests.report.test_report import sample
 from tests.support import chromium
 from tests.support.process import ROOT

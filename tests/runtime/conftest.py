@@ -9,11 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from jitlto import database
 from jitlto.cuda import device
-from jitlto.runtime import dispatcher
-from jitlto.runtime.launch import torch_interface
-from jitlto.storage import database
-from jitlto.storage.database import FragmentDatabase
+from jitlto.database import FragmentDatabase
+from jitlto.launch import dispatcher, torch_interface
 from tests.support.arrays import TORCH, TorchLibrary
 
 

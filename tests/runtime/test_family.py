@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import jitlto
-from jitlto.errors import (
+from jitlto.base.errors import (
     AmbiguousConfigurationError,
     DatabaseError,
     NoDeviceError,
@@ -22,13 +22,13 @@ from jitlto.errors import (
     UnknownParameterError,
     UnknownValueError,
 )
-from jitlto.model.fragment import FragmentKey, Role
-from jitlto.model.types import cpp_name
-from jitlto.runtime import dispatcher, quick_lookup
+from jitlto.base.types import cpp_name
+from jitlto.database import FragmentDatabase
+from jitlto.database.writer import write
+from jitlto.launch import dispatcher, quick_lookup
+from jitlto.record.fragment import FragmentKey, Role
 from jitlto.runtime import family as family_module
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.database.writer import write
 from tests.conftest import BuildFamily
 from tests.support import launch_core
 from tests.support.errors import raises

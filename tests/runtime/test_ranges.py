@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from jitlto.config import Config
-from jitlto.errors import AmbiguousConfigurationError
+from jitlto.base.config import Config
+from jitlto.base.errors import AmbiguousConfigurationError
 from jitlto.runtime.family import KernelFamily, load
 from jitlto.runtime.ranges import DOMAIN
 from jitlto.runtime.session import Session

@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 
 import jitlto
-from jitlto.config import Config
-from jitlto.errors import DatabaseError, JitltoError, RegistryError
+from jitlto.base.config import Config
+from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
+from jitlto.base.files import digest_of
+from jitlto.frameworks.parts import REQUIRED
+from jitlto.launch.dispatcher import Dispatcher
+from jitlto.launch.sequence import LaunchSequence
 from jitlto.runtime import session as sessions
-from jitlto.runtime.dispatcher import Dispatcher
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.launch.sequence import LaunchSequence
-from jitlto.runtime.operators.parts import REQUIRED
 from jitlto.runtime.session import Session
-from jitlto.storage.files import digest_of
 from tests.support import launch_core
 from tests.support.distributions import install
 from tests.support.errors import raises

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 import jitlto
-from jitlto.config import Config
+from jitlto.base import events
+from jitlto.base.config import Config
+from jitlto.base.errors import LinkError
+from jitlto.base.events import Event, Kind
 from jitlto.cuda import device
-from jitlto.errors import LinkError
-from jitlto.runtime import events, session
-from jitlto.runtime.events import Event, Kind
+from jitlto.launch.residency import Residency
+from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.launch.residency import Residency
-from jitlto.runtime.planning import recording
 from jitlto.runtime.session import Session
 from tests.support.errors import raises
 
@@ -115,7 +115,7 @@ def test_a_session_whose_settings_say_so_records_all_its_plans_and_no_others(min
 def test_a_kernel_is_recorded_though_it_may_not_be_linked(mini_path: Path, tmp_path: Path) -> None:
     own = Session(settings(tmp_path, JITLTO_MODE="cached"))
     mini = jitlto.load("mini", mini_path, session=own)
-    with own.recording(tmp_path / "used.jsonl"), raises(jitlto.errors.NotCachedError):
+    with own.recording(tmp_path / "used.jsonl"), raises(jitlto.base.errors.NotCachedError):
         mini.plan(arch="sm_90", **TWICE).link()
     assert len(recording.read(tmp_path / "used.jsonl")) == 1
     assert own.lookup_cache is not None

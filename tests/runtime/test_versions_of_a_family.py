@@ -8,19 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jitlto.base.errors import FamilyError, NotCachedError, UnknownValueError
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
-from jitlto.errors import FamilyError, NotCachedError, UnknownValueError
-from jitlto.model.deprecation import replace_deprecated
-from jitlto.model.family_record import DeprecatedValue
-from jitlto.runtime import session
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
+from jitlto.link import packs
+from jitlto.link.kernel_cache import KernelCache
+from jitlto.link.lookup_cache import Contents
+from jitlto.plan.deprecation import replace_deprecated
+from jitlto.record.family_record import DeprecatedValue
+from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.linking import packs
-from jitlto.runtime.linking.kernel_cache import KernelCache
-from jitlto.runtime.linking.lookup_cache import Contents
-from jitlto.runtime.planning import recording
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
 from tests.support.commands import jitlto
 from tests.support.errors import raises
@@ -200,7 +199,7 @@ def test_a_dispatcher_tells_deprecated_numbers_apart(mini: KernelFamily, monkeyp
     monkeypatch.setattr(mini, "_deprecated", entries)
     asked: list[object] = []
     monkeypatch.setattr(mini, "launcher", lambda **values: asked.append(values["op_name"]))
-    monkeypatch.setattr("jitlto.runtime.dispatcher.kind", lambda: 1)
+    monkeypatch.setattr("jitlto.launch.dispatcher.kind", lambda: 1)
     dispatch = mini.dispatcher("op_name", data_type="float")
     for value in (1, 1.0, 1):
         dispatch(value)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.errors import JitltoError, UnknownValueError
-from jitlto.model.versions import Architecture
+from jitlto.base.errors import JitltoError, UnknownValueError
+from jitlto.base.versions import Architecture
+from jitlto.link.packs import Pack
+from jitlto.plan.cache_entry import LinkedKernel
+from jitlto.plan.plan import Plan
 from jitlto.runtime import session
 from jitlto.runtime.cache_lookup import look_up
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.linking.cache_entry import LinkedKernel
-from jitlto.runtime.linking.packs import Pack
-from jitlto.runtime.planning.plan import Plan
 from jitlto.runtime.warming import WarmTarget, family_jobs
 from tests.support.errors import raises
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitlto.runtime.launch import torch_interface
+from jitlto.launch import torch_interface
 
 
 class CupyArray:

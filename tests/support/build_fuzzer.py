@@ -30,15 +30,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
+from jitlto.base.config import Config
+from jitlto.base.errors import JitltoError
 from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
 from jitlto.build.shards import Shard
-from jitlto.config import Config
-from jitlto.errors import JitltoError
+from jitlto.family import declaration
 from jitlto.runtime.discovery import editable, entry_points
-from jitlto.storage import declaration
 from tests.support.distributions import install
 
 #: Sources by relative path: a text, or ``{"link": target}`` for a symbolic link.

@@ -25,14 +25,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from jitlto.base.errors import JitltoError
+from jitlto.base.versions import Architecture
 from jitlto.cuda import device, driver, nvjitlink
-from jitlto.errors import JitltoError
-from jitlto.model.compatibility import newest_ptx_isa
-from jitlto.model.versions import Architecture
+from jitlto.database import FragmentDatabase
+from jitlto.launch.launcher import Launcher
+from jitlto.plan.cache_entry import Chosen, LinkedKernel
+from jitlto.plan.compatibility import newest_ptx_isa
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.launch.launcher import Launcher
-from jitlto.runtime.linking.cache_entry import Chosen, LinkedKernel
-from jitlto.storage.database import FragmentDatabase
 from tests.support import toolkits
 from tests.support.compatibility_cases import CODE
 

@@ -17,18 +17,18 @@ from pathlib import Path
 from unittest.mock import patch
 
 from jitlto import cli
+from jitlto.base.errors import JitltoError
+from jitlto.base.versions import Architecture
 from jitlto.build.pipeline import build
-from jitlto.cuda import device, nvjitlink, nvrtc, toolkit
+from jitlto.check.usability import group_fragments
+from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.compile.headers import Source
+from jitlto.cuda import device, nvjitlink, ptx, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.errors import JitltoError
-from jitlto.model import ptx
-from jitlto.model.headers import Source
-from jitlto.model.versions import Architecture
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
+from jitlto.plan.plan import Plan
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.planning.plan import Plan
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase
-from jitlto.verify.usability import group_fragments
 from tests.support.families import MINI, write_family
 
 DEVICE = "device "  # before an architecture: that of a device, which nobody asked for

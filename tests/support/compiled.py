@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from jitlto.cuda import nvrtc, toolkit
-from jitlto.model.headers import Source
-from jitlto.model.versions import Architecture
+from jitlto.base.versions import Architecture
+from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.compile.headers import Source
+from jitlto.cuda import toolkit
 
 BASE = Architecture(75)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from jitlto.errors import JitltoError
+from jitlto.base.errors import JitltoError
 
 
 @contextmanager

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from cuda.bindings import driver
 
-from jitlto.cuda import packed_launch
-from jitlto.runtime.launch import compiled
-from jitlto.runtime.launch import launcher as launcher_module
-from jitlto.runtime.launch import sequence as sequence_module
+from jitlto.launch import compiled, packed_launch
+from jitlto.launch import launcher as launcher_module
+from jitlto.launch import sequence as sequence_module
 from tests.support.launchers import FakeDriver
 
 OK, INVALID = driver.CUresult.CUDA_SUCCESS, driver.CUresult.CUDA_ERROR_INVALID_VALUE

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import build
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase
 
 #: Kernels over float and double that call ``op``, of which there are two: 2 + 4 fragments, 4 kernels.
 MINI = {

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jitlto.errors import JitltoError
-from jitlto.runtime import events, session
+from jitlto import database  # noqa: F401 - before the fork
+from jitlto.base import events
+from jitlto.base.errors import JitltoError
+from jitlto.plan import planner  # noqa: F401 - before the fork
+from jitlto.runtime import session
 from jitlto.runtime.family import load
-from jitlto.runtime.planning import planner  # noqa: F401 - before the fork
-from jitlto.storage import database  # noqa: F401 - before the fork
 from tests.support.families import MINI
 from tests.support.process import python
 

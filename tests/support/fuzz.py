@@ -65,7 +65,7 @@ def fuzz(target: str, seconds: int, output: Path, databases: list[Path]) -> None
     directory = Path(tempfile.mkdtemp(prefix=f"jitlto-fuzz-{target}-"))
     os.environ["JITLTO_CACHE_DIR"] = str(directory / "cache")
     with atheris.instrument_imports(include=["jitlto"]):
-        from jitlto.errors import JitltoError
+        from jitlto.base.errors import JitltoError
         from tests.support import families
         from tests.support.fuzz_targets import DOCUMENTS, TARGETS, Ground, changed
     mini = families.built(directory, families.MINI, "mini").database.path

@@ -1,7 +1,7 @@
 """What is fuzzed: everything that reads a file or a text of somebody else's, as functions from bytes to nothing.
 
 A function may return, or raise one of jitlto's errors; any other exception is a bug. :mod:`tests.support.fuzz` drives
-them, and ``tests/storage/test_corpus.py`` gives them again what once broke something.
+them, and ``tests/base/test_corpus.py`` gives them again what once broke something.
 """
 
 from __future__ import annotations
@@ -19,39 +19,38 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from jitlto.build import matrix
+from jitlto.base import mangling
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.errors import JitltoError
+from jitlto.base.files import digest_of
+from jitlto.base.types import Parameter
 from jitlto.build.cache.cache import Cache, decode_compiled, encode_compiled
-from jitlto.build.compilers.base import CompiledSource
 from jitlto.build.merge import merge_databases
-from jitlto.build.templates import render_family
-from jitlto.cuda import nvjitlink
+from jitlto.check import check
+from jitlto.compile.compiler import CompiledSource
+from jitlto.cuda import nvjitlink, ptx
 from jitlto.cuda.nvfatbin import list_images
-from jitlto.errors import JitltoError
-from jitlto.model import mangling, ptx
-from jitlto.model.fragment import FragmentKey, ImageKind
-from jitlto.model.types import Parameter
+from jitlto.database import FragmentDatabase, writer
+from jitlto.database import _hash_tree as hash_tree
+from jitlto.family import declaration, matrix
+from jitlto.family.templates import render_family
+from jitlto.launch.arguments import ArgumentConverter
+from jitlto.launch.fast_path import FastPath
+from jitlto.link import packed_requests, packs
+from jitlto.link.kernel_cache import KernelCache
+from jitlto.link.lookup_cache import Contents, LookupCache, hash_key
+from jitlto.link.packed_requests import Answer
+from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
+from jitlto.plan.user_code.inputs import from_ptx
+from jitlto.record.fragment import FragmentKey, ImageKind
 from jitlto.report import page
 from jitlto.report.content import describe
+from jitlto.runtime import recording
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.launch.arguments import ArgumentConverter
-from jitlto.runtime.launch.fast_path import FastPath
-from jitlto.runtime.linking import packed_requests, packs
-from jitlto.runtime.linking.cache_entry import Chosen, LinkedKernel, LinkKey
-from jitlto.runtime.linking.kernel_cache import KernelCache
-from jitlto.runtime.linking.lookup_cache import Contents, LookupCache, hash_key
-from jitlto.runtime.linking.packed_requests import Answer
-from jitlto.runtime.planning import recording
-from jitlto.runtime.user_code.inputs import from_ptx
-from jitlto.storage import declaration
-from jitlto.storage.cache_dir import CacheDir
-from jitlto.storage.database import FragmentDatabase, writer
-from jitlto.storage.database import _hash_tree as hash_tree
-from jitlto.storage.files import digest_of
-from jitlto.storage.manifest import Manifest
-from jitlto.storage.remote import entry as shared_entry
-from jitlto.storage.remote.keys import TrustedKeys
-from jitlto.storage.remote.lock_file import LockFile
-from jitlto.verify import check
+from jitlto.stores import entry as shared_entry
+from jitlto.stores.keys import TrustedKeys
+from jitlto.stores.lock_file import LockFile
+from jitlto.stores.manifest import Manifest
 from tests.support.families import MINI
 from tests.support.fuzzing import MINI_BYTES
 from tests.support.kernels import entry
@@ -407,7 +406,7 @@ def _entry(ground: Ground, data: bytes) -> None:
 
 
 def _entry_seeds(ground: Ground) -> list[bytes]:
-    from jitlto.model.versions import Architecture, Version
+    from jitlto.base.versions import Architecture, Version
 
     images = ((ImageKind.PTX, Architecture(75), b"x"),)
     compiled = CompiledSource("nvrtc", Version(12, 9), Architecture(75), Version(8, 8), (), (), (("k", ((8, 8),)),),
@@ -551,7 +550,7 @@ DOCUMENTS = frozenset({"records", "matrix", "recording", "entry", "pack", "lock_
 
 def recorded_line() -> bytes:
     """A recorded plan."""
-    from jitlto.model.versions import Architecture
+    from jitlto.base.versions import Architecture
 
     request = recording.Request("mini", None, {"data_type": "float"}, ("mini/op[]",), (("x", "int f();", None),))
     return recording.UsedPlan(request, Architecture(90), "mini.fragdb").to_line()

@@ -20,12 +20,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from jitlto.build.compilers import header_tree
-from jitlto.cuda import nvrtc
-from jitlto.cuda.nvrtc import Program, Step
-from jitlto.errors import CompileError, JitltoError
-from jitlto.model.header_search import HeaderSearch
-from jitlto.model.versions import Architecture
+from jitlto.base.errors import CompileError, JitltoError
+from jitlto.base.versions import Architecture
+from jitlto.compile import header_tree
+from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.nvrtc_program import Program, Step
 
 _GCC = re.compile(r"warning: #warning (\S+)")
 _NVRTC = re.compile(r"#warning directive: (\S+)")

@@ -7,15 +7,16 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
+from jitlto.base.errors import JitltoError
+from jitlto.base.versions import Architecture
 from jitlto.build.pipeline import build
-from jitlto.cuda import nvjitlink, nvrtc
-from jitlto.errors import JitltoError
-from jitlto.model.headers import Source
-from jitlto.model.versions import Architecture
+from jitlto.check.check import check
+from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.compile.headers import Source
+from jitlto.cuda import nvjitlink
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase
-from jitlto.verify.check import check
 from tests.support.families import compiler, write_family
 from tests.support.interface_pairs import Family, Pair
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitlto.model.types import Parameter, find_scalar
-from jitlto.runtime.operators import jax_call, jax_launch
-from jitlto.runtime.operators.parts import Launch
+from jitlto.base.types import Parameter, find_scalar
+from jitlto.frameworks import jax_call, jax_launch
+from jitlto.frameworks.parts import Launch
 from tests.support import launch_core
 from tests.support.launchers import NativeConfig
 from tests.support.operators import KERNELS, Reader

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from jitlto.runtime.linking.cache_entry import LinkedKernel
-from jitlto.runtime.linking.kernel_cache import KernelCache
-from jitlto.runtime.planning.plan import Plan
+from jitlto.link.kernel_cache import KernelCache
+from jitlto.plan.cache_entry import LinkedKernel
+from jitlto.plan.plan import Plan
 
 
 def get_or_link(cache: KernelCache, plan: Plan, database: Path | None = None) -> LinkedKernel:

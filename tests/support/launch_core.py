@@ -13,8 +13,8 @@ from types import ModuleType
 
 import pytest
 
-from jitlto.build.packaging.hooks.extension import SOURCE, ExtensionError, compile_extension
-from jitlto.storage.files import temporary_directory
+from jitlto.base.files import temporary_directory
+from jitlto.packaging.hooks.extension import SOURCE, ExtensionError, compile_extension
 from tests.support.process import ROOT
 
 #: More flags for the compiler, for a run under a sanitizer.

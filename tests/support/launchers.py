@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from cuda.core import LaunchConfig
 
+from jitlto.base.layouts import parse_type
+from jitlto.base.types import Parameter, find_scalar
 from jitlto.cuda import device
-from jitlto.model.layouts import parse_type
-from jitlto.model.types import Parameter, find_scalar
-from jitlto.runtime.launch import compiled, streams
-from jitlto.runtime.launch import launcher as launcher_module
-from jitlto.runtime.launch.launcher import Launcher
-from jitlto.runtime.linking.cache_entry import Chosen
-from jitlto.runtime.linking.kernel_cache import LinkedKernel
+from jitlto.launch import compiled, streams
+from jitlto.launch import launcher as launcher_module
+from jitlto.launch.launcher import Launcher
+from jitlto.link.kernel_cache import LinkedKernel
+from jitlto.plan.cache_entry import Chosen
 
 _HANDLE = 1  # of the stream
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from hypothesis import strategies as st
 
-from jitlto.model.layouts import Layout, parse_fields
+from jitlto.base.layouts import Layout, parse_fields
 
 SCALARS = (
     "bool", "char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int", "long long",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from jitlto.cuda import toolkit
-from jitlto.model.elf import PROGBITS, ElfFile
+from jitlto.cuda.elf import PROGBITS, ElfFile
 
 _PLACE = re.compile(r'"([^"]+)", line (\d+)')
 _INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:\{ )?(.*)")

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from jitlto.storage.remote.statistics import StoreStatistics
+from jitlto.stores.statistics import StoreStatistics
 
 if TYPE_CHECKING:
-    from jitlto.storage.remote.shared import SharedStores as Base
+    from jitlto.stores.shared import SharedStores as Base
 else:
     Base = object  # without its threads
 

@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from jitlto.build.pipeline import build
+from jitlto.check.covering_array import choose_cover
+from jitlto.family import declaration
 from jitlto.runtime.family import KernelFamily, load
-from jitlto.storage import declaration
-from jitlto.verify.covering_array import choose_cover
 from tests.support.process import ROOT
 
 TOOLS = ("memcheck", "racecheck")

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from jitlto.config import Config
-from jitlto.storage.remote import entry, shared
-from jitlto.storage.remote.keys import SigningKey, TrustedKeys
-from jitlto.storage.remote.shared import SharedStores
+from jitlto.base.config import Config
+from jitlto.stores import entry, shared
+from jitlto.stores.keys import SigningKey, TrustedKeys
+from jitlto.stores.shared import SharedStores
 
 
 @dataclass(frozen=True)

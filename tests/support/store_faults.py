@@ -26,8 +26,8 @@ Store = Callable[[Path], AbstractContextManager[dict[str, str]]]
 PROCESS = """
 import atexit, hashlib, json, logging, os, sys, time
 logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
-from jitlto.config import Config
-from jitlto.storage.remote.shared import SharedStores
+from jitlto.base.config import Config
+from jitlto.stores.shared import SharedStores
 seconds = {"calls": 0.0, "end": 0.0, "found": 0}
 atexit.register(lambda: print(json.dumps(seconds | {"end": time.perf_counter() - seconds["end"]})))  # last
 stores = SharedStores.from_config(Config.read(os.environ))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jitlto.config import Config
-from jitlto.storage.remote.address import StoreAddress
-from jitlto.storage.remote.keys import SigningKey
-from jitlto.storage.remote.shared import SharedStores
-from jitlto.storage.remote.trust import Trust
+from jitlto.base.config import Config
+from jitlto.stores.address import StoreAddress
+from jitlto.stores.keys import SigningKey
+from jitlto.stores.shared import SharedStores
+from jitlto.stores.trust import Trust
 
 #: A key in the form of the cache's: 64 hexadecimal digits.
 KEY = "0123456789abcdef" * 4

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from jitlto.build.compilers.base import CompiledSource, CompileJob
-from jitlto.model.fragment import ImageKind
-from jitlto.model.versions import Version
+from jitlto.base.versions import Version
+from jitlto.compile.compiler import CompiledSource, CompileJob
+from jitlto.record.fragment import ImageKind
 
 
 class FakeToolchain:

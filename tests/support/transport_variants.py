@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Final
 
-from jitlto.verify.covering_array import choose_cover
+from jitlto.check.covering_array import choose_cover
 
 PARAMETERS: Final = {
     "absorption_name": ("analog", "implicit"),

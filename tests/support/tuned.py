@@ -11,14 +11,14 @@ import pytest
 
 from jitlto.build.pipeline import build
 from jitlto.cuda import device
-from jitlto.model.tuning import Variant
-from jitlto.runtime import quick_lookup
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
+from jitlto.launch import quick_lookup
+from jitlto.record.tuning import Variant
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
-from jitlto.runtime.tuning import devices
-from jitlto.runtime.tuning.best import Problem
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase
+from jitlto.tuning import devices
+from jitlto.tuning.best import Problem
 from tests.support.families import MINI, write_family
 from tests.support.wisdom import H200
 
@@ -84,7 +84,7 @@ class PlannedFamily(KernelFamily):
 
 def open_tuned(path: Path, monkeypatch: pytest.MonkeyPatch, core: Any = None, **settings: str) -> PlannedFamily:
     """Open it on a pretended H200, with settings of its own and an empty wisdom."""
-    from jitlto.config import Config
+    from jitlto.base.config import Config
 
     names: Mapping[str, str] = {
         "JITLTO_CACHE_DIR": str(path.parent / "cache"), "JITLTO_WISDOM": str(path.parent / "own.wisdom"), **settings

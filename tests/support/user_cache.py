@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from jitlto.base.cache_dir import CacheDir
+from jitlto.plan.user_code.compilation import ENTRIES
 from jitlto.runtime import session
-from jitlto.runtime.user_code.compilation import ENTRIES
-from jitlto.storage.cache_dir import CacheDir
 
 
 def user_cache() -> CacheDir:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from jitlto.model.tuning import Variant
-from jitlto.model.wisdom import DeviceKind, Entry, Trial, Wisdom, make_entry
+from jitlto.record.tuning import Variant
+from jitlto.tuning.wisdom import DeviceKind, Entry, Trial, Wisdom, make_entry
 
 H200 = DeviceKind("NVIDIA H200", "sm_90", 3201000, 132)
 A100 = DeviceKind("NVIDIA A100", "sm_80", 1215000, 108)

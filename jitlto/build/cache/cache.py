@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from jitlto import config
+from jitlto.base import config
+from jitlto.base.cache_dir import CacheDir, open_cache_dir
+from jitlto.base.errors import JitltoError
+from jitlto.base.versions import Architecture
 from jitlto.build.cache import keys
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.cache.shared_units import COMPILED, HEADERS, SharedUnit, SharedUnits
-from jitlto.build.compilers.base import CompiledSource
-from jitlto.errors import JitltoError
-from jitlto.model.fragment import FragmentKey
-from jitlto.model.versions import Architecture
-from jitlto.storage.cache_dir import CacheDir, open_cache_dir
+from jitlto.compile.compiler import CompiledSource
+from jitlto.record.fragment import FragmentKey
 
 if TYPE_CHECKING:  # not imported at run time, so that builds without a store do not load it
-    from jitlto.storage.remote.shared import SharedStores
+    from jitlto.stores.shared import SharedStores
 
 _MOST_MANIFESTS = 32  # manifests stored for one source
 _COSTS = keys.sha256(b"costs")

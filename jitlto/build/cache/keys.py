@@ -13,14 +13,14 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from jitlto.build.compilers.base import Toolchain
-from jitlto.build.compilers.search_path import SEARCHED, searched_names
-from jitlto.model.architecture_tests import ArchitectureTests, find_tests
-from jitlto.model.directives import outline
-from jitlto.model.fragment import ImageKind
-from jitlto.model.header_search import HeaderSearch
-from jitlto.model.headers import HeaderSet, Source
-from jitlto.model.versions import Architecture, Version
+from jitlto.base.versions import Architecture, Version
+from jitlto.compile.architecture_tests import ArchitectureTests, find_tests
+from jitlto.compile.compiler import Toolchain
+from jitlto.compile.directives import outline
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSet, Source
+from jitlto.compile.search_path import SEARCHED, searched_names
+from jitlto.record.fragment import ImageKind
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
 REVISION = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 
-from jitlto.model.text import shorten_digests
+from jitlto.base.text import shorten_digests
 
 #: The inputs of a fragment by name: a text of lines (``source``), words (``options``), or hashes by name (``headers``).
 Fields = Mapping[str, str | Mapping[str, str]]

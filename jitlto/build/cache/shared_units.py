@@ -20,7 +20,7 @@ from jitlto.build.cache import keys
 from jitlto.build.cache.keys import CompileConfig
 
 if TYPE_CHECKING:  # not imported at run time, so that builds without a store do not load it
-    from jitlto.storage.remote.shared import SharedStores
+    from jitlto.stores.shared import SharedStores
 
 COMPILED, HEADERS = "compiled", "headers"  # kinds of objects
 _MOST_PLACES = 8  # that are looked at for one source

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from jitlto.base.text import format_bytes
 from jitlto.build.cache.cache import Cache
-from jitlto.model.text import format_bytes
 
 
 class Layer(StrEnum):

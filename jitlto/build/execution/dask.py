@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from jitlto.build.compilers.base import find_toolchain
+from jitlto.base.errors import BuildError, JitltoError, ToolchainError
 from jitlto.build.execution.header_transfer import MissingHeaders
 from jitlto.build.execution.transport import check_versions, versions, with_substitute
-from jitlto.errors import BuildError, JitltoError, ToolchainError
+from jitlto.compile.compiler import find_toolchain
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from jitlto.errors import JitltoError
-from jitlto.model.fragment import FragmentKey
+from jitlto.base.errors import JitltoError
+from jitlto.record.fragment import FragmentKey
 
 
 @dataclass(frozen=True, slots=True)

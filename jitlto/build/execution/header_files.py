@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from jitlto.model.headers import HeaderSet, digest_content, digest_headers
-from jitlto.storage.files import no_temporary_directory
+from jitlto.base.files import no_temporary_directory
+from jitlto.compile.headers import HeaderSet, digest_content, digest_headers
 
 _CONTENTS = "headers"
 

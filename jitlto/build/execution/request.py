@@ -7,18 +7,18 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from jitlto.base.errors import CompileError, JitltoError
 from jitlto.build import interfaces
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig, entry_key
-from jitlto.build.compilers.base import CompiledSource, CompileJob
-from jitlto.build.templates import RenderedSource
-from jitlto.cuda import diagnostics
-from jitlto.errors import CompileError, JitltoError
-from jitlto.model.architecture_tests import ArchitectureTests
-from jitlto.model.fragment import FragmentKey, Role
-from jitlto.model.header_texts import name_source
-from jitlto.model.headers import Source, split_leading_includes
-from jitlto.model.kernel_probe import NO_PROBE, Probe, make_probe
+from jitlto.compile import diagnostics
+from jitlto.compile.architecture_tests import ArchitectureTests
+from jitlto.compile.compiler import CompiledSource, CompileJob
+from jitlto.compile.header_texts import name_source
+from jitlto.compile.headers import Source, split_leading_includes
+from jitlto.compile.kernel_probe import NO_PROBE, Probe, make_probe
+from jitlto.family.templates import RenderedSource
+from jitlto.record.fragment import FragmentKey, Role
 
 
 @dataclass(frozen=True, slots=True)

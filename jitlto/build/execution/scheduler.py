@@ -16,10 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 
+from jitlto.base.errors import BuildError, CompileError, JitltoError
 from jitlto.build.cache.cache import Cache, Inputs, TakenUnit
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.cache.use import Layer
-from jitlto.build.compilers.base import CompiledSource, CompileJob, CompileResult
 from jitlto.build.execution.costs import estimate
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.request import CompileRequest
@@ -28,10 +28,10 @@ from jitlto.build.execution.task import Missing, Task
 from jitlto.build.execution.waiting import WaitingTasks, in_order
 from jitlto.build.execution.workers import WorkerDied
 from jitlto.build.failures import Failure
-from jitlto.build.templates import RenderedSource
-from jitlto.cuda import diagnostics
-from jitlto.errors import BuildError, CompileError, JitltoError
-from jitlto.model.fragment import FragmentKey
+from jitlto.compile import diagnostics
+from jitlto.compile.compiler import CompiledSource, CompileJob, CompileResult
+from jitlto.family.templates import RenderedSource
+from jitlto.record.fragment import FragmentKey
 
 _POLL = 0.05  # seconds between two checks of jobs that another build is compiling
 _PATIENCE = 900.0  # seconds to wait for another build before compiling the same job

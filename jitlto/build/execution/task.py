@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+from jitlto.base.cache_dir import FileLock
+from jitlto.base.errors import JitltoError
 from jitlto.build.cache import keys
-from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.execution.request import CompileRequest
-from jitlto.errors import JitltoError
-from jitlto.model.headers import Source
-from jitlto.storage.cache_dir import FileLock
+from jitlto.compile.compiler import CompiledSource, CompileJob
+from jitlto.compile.headers import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jitlto.base import files
+from jitlto.base.errors import BuildError, JitltoError
 from jitlto.build.execution.events import NO_OBSERVER, Observer, Span
-from jitlto.errors import BuildError, JitltoError
-from jitlto.model.fragment import FragmentKey
-from jitlto.storage import files
+from jitlto.record.fragment import FragmentKey
 
 if TYPE_CHECKING:
     import jinja2

@@ -19,17 +19,17 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from jitlto.build.compilers import architectures
-from jitlto.build.compilers.base import CompiledSource, CompileJob, CompileResult, Toolchain, find_toolchain
+from jitlto.base.errors import ToolchainError
+from jitlto.base.text import describe_differences
+from jitlto.base.version import __version__
+from jitlto.base.versions import Architecture
 from jitlto.build.execution import workers
 from jitlto.build.execution.header_files import read_headers
 from jitlto.build.execution.header_transfer import Headers, HeaderStore, MissingHeaders, pack
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs, local_executor
-from jitlto.errors import ToolchainError
-from jitlto.model.headers import Source, digest_headers
-from jitlto.model.text import describe_differences
-from jitlto.model.versions import Architecture
-from jitlto.version import __version__
+from jitlto.compile import architectures
+from jitlto.compile.compiler import CompiledSource, CompileJob, CompileResult, Toolchain, find_toolchain
+from jitlto.compile.headers import Source, digest_headers
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ def compare_job(
     renamed: bool,
     known: architectures.Known | None,
 ) -> architectures.Comparison:
-    """Compare the code of a compiled job for later architectures, see :mod:`jitlto.build.compilers.architectures`."""
+    """Compare the code of a compiled job for later architectures, see :mod:`jitlto.compile.architectures`."""
     compiler = find_compiler(job.toolchain)
     return architectures.compare(compiler, job, compiled, points, latest=latest, renamed=renamed, known=known)
 

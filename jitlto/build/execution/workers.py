@@ -21,11 +21,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from jitlto.base.errors import BuildError
+from jitlto.base.files import no_temporary_directory, remove_directory
 from jitlto.build.execution.forkserver import ForkServer, serve_forks
 from jitlto.build.execution.header_files import HeaderFiles
 from jitlto.build.execution.worker_process import Gone, NotStarted, WorkerProcess
-from jitlto.errors import BuildError
-from jitlto.storage.files import no_temporary_directory, remove_directory
 
 P = ParamSpec("P")
 T = TypeVar("T")

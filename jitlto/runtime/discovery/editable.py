@@ -20,17 +20,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitlto.errors import DatabaseError, JitltoError
-from jitlto.model.header_places import is_outside
-from jitlto.model.header_search import HeaderSearch
-from jitlto.runtime.linking import lookup_cache
-from jitlto.storage import declaration, files
-from jitlto.storage.cache_dir import CacheDir, FileLock, NoLocksError
-from jitlto.storage.files import GROUP, SUFFIX, digest_of
-from jitlto.storage.source_files import walk_sources
+from jitlto.base import files
+from jitlto.base.cache_dir import CacheDir, FileLock, NoLocksError
+from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.files import GROUP, SUFFIX, digest_of
+from jitlto.compile.header_places import is_outside
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.family import declaration
+from jitlto.family.source_files import walk_sources
+from jitlto.link import lookup_cache
 
 if TYPE_CHECKING:
-    from jitlto.config import Config
+    from jitlto.base.config import Config
     from jitlto.runtime.discovery.entry_points import InstalledFamily
 
 #: Below the user's cache directory.

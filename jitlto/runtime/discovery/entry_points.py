@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from jitlto.errors import DatabaseError, RegistryError
-from jitlto.model.frozen import Frozen
-from jitlto.storage.files import GROUP, SUFFIX
+from jitlto.base.errors import DatabaseError, RegistryError
+from jitlto.base.files import GROUP, SUFFIX
+from jitlto.base.frozen import Frozen
 
 
 class InstalledFamily(Frozen):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from jitlto.errors import RegistryError
-from jitlto.model.text import suggest
+from jitlto.base.errors import RegistryError
+from jitlto.base.files import SUFFIX, digest_of
+from jitlto.base.text import suggest
+from jitlto.family import declaration
 from jitlto.runtime.discovery import editable, entry_points
 from jitlto.runtime.discovery.entry_points import InstalledFamily
-from jitlto.storage import declaration
-from jitlto.storage.files import SUFFIX, digest_of
 
 _MOST_NAMED = 5  # of the databases that were searched
 _DIGITS = 12  # of a digest, enough to tell databases apart

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from jitlto.errors import JitltoError
+from jitlto.base.errors import JitltoError
 from jitlto.runtime.discovery import editable, entry_points, errors
 from jitlto.runtime.discovery.entry_points import InstalledFamily
 from jitlto.runtime.discovery.registry import Registry

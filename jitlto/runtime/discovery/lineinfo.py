@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jitlto.model.line_table import rename_files
-from jitlto.storage.cache_dir import WarnOnce
-from jitlto.storage.twin import SOURCES, TwinManifest, twin_directory
+from jitlto.base.cache_dir import WarnOnce
+from jitlto.cuda.line_table import rename_files
+from jitlto.database.twin import SOURCES, TwinManifest, twin_directory
 
 _warn_once = WarnOnce(__name__)
 _HINT = "`jitlto build ... -o %s --lineinfo` builds it"

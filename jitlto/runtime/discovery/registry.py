@@ -9,14 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitlto import config
-from jitlto.errors import DatabaseError, RegistryError
-from jitlto.runtime.linking.lookup_cache import Contents, LookupCache, directory_key
-from jitlto.storage.files import SUFFIX, Identity, digest_of, identity
+from jitlto.base import config
+from jitlto.base.errors import DatabaseError, RegistryError
+from jitlto.base.files import SUFFIX, Identity, digest_of, identity
+from jitlto.link.lookup_cache import Contents, LookupCache, directory_key
 
 if TYPE_CHECKING:  # not imported at run time: a hit in the lookup cache needs neither
+    from jitlto.database import FragmentDatabase
     from jitlto.runtime.discovery.entry_points import InstalledFamily
-    from jitlto.storage.database import FragmentDatabase
 
 
 class DatabaseFile:
@@ -113,7 +113,7 @@ class Registry:
             database = self._databases.get(resolved)
             # A database is replaced whole, by a new file under the old name.
             if database is None or _identity(resolved) != database.identity:
-                from jitlto.storage.database import FragmentDatabase  # imported lazily: loads SQLite
+                from jitlto.database import FragmentDatabase  # imported lazily: loads SQLite
 
                 database = self._databases[resolved] = FragmentDatabase(path)
             return database
@@ -167,7 +167,7 @@ class Registry:
         files: list[Path] = []
         for path in self._paths:
             if isinstance(path, str):
-                from jitlto.storage.remote.fetched import fetch  # imported lazily: few databases come from a store
+                from jitlto.stores.fetched import fetch  # imported lazily: few databases come from a store
 
                 files.append(fetch(path, self.settings))
                 continue
@@ -276,7 +276,7 @@ class Registry:
         try:
             return self.file(path)
         except DatabaseError as error:
-            from jitlto.storage.database import BUILD_HINT, REBUILD_HINT
+            from jitlto.database import BUILD_HINT, REBUILD_HINT
 
             if package.source is None and error.hint in (REBUILD_HINT, BUILD_HINT):
                 error.hint = package.reinstall
@@ -296,7 +296,7 @@ class Registry:
         """
         if digest_of(location) == digest:
             return self.file(location)
-        from jitlto.errors import JitltoError
+        from jitlto.base.errors import JitltoError
         from jitlto.runtime.discovery import entry_points, errors  # imported lazily, as above
 
         paths = list(self._files())
@@ -310,7 +310,7 @@ class Registry:
 
     def _only_one(self, family: str, packages: list[InstalledFamily]) -> Path:
         """Return the database that several installed packages ship, if all ship the same one."""
-        from jitlto.errors import JitltoError
+        from jitlto.base.errors import JitltoError
         from jitlto.runtime.discovery import errors
 
         paths: list[Path] = []

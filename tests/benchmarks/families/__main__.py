@@ -72,7 +72,7 @@ def _run(part: str, output: Path, work: Path, small: bool, rounds: int) -> int:
     os.environ["CUDA_CACHE_DISABLE"] = "1"
     os.environ["JITLTO_CACHE_DIR"] = str(work / "cache")
     os.environ.pop("JITLTO_CACHE", None)
-    from jitlto.errors import JitltoError
+    from jitlto.base.errors import JitltoError
     from tests.benchmarks.families.part import Options
     from tests.benchmarks.machine import describe
 

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from jitlto.build.templates import RenderedSource
+from jitlto.base.versions import Architecture
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.model.fragment import Role
-from jitlto.model.index import agrees
-from jitlto.model.versions import Architecture
+from jitlto.family.templates import RenderedSource
+from jitlto.record.fragment import Role
+from jitlto.record.index import agrees
 from tests.benchmarks.families.compile import compile_text
 from tests.benchmarks.families.databases import BASE, declared, rendered
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from jitlto.base.versions import Architecture
 from jitlto.cuda import toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.model.versions import Architecture
-from jitlto.runtime.planning.plan import Plan
-from jitlto.storage.declaration import FamilyDeclaration
+from jitlto.family.declaration import FamilyDeclaration
+from jitlto.plan.plan import Plan
 from tests.benchmarks.families.databases import declared, rendered
 
 _OUTPUTS = {"cubin": "CUBIN", "ptx": "PTX", "ltoir": "LTOIR"}

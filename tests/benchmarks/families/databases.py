@@ -9,15 +9,15 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from jitlto.base.versions import Architecture
 from jitlto.build.pipeline import build
-from jitlto.build.templates import RenderedSource, render_family
-from jitlto.model.fragment import FragmentKey
-from jitlto.model.index import agrees
-from jitlto.model.versions import Architecture
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
+from jitlto.family.declaration import FamilyDeclaration
+from jitlto.family.templates import RenderedSource, render_family
+from jitlto.record.fragment import FragmentKey
+from jitlto.record.index import agrees
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import declaration
-from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.declaration import FamilyDeclaration
 
 NAMES = ("ivf_flat", "fft", "transport")
 #: What fragments are compiled for by default: they link upward to every later architecture.

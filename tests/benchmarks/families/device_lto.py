@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from jitlto.base.errors import NoDeviceError
+from jitlto.base.versions import Architecture
 from jitlto.cuda import device
-from jitlto.errors import NoDeviceError
-from jitlto.model.versions import Architecture
+from jitlto.launch.launcher import Launcher
+from jitlto.plan.plan import LinkedKernel
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.launch.launcher import Launcher
-from jitlto.runtime.planning.plan import LinkedKernel
 from tests.benchmarks.families import svg
 from tests.benchmarks.families.build_once import MODES
 from tests.benchmarks.families.cases import CASES, words

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from docs.examples.fft import Launch
-from jitlto.cuda.machine_code import count_instructions
+from jitlto.compile.machine_code import count_instructions
 from tests.benchmarks.families.databases import BASE, small_family
 from tests.benchmarks.families.part import table
 from tests.support.fft_reference import DTYPES, SIZES, TRANSFORMS

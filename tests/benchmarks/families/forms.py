@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jitlto.model.fragment import ImageKind
-from jitlto.model.versions import Architecture
+from jitlto.base.versions import Architecture
+from jitlto.plan.plan import LinkedKernel, Plan
+from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.planning.plan import LinkedKernel, Plan
 from tests.benchmarks.families import pointers
 from tests.benchmarks.families.compile import compile_whole
 

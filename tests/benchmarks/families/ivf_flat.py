@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from jitlto.database import FragmentDatabase
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks.families import svg
 from tests.benchmarks.families.databases import whole_family
 from tests.benchmarks.families.part import Options, Outcome, free_memory, say, survive, table

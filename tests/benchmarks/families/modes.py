@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from jitlto.cuda import device
+from jitlto.launch.launcher import Launcher
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.launch.launcher import Launcher
 from tests.benchmarks.families import forms, pointers, svg
 from tests.benchmarks.families.cases import CASES, words
 from tests.benchmarks.families.databases import BASE, NAMES, small_family

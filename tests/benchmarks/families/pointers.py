@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jitlto.model.versions import Architecture
-from jitlto.runtime.planning.plan import Plan
-from jitlto.runtime.planning.planner import Planner
+from jitlto.base.versions import Architecture
+from jitlto.plan.plan import Plan
+from jitlto.plan.planner import Planner
 from tests.benchmarks.families.compile import compile_text
 from tests.benchmarks.families.databases import declared, rendered
 

@@ -22,10 +22,10 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from jitlto.model.fragment import ImageKind
-from jitlto.model.versions import Architecture
+from jitlto.base.versions import Architecture
+from jitlto.database import FragmentDatabase
+from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks.families import svg
 from tests.benchmarks.families.compile import compile_whole
 from tests.benchmarks.families.databases import NAMES, whole_family

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.versions import Architecture, Version
 from jitlto.build.cache.cache import Cache, Inputs, decode_compiled, encode_compiled
 from jitlto.build.cache.keys import CompileConfig, sha256
-from jitlto.build.compilers.base import CompiledSource
-from jitlto.model.fragment import FragmentKey, ImageKind, Symbol, SymbolKind
-from jitlto.model.header_search import HeaderSearch
-from jitlto.model.versions import Architecture, Version
-from jitlto.storage.cache_dir import CacheDir
+from jitlto.compile.compiler import CompiledSource
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.record.fragment import FragmentKey, ImageKind, Symbol, SymbolKind
 from tests.support.toolchains import FakeToolchain
 
 COMPILED = CompiledSource(

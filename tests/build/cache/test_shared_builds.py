@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from jitlto.base.cache_dir import CacheDir
 from jitlto.build.cache.cache import Cache
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.shards import Shard
-from jitlto.storage import declaration
-from jitlto.storage.cache_dir import CacheDir
+from jitlto.family import declaration
 from tests.support.families import MINI, write_family
 from tests.support.memory_stores import MemoryStores
 from tests.support.process import Result, python

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base.cache_dir import CacheDir
 from jitlto.build.cache.cache import Cache
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import build
-from jitlto.storage import declaration
-from jitlto.storage.cache_dir import CacheDir
+from jitlto.family import declaration
 from tests.support.families import MINI, write_family
 from tests.support.shared_stores import KeyPair, Object, WrongReplies, opened, signed, trust
 from tests.support.store_server import fault_proxy

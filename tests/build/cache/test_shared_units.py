@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.versions import Architecture, Version
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig, entry_key
-from jitlto.build.compilers.base import CompiledSource
-from jitlto.model.fragment import ImageKind
-from jitlto.model.header_search import HeaderSearch
-from jitlto.model.versions import Architecture, Version
-from jitlto.storage.cache_dir import CacheDir
+from jitlto.compile.compiler import CompiledSource
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.record.fragment import ImageKind
 from tests.support.memory_stores import MemoryStores
 from tests.support.toolchains import FakeToolchain
 

@@ -20,19 +20,19 @@ from typing import Any
 import pytest
 
 import jitlto
-from jitlto.build.compilers import base
-from jitlto.build.compilers.base import CompileJob
+from jitlto.base.errors import BuildError, ToolchainError
+from jitlto.base.versions import Architecture
 from jitlto.build.execution import transport
 from jitlto.build.execution.dask import DaskExecutor, connect
 from jitlto.build.execution.header_transfer import MissingHeaders
 from jitlto.build.execution.transport import compile_job
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import build
-from jitlto.errors import BuildError, ToolchainError
-from jitlto.model.fragment import ImageKind
-from jitlto.model.headers import Source
-from jitlto.model.versions import Architecture
-from jitlto.storage import declaration
+from jitlto.compile import compiler as base
+from jitlto.compile.compiler import CompileJob
+from jitlto.compile.headers import Source
+from jitlto.family import declaration
+from jitlto.record.fragment import ImageKind
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jitlto.base.errors import JitltoError
 from jitlto.build.execution.header_files import HeaderFiles, read_headers
-from jitlto.errors import JitltoError
-from jitlto.model.headers import HeaderSet, digest_headers
+from jitlto.compile.headers import HeaderSet, digest_headers
 from tests.support.errors import raises
 
 SETS = st.dictionaries(st.text(max_size=3), st.binary(max_size=3), max_size=4)

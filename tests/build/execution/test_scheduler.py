@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.errors import BuildError, CompileError, JitltoError, ToolchainError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.execution import transport
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied
@@ -26,11 +28,9 @@ from jitlto.build.failures import FailedFragmentsError
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.cuda import toolkit
-from jitlto.errors import BuildError, CompileError, JitltoError, ToolchainError
-from jitlto.model.fragment import FragmentKey
-from jitlto.storage import declaration
-from jitlto.storage.cache_dir import CacheDir
-from jitlto.storage.database import FragmentDatabase
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
+from jitlto.record.fragment import FragmentKey
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 from tests.support.process import ROOT
@@ -416,7 +416,7 @@ from jitlto.build.cache.cache import Cache
 from jitlto.build.pipeline import build
 from jitlto.build.execution.transport import MissingHeaders, _load_compiler
 from jitlto.build.execution.workers import ProcessExecutor
-from jitlto.storage.cache_dir import CacheDir
+from jitlto.base.cache_dir import CacheDir
 
 log = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jitlto.base.errors import BuildError
 from jitlto.build.execution.costs import read_seconds
 from jitlto.build.execution.events import Span
 from jitlto.build.execution.timings import (
@@ -24,8 +25,7 @@ from jitlto.build.execution.timings import (
     to_svg,
     write,
 )
-from jitlto.errors import BuildError
-from jitlto.model.fragment import FragmentKey
+from jitlto.record.fragment import FragmentKey
 from tests.support.errors import raises
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.build.compilers import base
-from jitlto.build.compilers.base import CompileJob
+from jitlto.base.errors import ToolchainError
+from jitlto.base.text import shorten_digests
+from jitlto.base.versions import Architecture
 from jitlto.build.execution import transport
 from jitlto.build.execution.header_transfer import HeaderStore, MissingHeaders
 from jitlto.build.execution.transport import capacity, compile_job, submit, warm_up, with_substitute
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied
-from jitlto.errors import ToolchainError
-from jitlto.model.fragment import ImageKind
-from jitlto.model.headers import Source, digest_headers
-from jitlto.model.text import shorten_digests
-from jitlto.model.versions import Architecture
+from jitlto.compile import compiler as base
+from jitlto.compile.compiler import CompileJob
+from jitlto.compile.headers import Source, digest_headers
+from jitlto.record.fragment import ImageKind
 from tests.support.errors import raises
 
 HEADERS = {f"h{n}.cuh": os.urandom(10_000) for n in range(20)}

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from jitlto.base.errors import BuildError, JitltoError
 from jitlto.build.execution.forkserver import ForkServer
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied, local_executor
-from jitlto.errors import BuildError, JitltoError
 from tests.support.errors import raises
 from tests.support.process import ROOT, python, started
 
@@ -241,9 +241,9 @@ def sleep() -> None:
 
 
 def compile_for_long() -> None:
-    from jitlto.cuda import nvrtc
-    from jitlto.model.headers import Source
-    from jitlto.model.versions import Architecture
+    from jitlto.base.versions import Architecture
+    from jitlto.compile import nvrtc_program as nvrtc
+    from jitlto.compile.headers import Source
 
     # Takes NVRTC minutes.
     text = (

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import jitlto
-from jitlto import config
-from jitlto.errors import DatabaseError, RegistryError
+from jitlto.base import config
+from jitlto.base.errors import DatabaseError, RegistryError
 from jitlto.runtime import session
 from jitlto.runtime.discovery import editable, entry_points
 from jitlto.runtime.discovery.installed import installed_families

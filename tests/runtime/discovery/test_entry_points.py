@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import jitlto
-from jitlto.errors import DatabaseError, JitltoError, RegistryError
+from jitlto.base import files
+from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
+from jitlto.database import FragmentDatabase, writer
 from jitlto.runtime import session
 from jitlto.runtime.discovery import entry_points
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import files
-from jitlto.storage.database import FragmentDatabase, writer
 from tests.runtime.discovery.test_registry import rewritten
 from tests.support.distributions import install
 from tests.support.errors import raises
@@ -109,7 +109,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
     slow = {"importlib.metadata", "zipfile", "sqlite3", "email", "configparser", "tomllib",
             "jitlto.runtime.discovery.editable",
             "difflib", "jitlto.runtime.discovery.errors"}  # fmt: skip
-    assert not loaded & {*slow, "my_package", "jitlto.storage.database"}
+    assert not loaded & {*slow, "my_package", "jitlto.database"}
 
 
 def test_a_process_gets_one_family_until_the_database_changes(site: Path, mini_path: Path) -> None:
@@ -535,7 +535,7 @@ from jitlto.runtime.discovery import entry_points
 begin = time.process_time()
 listed = installed.installed_families(session.default.registry)
 seconds = time.process_time() - begin
-opened = "jitlto.storage.database" in sys.modules
+opened = "jitlto.database" in sys.modules
 print(json.dumps([seconds, opened, [[each.family, each.trouble, each.compilers != ()] for each in listed]]))
 """
 
@@ -579,7 +579,7 @@ def test_a_hundred_installed_databases_are_listed_in_less_than_20_milliseconds(
         )
     code = """
 import time
-from jitlto.storage.files import digest_of
+from jitlto.base.files import digest_of
 from jitlto.runtime.discovery import entry_points
 begin = time.process_time()
 found = [(each.family, each.title, digest_of(each.require_location())) for each in entry_points.families()]

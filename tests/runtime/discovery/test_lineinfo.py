@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.config import Config
-from jitlto.errors import JitltoError, LinkError
-from jitlto.model.line_table import read_files
+from jitlto.base.config import Config
+from jitlto.base.errors import JitltoError, LinkError
+from jitlto.cuda.line_table import read_files
+from jitlto.database.twin import TwinManifest, twin_directory
 from jitlto.runtime.discovery.lineinfo import point_to_sources
 from jitlto.runtime.family import KernelFamily, family, load
 from jitlto.runtime.session import Session
-from jitlto.storage.twin import TwinManifest, twin_directory
 from tests.support.errors import raises
 from tests.support.launchers import FakeDriver
 

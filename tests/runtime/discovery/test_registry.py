@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from jitlto.errors import DatabaseError, RegistryError
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.errors import DatabaseError, RegistryError
+from jitlto.base.files import digest_of
+from jitlto.database import FragmentDatabase, writer
+from jitlto.link.lookup_cache import LookupCache, directory_key
 from jitlto.runtime.discovery import registry as registry_module
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import load
-from jitlto.runtime.linking.lookup_cache import LookupCache, directory_key
-from jitlto.storage.cache_dir import CacheDir
-from jitlto.storage.database import FragmentDatabase, writer
-from jitlto.storage.files import digest_of
 from tests.support.distributions import install
 from tests.support.errors import raises
 from tests.support.process import output_of

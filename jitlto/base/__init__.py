@@ -1,0 +1,1 @@
+"""What all steps share: errors, settings, files, names, text."""

@@ -1,0 +1,411 @@
+"""A directory of checksummed entries by key: shared between processes, bounded in size, never the cause of a failure.
+
+One file per entry: magic, the payload's SHA-256, payload. It is written under a temporary name in the same directory
+and renamed, so that a reader sees all of it or nothing. A damaged file is a miss, and is replaced. When the directory
+outgrows its bound, the least recently used entries are removed.
+
+Locks between processes only save work: on a file system without locks, work goes on without them. They are not those of
+filelock: where ``flock`` answers ENOSYS, it takes a lock file that an earlier process has left for a lock, and in some
+releases it waits where ``flock`` answers ENOLCK.
+
+This module is longer than most, because each further one would add 0.1 ms to a cold launch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from jitlto.base.files import check_path
+from jitlto.base.frozen import Frozen
+
+#: How the names of temporary files and directories begin.
+TEMPORARY = ".jitlto-"
+#: Seconds: a temporary file older than this has lost its writer.
+STALE = 86400.0
+_POLL = 0.05  # seconds
+_MAGIC = b"jitlto store 1\n"
+_HEAD = len(_MAGIC) + 32
+_TOUCH_INTERVAL = 3600.0  # seconds: resolution of an entry's time of last use
+_LOCK_DIGITS = 3  # hexadecimal digits of a key that choose its lock: at most 4096 lock files
+_ROOT = 0  # user id
+_MAX_LINKS = 40  # as many as Linux follows (path_resolution(7))
+_HEXADECIMAL = frozenset("0123456789abcdef")
+
+
+class WarnOnce:
+    """Logs a warning once for each subject, even if several threads log it.
+
+    Args:
+        logger: The logger's name.
+    """
+
+    def __init__(self, logger: str) -> None:
+        self._logger = logger
+        self._warned: dict[object, object] = {}
+
+    def __call__(self, subject: object, message: str, *args: object) -> None:
+        """Log a warning, unless one about the same subject was logged before."""
+        mine = object()
+        if self._warned.setdefault(subject, mine) is mine:  # atomic, and without a lock that a fork could lose
+            import logging  # imported lazily: takes 2 ms, and most processes log no warning
+
+            logging.getLogger(self._logger).warning(message, *args)
+
+
+class Usage(Frozen):
+    """Content of a cache directory: number of entries by kind, and bytes in all."""
+
+    entries: dict[str, int]
+    size: int
+
+
+class NoLocksError(OSError):
+    """A file system has no locks: those over a network, and some in containers."""
+
+
+class FileLock:
+    """An exclusive lock on a file, between processes and between threads; it ends with its process.
+
+    Args:
+        path: The file; it is created if it is missing, never changed, and left in place, because a file that is removed
+            could be locked twice.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether this object has the lock."""
+        return self._descriptor is not None
+
+    def acquire(self, timeout: float = 0.0) -> bool:
+        """Acquire the lock; return False if another holds it, still after ``timeout`` seconds.
+
+        Raises:
+            NoLocksError: If the file system has no locks.
+            OSError: If the file cannot be opened.
+        """
+        import fcntl  # imported lazily: readers do not need it
+
+        end = time.monotonic() + timeout
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        try:
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if time.monotonic() >= end:
+                        return False
+                    time.sleep(_POLL)
+                except OSError as error:
+                    raise NoLocksError(error.errno, error.strerror, str(self.path)) from error
+                else:
+                    self._descriptor, descriptor = descriptor, -1
+                    return True
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def release(self) -> None:
+        """Release the lock, if this object has it."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            import fcntl
+
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked process may have a copy, which closing leaves locked
+            finally:
+                os.close(descriptor)
+
+
+class CacheDir:
+    """Entries in a directory that belongs to this user alone.
+
+    Args:
+        directory: Created if it is missing, with mode 0700.
+        size: The size limit in bytes, enforced by :meth:`prune`.
+        readonly: Whether entries are only read: the directory need not be writable, is not created and not changed.
+
+    Raises:
+        OSError: If the directory cannot be created or written, or belongs to another user; see :func:`open_cache_dir`.
+    """
+
+    def __init__(self, directory: Path, size: int, *, readonly: bool = False) -> None:
+        self.directory = directory = directory.absolute()  # so that a later chdir has no effect
+        self.size = size
+        self.readonly = readonly
+        #: Why the last failed write failed; None if no write has failed.
+        self.write_error: str | None = None
+        self._warn_once = WarnOnce(__name__)
+        self._written: int | None = None  # bytes since the last pruning; None before the first
+        check_path(directory)
+        require_owned_path(str(directory))
+        if not readonly:
+            make_private(str(directory))
+        status = directory.stat()
+        if hasattr(os, "getuid") and status.st_uid != os.getuid():
+            raise PermissionError(f"{directory} belongs to user {status.st_uid}")
+        self._owner = status.st_uid
+        if stat.S_IMODE(status.st_mode) & 0o022:
+            raise PermissionError(f"{directory} can be written by others: chmod go-w {directory}")
+        if not readonly and not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError(f"{directory} cannot be written")
+
+    def get(self, kind: str, key: str) -> bytes | None:
+        """Return the payload stored under ``key`` (hexadecimal); None if it is missing or damaged."""
+        path = self._path(kind, key)
+        try:
+            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
+            with open(os.open(path, flags), "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+                status = os.fstat(file.fileno())
+                # Another user who replaces the directory cannot create entries that belong to this user.
+                if not stat.S_ISREG(status.st_mode) or status.st_uid != self._owner or status.st_mode & 0o022:
+                    return None
+                data = file.read()
+                age = time.time() - status.st_mtime
+        except OSError:
+            return None
+        payload = data[_HEAD:]
+        if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != _sha256(payload):
+            self._warn_once(path, "%s is damaged and is ignored", path)
+            return None
+        if age > _TOUCH_INTERVAL and not self.readonly:
+            with contextlib.suppress(OSError):
+                os.utime(path)
+        return payload
+
+    def put(self, kind: str, key: str, payload: bytes) -> None:
+        """Store a payload, unless the directory is read only; a failure is logged once."""
+        if self.readonly:
+            return
+        path = self._path(kind, key)
+        try:
+            self._make(kind, key[:2])
+            data = _MAGIC + _sha256(payload) + payload
+            try:
+                _replace(path, data)
+            except IsADirectoryError:
+                import shutil  # imported lazily: takes 3 ms, and this should never happen
+
+                shutil.rmtree(path)  # not an entry: those are files
+                _replace(path, data)
+            if self._written is not None:
+                self._written += len(payload)
+        except OSError as error:
+            self.write_error = error.strerror or str(error)
+            self._warn_once(self.directory, "no more entries can be stored in %s: %s", self.directory, self.write_error)
+
+    def claim(self, key: str) -> FileLock | None:
+        """Claim ``key`` for this process until the returned lock is released; return None if another process has it.
+
+        Never waits. A claim ends with its process. It only saves work: where locks do not work, or if the directory is
+        read-only, every process gets one.
+        """
+        lock = FileLock(self.directory / "locks" / f"{key[:_LOCK_DIGITS]}.lock")
+        if self.readonly:
+            return lock
+        try:
+            self._make("locks")
+            return lock if lock.acquire() else None
+        except NoLocksError as error:
+            what = "there are no locks in %s (%s): several processes may do the same work"
+            self._warn_once("locks", what, self.directory, error.strerror)
+        except OSError as error:
+            import logging
+
+            logging.getLogger(__name__).debug("no lock at %s: %s", lock.path, error.strerror or error)
+        return lock
+
+    def prune_if_due(self) -> None:
+        """Prune at a process's first call, and whenever it has written a sixteenth of the bound."""
+        if self._written is None or self._written > self.size // 16:
+            self._written = 0
+            self.prune()
+
+    def usage(self) -> Usage:
+        """Count the entries."""
+        counts: dict[str, int] = {}
+        size = 0
+        for path, status in self._files():
+            kind = path.relative_to(self.directory).parts[0]
+            counts[kind] = counts.get(kind, 0) + 1
+            size += status.st_size
+        return Usage(counts, size)
+
+    def prune(self, size: int | None = None) -> int:
+        """Remove the least recently used entries until at most ``size`` bytes are left (by default the bound).
+
+        Files that another process is writing are kept. Nothing is removed if the directory is read-only.
+
+        Returns:
+            int: The number of entries removed.
+        """
+        if self.readonly:
+            return 0
+        size = self.size if size is None else size
+        files = sorted(self._files(), key=lambda item: item[1].st_mtime)
+        total = sum(status.st_size for _, status in files)
+        removed = 0
+        for path, status in files:
+            is_temporary = path.name.startswith(TEMPORARY)
+            is_stale = time.time() - status.st_mtime > STALE
+            if not is_stale if is_temporary else total <= size:
+                continue
+            with contextlib.suppress(OSError):
+                path.unlink()
+                removed += 1
+                total -= status.st_size
+        return removed
+
+    def clear(self) -> int:
+        """Remove every entry; return how many there were."""
+        return self.prune(-1)
+
+    def entries(self, kind: str) -> dict[str, Path]:
+        """Return the files of a kind's entries by key."""
+        found = (path for path, _ in self._files() if path.parent.parent.name == kind)
+        return {path.parent.name + path.name: path for path in found if not path.name.startswith(TEMPORARY)}
+
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """Yield entries and temporary files; everything else in the directory is left alone."""
+        for kind in _directories(self.directory):
+            for folder in _directories(kind):
+                if len(folder.name) != 2 or not _HEXADECIMAL.issuperset(folder.name):
+                    continue
+                with contextlib.suppress(OSError):
+                    for path in folder.iterdir():
+                        is_entry = len(path.name) == 62 and _HEXADECIMAL.issuperset(path.name)
+                        if is_entry or path.name.startswith(TEMPORARY):
+                            with contextlib.suppress(OSError):
+                                yield path, path.lstat()
+
+    def _make(self, *names: str) -> None:
+        """Create directories below this one; PermissionError if one is a link or another user's directory."""
+        directory = str(self.directory)
+        make_private(directory)  # it may have been removed
+        status = os.stat(directory)  # noqa: PTH116 - texts, as a build makes thousands of entries
+        for name in (*names, None):
+            if status.st_uid != self._owner or not stat.S_ISDIR(status.st_mode):
+                raise PermissionError(f"{directory} is not this user's own directory")
+            if name is not None:
+                directory = f"{directory}/{name}"
+                try:
+                    status = os.lstat(directory)
+                except FileNotFoundError:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(directory, 0o700)  # noqa: PTH102
+                    status = os.lstat(directory)
+
+    def _path(self, kind: str, key: str) -> str:
+        return f"{self.directory}/{kind}/{key[:2]}/{key[2:]}"  # a text: a build looks for thousands
+
+
+def _directories(directory: Path) -> list[Path]:
+    """Return the directories in one: no links, which may lead outside the cache, and none if it has been removed."""
+    # In Python 3.11, Path.glob raises where a directory is removed meanwhile.
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return []
+
+
+def _sha256(payload: bytes) -> bytes:
+    import hashlib  # imported lazily: takes 2 ms, and `from jitlto import load` does not need it
+
+    return hashlib.sha256(payload).digest()
+
+
+def _replace(path: str, data: bytes) -> None:
+    import tempfile  # imported lazily: takes 5 ms, and readers do not need it
+
+    descriptor, name = tempfile.mkstemp(dir=path.rpartition("/")[0], prefix=TEMPORARY)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
+            file.write(data)
+        os.replace(name, path)  # noqa: PTH105 - a string
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)  # noqa: PTH108
+        raise
+
+
+def open_cache_dir(directory: Path, size: int, *, readonly: bool = False) -> CacheDir | None:
+    """Open the cache in ``directory``; return None, and log a warning, if it cannot be used."""
+    try:
+        return CacheDir(directory, size, readonly=readonly)
+    except OSError as error:
+        if readonly and isinstance(error, FileNotFoundError):
+            return None  # nothing to read yet
+        import logging
+
+        what = "the cache in %s cannot be used and is ignored: %s"
+        logging.getLogger(__name__).warning(what, directory, error.strerror or error)
+        return None
+
+
+def require_owned_path(path: str) -> None:
+    """Check that no user but this one and root controls where a directory's path leads.
+
+    A world-writable directory on the way must have the sticky bit, as ``/tmp`` has, and its entry on the path, a link
+    too, must belong to this user or root. The owners of the other directories need no check: an entry that they replace
+    belongs to them, so it is ignored.
+
+    Args:
+        path: Absolute; it need not exist yet.
+
+    Raises:
+        PermissionError: If another user could change where it leads.
+        OSError: If the path has too many links.
+    """
+    if not hasattr(os, "getuid"):
+        return
+    own = (_ROOT, os.getuid())
+    place, open_to_all, links = "/", False, 0
+    pending = [part for part in path.split("/") if part][::-1]
+    while pending:
+        part = pending.pop()
+        if part == "..":  # of a link's target
+            place, open_to_all = os.path.dirname(place), False  # noqa: PTH120
+            continue
+        below = os.path.join(place, part)  # noqa: PTH118
+        try:
+            status = os.lstat(below)
+        except FileNotFoundError:
+            return
+        if open_to_all and status.st_uid not in own:
+            raise PermissionError(f"{below} belongs to user {status.st_uid}, and {place} can be written by all")
+        if stat.S_ISLNK(status.st_mode):
+            links += 1
+            if links > _MAX_LINKS:
+                raise OSError(f"{path}: too many symbolic links")
+            target = os.readlink(below)  # noqa: PTH115
+            if target.startswith("/"):
+                place, open_to_all = "/", False
+            pending += [part for part in target.split("/") if part not in ("", ".")][::-1]
+            continue
+        place, open_to_all = below, bool(status.st_mode & stat.S_IWOTH)
+        if open_to_all and not status.st_mode & stat.S_ISVTX:
+            raise PermissionError(
+                f"{place} can be written by others, who could replace its contents: its owner can prevent that by "
+                f"chmod +t {place} (of an emptyDir of Kubernetes, an init container that runs as root)"
+            )
+
+
+def make_private(path: str) -> None:
+    """Create a directory and its missing parents, for this user alone."""
+    if os.path.isdir(path):  # noqa: PTH112
+        return
+    above = os.path.dirname(path)  # noqa: PTH120
+    if above != path:
+        make_private(above)
+    try:
+        os.mkdir(path, 0o700)  # noqa: PTH102
+    except FileExistsError:
+        if not os.path.isdir(path):  # noqa: PTH112 - not a directory that another process has just made
+            raise

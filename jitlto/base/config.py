@@ -1,0 +1,218 @@
+"""The settings of a process: every environment variable named ``JITLTO_...``, read once, in one frozen value.
+
+Variables of other tools (``NVCC_CCBIN``, ``CUDA_PATH``, ``NUMBA_...``) are read where those tools are used.
+
+``JITLTO_DATABASE_PATH``
+    Fragment databases, or directories that hold some, separated like ``PATH``; or addresses of databases in stores.
+``JITLTO_CACHE_DIR``
+    The user's cache directory; by default ``$XDG_CACHE_HOME/jitlto`` or ``~/.cache/jitlto``.
+``JITLTO_CACHE``
+    Whether linked kernels are cached: ``on`` (the default), ``readonly`` (read, not written) or ``off``.
+``JITLTO_CACHE_SIZE``
+    Bound of the cache of linked kernels, like ``JITLTO_BUILD_CACHE_SIZE``; by default ``2G``.
+``JITLTO_STORE``
+    Shared stores, in order and separated by white space: URLs, each with ``#read`` or ``#write`` or neither.
+``JITLTO_STORE_TRUST``
+    What is read from them: ``signed`` entries only, or also unsigned ones if their ``checksum`` matches. By default
+    ``checksum`` for ``file://`` and ``signed`` for all others.
+``JITLTO_STORE_SIGNERS``
+    A file of the public keys whose signatures are trusted.
+``JITLTO_STORE_KEY``
+    A file with the private key that signs what is written.
+``JITLTO_STORE_PATIENCE``
+    Seconds that a process loses at most by waiting for a store that fails; by default 0.05.
+``JITLTO_MODE``
+    ``link`` (the default), or ``cached``: it is an error if a kernel is not linked yet.
+``JITLTO_MAX_LOADED``
+    Number of kernels that a process keeps loaded; unlimited by default.
+``JITLTO_WISDOM``
+    The user's file of what was measured to be the fastest; by default ``wisdom`` in ``JITLTO_CACHE_DIR``.
+``JITLTO_TUNING``
+    ``frozen`` (the default; wisdom is used), ``off`` (defaults only) or ``learning`` (measure what is not known).
+``JITLTO_LINEINFO``
+    ``1``: use the twins with line information of databases that have one. By default ``0``.
+``JITLTO_RECORD``
+    A file to which the plans that a process uses are added, for ``jitlto warm``.
+``JITLTO_NVTX``
+    Whether planning, linking and loading are NVTX ranges: ``auto`` (the default; under a profiler that reads them),
+    ``on`` or ``off``. Needs the package ``nvtx``.
+``JITLTO_BUILD_CACHE_SIZE``
+    Bound of the build cache, in bytes or with a suffix ``K``, ``M``, ``G`` or ``T``; by default ``4G``.
+``JITLTO_EXTENSION``
+    Whether launches use the compiled core: ``auto`` (the default; if it was built), ``required`` or ``off``. Where
+    jitlto itself is built: whether the core is compiled, if there is a compiler, or in any case, or not.
+``JITLTO_PREBUILT``
+    A database, or a directory that holds it, to put into a wheel instead of compiling one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from jitlto.base.errors import JitltoError
+from jitlto.base.frozen import Frozen
+
+
+class Config(Frozen):
+    """The settings of a process.
+
+    Args:
+        database_path: Database files and directories of databases, in the order in which they are searched; texts are
+            addresses of databases in stores.
+        cache_dir: Directory of this user's caches.
+        build_cache_size: Bytes that the build cache may hold.
+        cache: ``on``, ``readonly`` or ``off``: the cache of linked kernels.
+        cache_size: Bytes that it may hold.
+        store: The text of ``JITLTO_STORE``; empty for no shared stores. jitlto.stores.address parses it.
+        store_trust: ``signed`` or ``checksum``; empty for the default of each store.
+        store_signers: File of trusted public keys.
+        store_key: File of the private key that signs.
+        store_patience: Seconds that waiting for a failing store may cost; None for the default.
+        mode: ``link`` or ``cached``: whether kernels may be linked.
+        wisdom: The user's file of what was measured to be the fastest.
+        tuning: ``frozen``, ``off`` or ``learning``: whether wisdom is used, and added to.
+        lineinfo: Whether databases are replaced by their twins with line information.
+        record: File to which used plans are recorded.
+        nvtx: ``auto``, ``on`` or ``off``: NVTX ranges.
+        max_loaded: Number of kernels that are kept loaded; None for any number.
+        extension: ``auto``, ``required`` or ``off``: the compiled core of launches.
+        prebuilt: Where a package's database is taken from instead of compiling it.
+    """
+
+    database_path: tuple[Path | str, ...]
+    cache_dir: Path
+    build_cache_size: int
+    cache: str
+    cache_size: int
+    store: str
+    store_trust: str
+    store_signers: Path | None
+    store_key: Path | None
+    store_patience: float | None
+    mode: str
+    wisdom: Path
+    tuning: str
+    lineinfo: bool
+    record: Path | None
+    nvtx: str
+    max_loaded: int | None
+    extension: str
+    prebuilt: Path | None
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> Config:
+        """Read the settings from environment variables."""
+        cache_dir = environment.get("JITLTO_CACHE_DIR") or str(_cache_home(environment) / "jitlto")
+        return cls(
+            _database_path(environment.get("JITLTO_DATABASE_PATH", "")),
+            _absolute(cache_dir),
+            _size(environment, "JITLTO_BUILD_CACHE_SIZE", "4G"),
+            _choice(environment, "JITLTO_CACHE", ("on", "readonly", "off")),
+            _size(environment, "JITLTO_CACHE_SIZE", "2G"),
+            environment.get("JITLTO_STORE", "").strip(),
+            _choice(environment, "JITLTO_STORE_TRUST", ("", "signed", "checksum")),
+            _path(environment, "JITLTO_STORE_SIGNERS"),
+            _path(environment, "JITLTO_STORE_KEY"),
+            _seconds(environment, "JITLTO_STORE_PATIENCE"),
+            _choice(environment, "JITLTO_MODE", ("link", "cached")),
+            _path(environment, "JITLTO_WISDOM") or _absolute(cache_dir) / "wisdom",
+            _choice(environment, "JITLTO_TUNING", ("frozen", "off", "learning")),
+            _choice(environment, "JITLTO_LINEINFO", ("0", "1")) == "1",
+            _path(environment, "JITLTO_RECORD"),
+            _choice(environment, "JITLTO_NVTX", ("auto", "on", "off")),
+            _count(environment, "JITLTO_MAX_LOADED"),
+            _choice(environment, "JITLTO_EXTENSION", ("auto", "required", "off")),
+            _path(environment, "JITLTO_PREBUILT"),
+        )
+
+
+def _database_path(text: str) -> tuple[Path | str, ...]:
+    if "://" not in text:
+        return tuple(_absolute(path) for path in text.split(os.pathsep) if path)
+    # The separator may be the colon, which is also part of an address: after the scheme, and before a port.
+    address = rf"[a-z][a-z0-9]*://[^{os.pathsep}/#]*(?::[0-9]+)?(?:[/#][^{os.pathsep}]*)?"
+    parts = re.findall(rf"{address}|[^{os.pathsep}]+", text)
+    return tuple(part if "://" in part else _absolute(part) for part in parts)
+
+
+def _path(environment: Mapping[str, str], variable: str) -> Path | None:
+    path = environment.get(variable)
+    return _absolute(path) if path else None
+
+
+def _absolute(path: str) -> Path:
+    """Return an absolute path: the current directory may change later."""
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError:  # an unknown home
+        return Path(path).absolute()
+
+
+def _cache_home(environment: Mapping[str, str]) -> Path:
+    if cache_home := environment.get("XDG_CACHE_HOME"):
+        return Path(cache_home)
+    try:
+        return Path.home() / ".cache"
+    except RuntimeError:  # a user without a home, as in containers; CacheDir checks who owns the directory
+        import tempfile
+
+        try:
+            temporary = tempfile.gettempdir()
+        except FileNotFoundError:  # none can be used, and so this cache neither
+            temporary = "/tmp"  # noqa: S108
+        return Path(temporary) / f"jitlto-{os.getuid()}"
+
+
+def _choice(environment: Mapping[str, str], variable: str, allowed: tuple[str, ...]) -> str:
+    value = environment.get(variable) or allowed[0]
+    if value not in allowed:
+        hint = f"use {', '.join(filter(None, allowed[:-1]))} or {allowed[-1]}"
+        raise JitltoError(f"invalid value {value!r}", code="jitlto-setting", where=variable, hint=hint)
+    return value
+
+
+def _count(environment: Mapping[str, str], variable: str) -> int | None:
+    text = _matching(environment, variable, r"[1-9][0-9]{0,8}", "count", "a positive number")
+    return None if text is None else int(text)
+
+
+def _seconds(environment: Mapping[str, str], variable: str) -> float | None:
+    text = _matching(environment, variable, r"[0-9]{1,6}(\.[0-9]{0,6})?|\.[0-9]{1,6}", "time", "seconds, e.g. 0.05")
+    return None if text is None else float(text)
+
+
+def _matching(environment: Mapping[str, str], variable: str, pattern: str, what: str, allowed: str) -> str | None:
+    text = environment.get(variable)
+    if text and not re.fullmatch(pattern, text.strip()):
+        hint = f"write {allowed}"
+        raise JitltoError(f"invalid {what} {text!r}", code="jitlto-setting", where=variable, hint=hint)
+    return text or None
+
+
+def _size(environment: Mapping[str, str], variable: str, default: str) -> int:
+    return parse_size(environment.get(variable) or default, variable)
+
+
+def parse_size(text: str, where: str) -> int:
+    """Parse a number of bytes such as ``500M``.
+
+    Raises:
+        JitltoError: If the text is not a size; the error names ``where``.
+    """
+    number = text.strip().upper()  # no regular expression: compiling one takes longer than all settings
+    suffix = number[-1:] if number[-1:] in tuple("KMGT") else ""
+    digits = number.removesuffix(suffix)
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+        hint = "write bytes, or e.g. 500M or 4G"
+        raise JitltoError(f"invalid size {text!r}", code="jitlto-size", where=where, hint=hint)
+    return int(digits) << 10 * " KMGT".index(suffix or " ")
+
+
+@cache
+def current() -> Config:
+    """Return the settings of this process, read at the first call."""
+    return Config.read(os.environ)

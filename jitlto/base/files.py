@@ -1,0 +1,265 @@
+"""Files: identity, safe reading, atomic replacement; recognises a database without SQLite."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+from jitlto.base.errors import JitltoError
+
+# A database is written with pages of 4096 bytes and its table ``meta`` first, so that the row ``digest`` stands on the
+# second page: the name and, right behind it, the value (SQLite file format, 1.6 and 2; docs/database.md).
+_PAGE = 4096
+_APPLICATION_ID = b"jlto"  # at offset 68 of the header
+_ROW = b"digest"
+_SQLITE_IOERR, _SQLITE_FULL = 10, 13  # primary result codes (SQLite, «Result and Error Codes»)
+_HEXADECIMAL = frozenset(b"0123456789abcdef")
+
+#: Suffix of a database's file name, which an entry point's value leaves out.
+SUFFIX = ".fragdb"
+#: Suffix of the directory that holds a database's twin: see :mod:`jitlto.database.twin`.
+TWIN_SUFFIX = ".lineinfo"
+#: Group of the entry points by which installed packages declare their families and databases.
+GROUP = "jitlto.fragments"
+
+#: Distinguishes a file from any other that has or had its name.
+Identity: TypeAlias = "tuple[int, ...]"
+
+
+def identity(status: os.stat_result) -> Identity:
+    """Return device, inode, size in bytes, and times of the last write and the last change in nanoseconds."""
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Check that a file can have this path, which need not exist.
+
+    Raises:
+        OSError: If it contains a NUL, or a character that cannot be encoded: Python would raise ValueError.
+    """
+    try:
+        if b"\0" not in os.fsencode(path):
+            return
+    except UnicodeEncodeError:
+        pass
+    raise OSError(errno.EINVAL, "not a valid path", str(path))
+
+
+def open_descriptor(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
+    """Open a file as :func:`os.open` does, without blocking on a FIFO.
+
+    Raises:
+        OSError: If it cannot be opened, or no file can have this path.
+    """
+    check_path(path)
+    return os.open(path, flags | os.O_NONBLOCK, mode)
+
+
+@contextmanager
+def open_regular(path: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
+    """Open a regular file for reading, and yield it with its status, without blocking on a FIFO.
+
+    Raises:
+        OSError: If it cannot be opened, or is not a regular file.
+    """
+    with open(open_descriptor(path), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(None, "not a regular file", str(path))
+        yield file, status
+
+
+def read(path: str | os.PathLike[str]) -> bytes:
+    """Read a file, or the output of a process (``<(command)``), without blocking on a FIFO that has no writer.
+
+    Raises:
+        OSError: If it cannot be read, is neither a regular file nor a FIFO, or is a FIFO without a writer.
+    """
+    with open(open_descriptor(path), "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):  # some devices never end
+            raise OSError(None, "not a file", str(path))
+        os.set_blocking(file.fileno(), True)
+        data = file.read()
+    if stat.S_ISFIFO(mode) and not data:
+        raise OSError(None, "a FIFO without a writer", str(path))
+    return data
+
+
+@contextmanager
+def replacing(path: Path, *, sync: bool = True) -> Iterator[Path]:
+    """Yield a temporary name beside a file to write to, which replaces the file at the end or leaves it as it was.
+
+    Every file that jitlto writes at a path given by a user is written in this way. A symbolic link is kept, and the
+    file that it leads to is replaced. An existing file keeps its permissions; those of a new one follow the umask.
+
+    Args:
+        path: A regular file, or one that does not exist yet, in an existing directory.
+        sync: Whether to wait until the bytes are on the disk, so that a power failure leaves the old or the new file.
+
+    Raises:
+        OSError: If something other than a writable regular file is there, or it cannot be written.
+    """
+    target, mode = check_replaceable(path)
+    temporary = target.parent / f".jitlto-{os.urandom(8).hex()}"
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            if mode is not None:
+                os.fchmod(written.fileno(), mode)
+            if sync:
+                os.fsync(written.fileno())
+        temporary.replace(target)
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def write(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Write a file as :func:`replacing` does: whole or not at all.
+
+    Raises:
+        OSError: As :func:`replacing`.
+    """
+    with replacing(path, sync=sync) as temporary, temporary.open("xb") as file:
+        file.write(data)
+
+
+def check_replaceable(path: Path) -> tuple[Path, int | None]:
+    """Check, before any work, that :func:`replacing` can write a file; nothing changes.
+
+    Returns:
+        Path: The file, without symbolic links.
+        int or None: Its permissions; None if it does not exist yet.
+
+    Raises:
+        OSError: If it cannot: devices, FIFOs, sockets and directories are never replaced, nor is a file that its owner
+            has protected against writing.
+    """
+    check_path(path)
+    target = Path(os.path.realpath(path))
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        _check_directory(target)
+        return target, None
+    # A link such as /proc/self/fd/1 leads to an open file, which need not have a name.
+    if not stat.S_ISREG(status.st_mode) or not target.exists() or not target.samefile(path):
+        raise OSError(errno.EINVAL, "it exists and is not a regular file", str(path))
+    if not os.access(target, os.W_OK):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    _check_directory(target)
+    return target, stat.S_IMODE(status.st_mode)
+
+
+def _check_directory(target: Path) -> None:
+    """Check that files can be created beside a file."""
+    directory = target.parent
+    if not directory.is_dir():
+        raise OSError(errno.ENOENT, f"the directory {directory} does not exist", str(target))
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+
+
+@contextmanager
+def temporary_directory(prefix: str) -> Iterator[str]:
+    """Create a directory for temporary files, which is removed at the end of a ``with`` statement.
+
+    It is removed whenever an interrupt comes; ``tempfile.TemporaryDirectory`` would leave it if one came between its
+    creation and the assignment of its name.
+
+    Raises:
+        JitltoError: If there is none in which it could be created.
+    """
+    import tempfile  # imported lazily: takes 5 ms, and a launch does not need it
+
+    try:
+        path = Path(tempfile.gettempdir(), prefix + os.urandom(8).hex())
+    except OSError as error:
+        raise no_temporary_directory(error) from error
+    try:
+        try:
+            path.mkdir(0o700)
+        except OSError as error:
+            raise no_temporary_directory(error) from error
+        yield str(path)
+    finally:
+        remove_directory(path)
+
+
+def remove_directory(path: str | Path) -> None:
+    """Remove a directory with all that can be removed in it, even if an interrupt comes meanwhile."""
+    import shutil  # imported lazily: as above
+
+    try:
+        shutil.rmtree(path, ignore_errors=True)
+    except KeyboardInterrupt:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+
+
+def write_hint(error: Exception, otherwise: str) -> str:
+    """Return what to do about a file that cannot be written: ``otherwise``, unless the disk is full.
+
+    Args:
+        error: An OSError, or SQLite's error, which does not tell a used-up quota from other failures of the disk.
+        otherwise: What to do about rights and paths.
+    """
+    is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    is_full = is_full or getattr(error, "sqlite_errorcode", 0) & 0xFF in (_SQLITE_FULL, _SQLITE_IOERR)
+    return "free disk space there, or quota, or use a directory on another disk" if is_full else otherwise
+
+
+def no_temporary_directory(error: OSError) -> JitltoError:
+    """Return the error for a system without a usable directory for temporary files."""
+    what = f"no temporary directory can be created: {error.strerror or error}"
+    hint = write_hint(error, "set TMPDIR to a writable one")
+    return JitltoError(what, code="jitlto-no-temporary-directory", hint=hint)
+
+
+def beside(path: Path, suffix: str) -> list[Path]:
+    """Return the files ``STEM.suffix`` and ``STEM.*.suffix`` beside ``path``, whose stem is ``STEM``; sorted."""
+    try:
+        names = os.listdir(path.parent)  # noqa: PTH208 - names are what is asked for
+    except OSError:
+        return []
+    begin = f"{path.stem}."
+    return [path.with_name(n) for n in sorted(names) if n.startswith(begin) and n.endswith(suffix)]
+
+
+def is_database(path: Path) -> bool:
+    """Return whether a file, even a damaged one, has our application id (SQLite file format, 1.3: offset 68).
+
+    Raises:
+        OSError: If it cannot be read.
+    """
+    with open(open_descriptor(path), "rb") as file:
+        header = file.read(72)
+    return header[:16] == b"SQLite format 3\0" and header[68:] == _APPLICATION_ID
+
+
+def digest_of(path: Path) -> str | None:
+    """Return a fragment database's digest without SQLite; None if the file is not as jitlto writes it.
+
+    The digest identifies the content that was written. Damage is detected only when the database is opened.
+    """
+    try:
+        with open_regular(path) as (file, status):
+            data = file.read(2 * _PAGE)
+    except OSError:
+        return None
+    if data[:18] != b"SQLite format 3\0" + _PAGE.to_bytes(2, "big") or data[68:72] != _APPLICATION_ID:
+        return None
+    if status.st_size != _PAGE * int.from_bytes(data[28:32], "big"):
+        return None  # truncated
+    # `digest` occurs twice if the file was edited in place and still contains the old row.
+    _, _, rest = data[_PAGE:].partition(_ROW)
+    digest = rest[:64]
+    if _ROW in rest or len(digest) < 64 or not _HEXADECIMAL.issuperset(digest):
+        return None
+    return digest.decode()

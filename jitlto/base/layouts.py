@@ -1,0 +1,284 @@
+"""Layouts of C++ types that kernels take by value: sizes, alignments and offsets, by the rules of the host compiler.
+
+Device code lays types out as the host compiler does (CUDA C++ Programming Guide, «Classes»); the built-in vector types
+have alignments of their own (there, «Built-in Vector Types»).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from jitlto.base.type_spelling import canonical_spelling
+from jitlto.base.types import STD, find_scalar
+
+_POINTER = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The layout of a type in memory.
+
+    Args:
+        type: Its name in C++; in messages only, where the layout is that of a Python type.
+        size, alignment: In bytes.
+        kind: Of a scalar NumPy's type string without byte order, such as ``f4``, or ``bfloat16``; ``pointer``,
+            ``array``, ``structure``, or ``bytes`` if nothing is known but size and alignment.
+        element: Of an array the layout of an element.
+        fields: Of a structure, in order.
+        has_names: Whether the names of fields matter when layouts are compared.
+    """
+
+    type: str
+    size: int
+    alignment: int
+    kind: str
+    element: Layout | None = None
+    fields: tuple[Field, ...] = ()
+    has_names: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a structure; its offset is in bytes."""
+
+    name: str
+    offset: int
+    layout: Layout
+
+
+def array(element: Layout, count: int) -> Layout:
+    """Return the layout of an array."""
+    return Layout(f"{element.type}[{count}]", element.size * count, element.alignment, "array", element)
+
+
+def structure(
+    type_name: str, members: Iterable[tuple[str, Layout]], alignment: int = 1, *, has_names: bool = True
+) -> Layout:
+    """Return the layout that a compiler gives a structure with some members, aligned to ``alignment`` or more."""
+    fields, end = [], 0
+    for name, layout in members:
+        offset = -(-end // layout.alignment) * layout.alignment
+        fields.append(Field(name, offset, layout))
+        end = offset + layout.size
+        alignment = max(alignment, layout.alignment)
+    # An object of a structure without members has a byte, too.
+    size = -(-max(end, 1) // alignment) * alignment
+    return Layout(type_name, size, alignment, "structure", None, tuple(fields), has_names)
+
+
+_EXTENTS = re.compile(r"(?:\s*\[\s*\d{1,9}\s*\])+\s*\Z")
+
+
+def parse_type(type_name: str, structures: Mapping[str, Layout] | None = None) -> Layout | None:
+    """Return the layout of a C++ type that is known: a scalar, a pointer, a built-in vector type, an array of these.
+
+    Args:
+        type_name: Its name; with extents for an array, ``float[3]``.
+        structures: The layouts of further types by canonical spelling.
+    """
+    match = _EXTENTS.search(type_name)
+    base, extents = (type_name[: match.start()], match[0]) if match else (type_name, "")
+    counts = [int(extent) for extent in re.findall(r"\d+", extents)]
+    if base.rstrip().removesuffix("const").rstrip().endswith(("*", "&")):
+        layout: Layout | None = Layout(base.strip(), _POINTER, _POINTER, "pointer")
+    else:
+        layout = structures.get(canonical_spelling(base)) if structures else None
+        layout = layout or _parse_single(_plain(base))
+    if layout is None or 0 in counts:
+        return None
+    for count in reversed(counts):
+        layout = array(layout, count)
+    return layout
+
+
+def is_supported(type_name: str) -> bool:
+    """Return whether launchers take values of a type: not if Python has none of them, or none that mean something."""
+    text = type_name
+    while "<" in text and (shorter := re.sub(r"<[^<>]*>", "", text)) != text:
+        text = shorter  # without template arguments
+    return not _UNSUPPORTED.search(text)
+
+
+_UNSUPPORTED = re.compile(r"\([*&]|::\*|^(?:long double|wchar_t|char(?:8|16|32)_t|.*nullptr.*|_Float16|__float128)$")
+
+
+def _plain(type_name: str) -> str:
+    words = re.sub(STD, "", type_name).split()
+    return " ".join(word for word in words if word not in ("const", "volatile", "struct"))
+
+
+@cache
+def _parse_single(name: str) -> Layout | None:
+    known = find_scalar(name)
+    if known is not None and known.typestr[0] != "c":
+        return Layout(name, known.size, known.size, known.typestr)
+    if name in _INTEGERS_128:
+        return Layout(name, 16, 16, _INTEGERS_128[name])
+    return _vector(_COMPLEX.get(name, name))
+
+
+_INTEGERS_128 = {
+    "__int128": "i16", "signed __int128": "i16", "__int128_t": "i16", "unsigned __int128": "u16", "__uint128_t": "u16",
+}  # fmt: skip
+_COMPLEX = {
+    "cuda::std::complex<float>": "float2", "cuFloatComplex": "float2", "cuComplex": "float2",
+    "cuda::std::complex<double>": "double2", "cuDoubleComplex": "double2",
+}  # fmt: skip
+_ELEMENTS = {
+    "char": "char", "uchar": "unsigned char", "short": "short", "ushort": "unsigned short", "int": "int",
+    "uint": "unsigned int", "long": "long", "ulong": "unsigned long", "longlong": "long long",
+    "ulonglong": "unsigned long long", "float": "float", "double": "double", "__half": "__half", "half": "__half",
+    "__nv_bfloat16": "__nv_bfloat16", "nv_bfloat16": "__nv_bfloat16",
+}  # fmt: skip
+
+
+def _vector(name: str) -> Layout | None:
+    if name == "dim3":
+        name, count, alignment = "uint", 3, 0
+    else:
+        match = re.fullmatch(r"(\w*?[a-z]|__nv_bfloat16|nv_bfloat16)([1-4])(?:_(16|32)a)?", name)
+        if match is None or match[1] not in _ELEMENTS:
+            return None
+        name, count, alignment = match[1], int(match[2]), int(match[3] or 0)
+    element = _parse_single(_ELEMENTS[name])
+    if element is None:
+        return None
+    if count in (2, 4):
+        alignment = alignment or min(16, element.size * count)
+    members = [(member, element) for member in "xyzw"[:count]]
+    return structure(name, members, alignment or 1, has_names=False)
+
+
+def parse_fields(
+    type_name: str, texts: Iterable[str], structures: Mapping[str, Layout] | None = None, alignment: int = 1
+) -> Layout:
+    """Return the layout of a structure whose fields are given as in C++: ``float scale``, ``int sizes[3]``.
+
+    Raises:
+        ValueError: If one is no declaration of a field, or its type is not known.
+    """
+    members: dict[str, Layout] = {}
+    for text in texts:
+        match = re.fullmatch(r"\s*(.+?[\s*&])\s*([A-Za-z_]\w*)\s*((?:\[\s*\d+\s*\]\s*)*);?\s*", text, re.S)
+        if match is None:
+            raise ValueError(f'invalid field {text!r}: expected a type and a name, such as "float scale"')
+        layout = parse_type(match[1] + match[3], structures)
+        if layout is None:
+            raise ValueError(f"the layout of {(match[1] + match[3]).strip()!r} is not known, in field {text!r}")
+        if match[2] in members:
+            raise ValueError(f"two fields have the name {match[2]!r}")
+        members[match[2]] = layout
+    return structure(type_name, members.items(), alignment)
+
+
+_MOST_DEFINITIONS = 100  # what handles layouts is recursive
+_DEFINITION = re.compile(r"struct (?:alignas\((\d{1,9})\) )?([^{};]+) \{ ([^{}]*)\};\s*")
+
+
+def format_definition(type_name: str, fields: Iterable[str], alignment: int = 1) -> str:
+    """Return the definition of a structure in C++, for :func:`parse_definitions`."""
+    head = f"alignas({alignment}) {type_name}" if alignment > 1 else type_name
+    return f"struct {head} {{ {''.join(f'{field}; ' for field in fields)}}};"
+
+
+def parse_definitions(text: str) -> Layout:
+    """Return the layout of the last structure that a text defines.
+
+    Raises:
+        ValueError: If the text is no sequence of definitions, or a type in it is not known.
+    """
+    known: dict[str, Layout] = {}
+    layout, end = None, 0
+    while match := _DEFINITION.match(text, end):
+        end = match.end()
+        fields = [field for field in match[3].split(";") if field.strip()]
+        layout = parse_fields(match[2], fields, known, int(match[1] or 1))
+        known[canonical_spelling(match[2])] = layout
+    if len(known) > _MOST_DEFINITIONS:
+        raise ValueError(f"more than {_MOST_DEFINITIONS} structures in one another")
+    if layout is None or end != len(text):
+        raise ValueError(f"invalid definition of a structure: {text[end : end + 60]!r}")
+    return layout
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    path: str
+    offset: int
+    layout: Layout
+
+
+def _leaves(layout: Layout, path: str = "", offset: int = 0) -> Iterator[_Leaf]:
+    if layout.element is not None:
+        size = layout.element.size
+        for number in range(layout.size // size if size else 0):
+            yield from _leaves(layout.element, f"{path}[{number}]", offset + number * size)
+    elif layout.kind == "structure":
+        for field in layout.fields:
+            name = field.name if layout.has_names else "?"
+            yield from _leaves(field.layout, f"{path}.{name}" if path else name, offset + field.offset)
+    else:
+        yield _Leaf(path, offset, layout)
+
+
+def find_difference(expected: Layout, actual: Layout) -> str | None:
+    """Return how a layout differs from the expected one, None if it does not.
+
+    A pointer may be an integer of 8 bytes, a boolean or character any byte, a ``__half`` or ``__nv_bfloat16`` its bits
+    as an unsigned integer, and anything may be in bytes of which nothing else is known.
+    """
+    if expected.size != actual.size:
+        return f"{actual.type} has {actual.size} bytes, {expected.type} has {expected.size}"
+    found = [leaf for leaf in _leaves(actual) if leaf.layout.size]
+    # What only has a size says nothing of what it covers: fields, as a union does, or padding.
+    opaque = [(leaf.offset, leaf.offset + leaf.layout.size) for leaf in found if leaf.layout.kind == "bytes"]
+    found = [leaf for leaf in found if leaf.layout.kind != "bytes"]
+    wanted = [
+        leaf
+        for leaf in _leaves(expected)
+        if not any(begin <= leaf.offset and leaf.offset + leaf.layout.size <= end for begin, end in opaque)
+    ]
+    for want, have in zip(wanted, found, strict=False):
+        if want.offset != have.offset:
+            return f"field {have.path} is at offset {have.offset}, {_described(want)} at {want.offset}"
+        if not _is_compatible(want.layout, have.layout):
+            return f"field {have.path} at offset {have.offset} is {have.layout.type}, not {want.layout.type}"
+        if "?" not in want.path + have.path and _names(want) != _names(have):
+            return f"the field at offset {have.offset} is {have.path}, not {want.path}"
+    if len(wanted) != len(found):
+        more = _described(max(wanted, found, key=len)[min(len(wanted), len(found))])
+        return f"{more} is in {(expected if len(wanted) > len(found) else actual).type} only"
+    return None
+
+
+def _names(leaf: _Leaf) -> str:
+    """Return the path of a leaf without indices: Python may count an array's elements in other dimensions."""
+    return re.sub(r"\[\d+\]", "", leaf.path)
+
+
+def _described(leaf: _Leaf) -> str:
+    return leaf.layout.type if "?" in leaf.path else f"{leaf.path} ({leaf.layout.type})"
+
+
+def _is_compatible(expected: Layout, actual: Layout) -> bool:
+    a, b = expected.kind, actual.kind
+    if expected.size != actual.size:
+        return False
+    if a == b:
+        return True
+    if "pointer" in (a, b):
+        return {a, b} <= {"pointer", "i8", "u8"}
+    if expected.size == 1:
+        return a == "b1" or expected.type.split()[-1] == "char"
+    return a in ("f2", "bfloat16") and b == "u2"
+
+
+def natural_alignment(fields: Iterable[Field]) -> int:
+    """Return the alignment of a structure with fields at some offsets: 1 if one is not where its type is aligned."""
+    fields = list(fields)
+    if any(field.offset % field.layout.alignment for field in fields):
+        return 1
+    return max((field.layout.alignment for field in fields), default=1)

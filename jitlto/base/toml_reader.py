@@ -1,0 +1,125 @@
+"""Reading of TOML documents into typed structs, with errors that name file, table and key."""
+
+from __future__ import annotations
+
+import os.path
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from jitlto.base.cached import decoder
+from jitlto.base.errors import JitltoError
+from jitlto.base.text import suggest
+
+T = TypeVar("T", bound=msgspec.Struct)
+_TYPES = {
+    "str": "a string",
+    "int": "an integer",
+    "float": "a float",
+    "bool": "a boolean",
+    "array": "an array",
+    "object": "a table",
+    "datetime": "a date",
+    "date": "a date",
+    "time": "a time",
+}
+
+
+class TomlTable:
+    """A table of a TOML document.
+
+    Args:
+        path: The file, for messages.
+        error: The class of errors; their codes begin with its code.
+        values: The keys and values.
+        name: The dotted name of the table, empty for the document itself.
+    """
+
+    def __init__(self, path: Path, error: type[JitltoError], values: Mapping[str, object], name: str = "") -> None:
+        self.path = path
+        self.values = values
+        self.name = name
+        self._raises = error
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.values
+
+    def table(self, key: str, *, required: bool = True) -> TomlTable:
+        """Return the subtable ``key``; an empty one if it is missing and not required."""
+        name = f"{self.name}.{key}" if self.name else key
+        values = self.values.get(key, None if required else {})
+        if not isinstance(values, Mapping):
+            what = f"missing table [{name}]" if values is None else f"{name} is not a table"
+            raise TomlTable(self.path, self._raises, {}).error(what, case="missing-table")
+        return TomlTable(self.path, self._raises, values, name)
+
+    def check_keys(self, known: Iterable[str]) -> None:
+        """Check that the table has no unknown keys; the error names the nearest known one."""
+        known = list(known)
+        for key in self.values:
+            if key not in known:
+                hint = suggest(key, known, f"the known keys are {', '.join(known)}")
+                raise self.error(f"unknown key {key!r}", hint, case="unknown-key")
+
+    def decode(self, kind: type[T]) -> T:
+        """Decode the table into a struct. Its fields are the allowed keys; those without a default are required."""
+        fields = _fields_of(kind)
+        self.check_keys(field.encode_name for field in fields)
+        for field in fields:
+            if field.required and field.encode_name not in self.values:
+                raise self.error(f"missing key {field.encode_name!r}", case="missing-key")
+        try:
+            decoder(kind)
+            return msgspec.convert(self.values, kind)
+        except (msgspec.ValidationError, RecursionError) as error:
+            what, _, place = str(error).partition(" - at `$.")
+            key = place.rstrip("`")
+        if what.startswith("Invalid enum value"):
+            hints = get_type_hints(kind)[key]
+            parts = (hints, *get_args(hints))
+            choices = [f'"{c}"' for part in parts if get_origin(part) is Literal for c in get_args(part)]
+            choices += [f'a list: ["{self.values[key]}"]' for part in parts if get_origin(part) is tuple]
+            raise self.error(f"invalid {key} {self.values[key]!r}", f"write {' or '.join(choices)}")
+        what = re.sub(r"`(\w+)[^`]*`", lambda match: _TYPES.get(match[1], match[1]), what)
+        quote = what.startswith("Expected a string, got a") and what.endswith(("integer", "float", "boolean"))
+        raise self.error(f"invalid {key}: {what[:1].lower()}{what[1:]}", "write it in quotes" if quote else None)
+
+    def error(self, what: str, hint: str | None = None, *, case: str = "invalid-value") -> JitltoError:
+        """Return an error that names the file and this table; its code is the class's and the case."""
+        where = f"{self.path} [{self.name}]" if self.name else str(self.path)
+        return self._raises(what, code=f"{self._raises.code}-{case}", where=where, hint=hint)
+
+
+@cache
+def _fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)  # which takes milliseconds
+
+
+def read_toml(path: Path, error: type[JitltoError]) -> TomlTable:
+    """Read a TOML document.
+
+    Raises:
+        JitltoError: Of class ``error``, if the file cannot be read or is not TOML.
+    """
+    blank = TomlTable(path, error, {})
+
+    def unreadable(why: str) -> JitltoError:
+        return blank.error(f"cannot be read: {why}", case="unreadable")
+
+    if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - Path's raise on long names
+        raise unreadable("not a regular file")  # reading a FIFO would block
+    try:
+        return TomlTable(path, error, tomllib.loads(path.read_text("utf-8-sig")))
+    except OSError as why:
+        raise unreadable(str(why.strerror)) from None
+    except UnicodeDecodeError:
+        raise unreadable("not UTF-8 text") from None
+    except RecursionError:
+        raise blank.error("invalid TOML: nested too deeply", case="syntax") from None
+    except ValueError as why:  # TOMLDecodeError, or a literal of thousands of digits, which int() rejects
+        raise blank.error(f"invalid TOML: {why}", case="syntax") from None

@@ -1,1 +1,0 @@
-"""The compilers that make fragments, behind one interface."""

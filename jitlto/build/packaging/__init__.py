@@ -1,1 +1,0 @@
-"""Families inside Python packages: configuration, prebuilt databases, scaffolding and build hooks."""

@@ -1,0 +1,171 @@
+"""The check of a database: every kernel plans, and links for the requested targets. Needs no GPU."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.versions import Architecture
+from jitlto.build.findings import Finding, group_findings, link_failure
+from jitlto.build.proofs import Proofs
+from jitlto.build.shards import Shard
+from jitlto.check.compare import FamilyComparison, compare_families
+from jitlto.check.covering_array import choose_cover
+from jitlto.check.link_all import LinkJob, link_all, require_readable
+from jitlto.check.prove import FamilyProof, prove
+from jitlto.check.scope import Scope
+from jitlto.cuda import nvjitlink
+from jitlto.database import FragmentDatabase
+from jitlto.plan.enumeration import Kernel
+from jitlto.record.check_result import CheckResult, FamilyCheck, FamilyLinks, LinkCheck, Note
+from jitlto.runtime.family import KernelFamily
+
+if TYPE_CHECKING:  # not imported at run time, so that checks without a store do not load it
+    from jitlto.stores.shared import SharedStores
+
+# Seconds in which proofs are written to shared stores, while something is written within the second.
+_FINISH, _STALL = 2.0, 0.5
+
+
+def check(
+    database: FragmentDatabase,
+    names: Sequence[str] = (),
+    *,
+    complete: bool = False,
+    targets: Sequence[Architecture] = (),
+    strength: int | None = None,
+    mode: str = "lto",
+    compare: bool = True,
+    shard: Shard | None = None,
+    use_cache: bool = True,
+    stores: SharedStores | None = None,
+    directory: CacheDir | None = None,
+    workers: int | None = None,
+    on_proof: Callable[[FamilyCheck], object] = lambda _: None,
+    on_links: Callable[[int], object] = lambda _: None,
+    on_link: Callable[[int], object] = lambda _: None,
+) -> CheckResult:
+    """Prove that every kernel of a database plans, compare the inline functions of fragments, and link kernels.
+
+    Args:
+        names: The families; by default all.
+        complete: Whether combinations that a device group's matrix leaves out are failures, unless it excludes them.
+        targets: The architectures to link for; without any, nothing is linked.
+        strength: Link only a covering array of this strength instead of all kernels.
+        mode: ``lto`` or ``ptx``.
+        compare: Whether to compare inline functions.
+        shard: Make this share of the links and comparisons only. The check holds if all shares of it do.
+        use_cache: Whether to leave out what an earlier check has proved, and to store what is proved.
+        stores: Where proofs are looked up and stored too, if ``use_cache``.
+        directory: Where they are kept, if ``use_cache``; by default the user's cache of linked kernels.
+        workers: The number of parallel links.
+        on_proof: Called with the result of each family's proof, before anything is linked.
+        on_links: Called with the number of links.
+        on_link: Called with the position of each finished link.
+
+    Raises:
+        DatabaseError: If the database holds no family, or is one part of a build.
+        RegistryError: If it does not hold one of the named families.
+        VersionError: If the installed nvJitLink cannot read its fragments.
+    """
+    families = [KernelFamily(name, database) for name in dict.fromkeys(names or sorted(database.families))]
+    if not families:
+        where, hint = str(database.path), "build a family: jitlto build FAMILY -o DB"
+        raise DatabaseError("the database holds no family", code="database-empty", where=where, hint=hint)
+    if targets:
+        fragments = [fragment for family in families for fragment in database.planned(family.name)[1]]
+        require_readable(fragments, mode, str(database.path))
+    proven: dict[str, FamilyProof] = {}
+    proofs = [_prove(family.name, database, complete, proven) for family in families]
+    stores = stores if use_cache else None
+    known = Proofs((directory or families[0].session.kernel_cache.store) if use_cache else None, stores)
+    scope = Scope(shard or Shard(1, 1), known, workers, on_links, on_link)
+    compared = compare_families(families, proofs, scope) if compare else [None] * len(families)
+    checks = [_family_check(*each) for each in zip(families, proofs, compared, strict=True)]
+    for each in checks:
+        on_proof(each)
+    link = _link(families, proofs, targets, strength, mode, scope) if targets else None
+    if stores is not None:
+        stores.finish(_FINISH, _STALL)
+    holds = all(each.holds for each in checks) and all(each.holds for each in (link.families if link else ()))
+    return CheckResult(database.digest, holds, tuple(checks), link, str(database.path), str(shard or ""))
+
+
+def _prove(name: str, database: FragmentDatabase, complete: bool, proven: dict[str, FamilyProof]) -> FamilyProof:
+    """Prove a family after those that use it, once each."""
+    if name not in proven:
+        users = [user for user, record in database.families.items() if name in record.uses]
+        reached = [_prove(user, database, complete, proven).reached for user in users]
+        family = KernelFamily(name, database)
+        proven[name] = prove(family, complete=complete, reached=frozenset().union(*reached))
+    return proven[name]
+
+
+def _family_check(family: KernelFamily, proof: FamilyProof, compared: FamilyComparison | None) -> FamilyCheck:
+    failures, notes = [*proof.failures], [*proof.notes]
+    if compared is not None:
+        failures += compared.failures
+        notes += compared.notes
+    return FamilyCheck(
+        proof.family,
+        not failures,
+        len(proof.kernels),
+        sum(bool(kernel.user_symbols) for kernel in proof.kernels),
+        group_findings(failures, family.database.planned(family.name)[1]),
+        tuple(Note(n.kind, n.message, n.subject, dict(n.configuration)) for n in notes),
+        proof.fragments,
+        compared.pairs if compared is not None else None,
+    )
+
+
+def _link(
+    families: Sequence[KernelFamily],
+    proofs: Sequence[FamilyProof],
+    targets: Sequence[Architecture],
+    strength: int | None,
+    mode: str,
+    scope: Scope,
+) -> LinkCheck:
+    begin = time.perf_counter()
+    # The other kernels cannot be linked without callers' code.
+    complete = [[kernel for kernel in proof.kernels if not kernel.user_symbols] for proof in proofs]
+    chosen = [(kernels, None) if strength is None else _covering(kernels, strength) for kernels in complete]
+    every = [(family, kernel) for family, (kernels, _) in zip(families, chosen, strict=True) for kernel in kernels]
+    share = scope.shard.share(every)
+    mine = {family.name: [kernel for own, kernel in share if own is family] for family in families}
+    jobs = [LinkJob(f, kernel, target, mode) for f in families for target in targets for kernel in mine[f.name]]
+    failures: list[tuple[int, str, Finding]] = []
+    known = Counter(job.family.name for job in jobs)
+    # A kernel that is linked with a warning is linked again by the next check, which warns too.
+    for position, job, found in scope.run(link_all, jobs, lambda job: scope.link_key(job, "link")):
+        known[job.family.name] -= 1
+        if isinstance(found, JitltoError):
+            subject = str(job.kernel.resolution.entry.key)
+            failure = link_failure(found, subject, job.kernel.configuration, job.arch.sm)
+            failures.append((position, job.family.name, failure))
+    failures.sort(key=lambda failure: failure[0])
+    links = []
+    for family, proof, kernels, (_, tuples) in zip(families, proofs, complete, chosen, strict=True):
+        name = family.name
+        own = [finding for _, failed, finding in failures if failed == name]
+        causes = group_findings(own, family.database.planned(name)[1])
+        waiting = len(proof.kernels) - len(kernels)
+        counts = len(mine[name]), len(kernels), strength, tuples
+        links.append(FamilyLinks(name, not own, *counts, causes, waiting, known[name]))
+    archs, seconds = tuple(target.sm for target in targets), round(time.perf_counter() - begin, 3)
+    return LinkCheck(archs, mode, str(nvjitlink.version()), tuple(links), seconds)
+
+
+def _covering(kernels: Sequence[Kernel], strength: int) -> tuple[list[Kernel], int]:
+    # The entrypoint's group counts as one more parameter, under the empty name, which no parameter has.
+    groups = {kernel.resolution.entry.key.group for kernel in kernels}
+    configurations = [
+        dict(kernel.configuration) | ({"": kernel.resolution.entry.key.group} if len(groups) > 1 else {})
+        for kernel in kernels
+    ]
+    found = choose_cover(configurations, strength)
+    return [kernels[place] for place in found.chosen], found.tuples

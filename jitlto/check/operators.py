@@ -1,0 +1,284 @@
+"""The check of a package's operators: every dtype and every flag chooses a kernel that takes the call and links."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import msgspec
+
+from jitlto.base.errors import JitltoError, OperatorError
+from jitlto.base.text import suggest
+from jitlto.base.versions import Architecture
+from jitlto.frameworks.declaration import Operator, declared
+from jitlto.frameworks.fit import UNKNOWN, check_call
+from jitlto.frameworks.parts import REQUIRED, Array, Flag
+from jitlto.frameworks.shapes import parse_shape, shape_of
+from jitlto.link.parallel import run_parallel
+from jitlto.plan.configuration import normalize_configuration
+from jitlto.plan.plan import Plan
+from jitlto.record.fragment import ImageKind
+from jitlto.runtime.family import KernelFamily
+
+_SIZE = 64  # of a dimension of which nothing is known
+_USUAL: Mapping[str, object] = {"int": 1, "bool": False, "str": ""}  # of a flag without a default
+_UNUSUAL: Mapping[str, object] = {"int": 1_000_003, "str": "<unusual>"}  # what no author means
+
+
+class OperatorFailure(msgspec.Struct, frozen=True):
+    """What is wrong with calls of an operator: the error of the first of them, and how many there are.
+
+    Args:
+        call: The dtypes, flags, sizes and optional arrays of the first.
+        arch: The target of a link that failed.
+    """
+
+    code: str
+    message: str
+    call: dict[str, str]
+    count: int = 1
+    arch: str | None = None
+
+
+class OperatorCheck(msgspec.Struct, frozen=True):
+    """An operator as checked: the number of calls, and of kernels that they choose, and what these are linked for."""
+
+    operator: str
+    calls: int
+    kernels: int
+    archs: tuple[str, ...]
+    failures: tuple[OperatorFailure, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every call is right."""
+        return not self.failures
+
+
+class OperatorsResult(msgspec.Struct, frozen=True):
+    """The check of a package's operators."""
+
+    package: str
+    holds: bool
+    operators: tuple[OperatorCheck, ...]
+
+
+def find_operators(target: str) -> list[Operator]:
+    """Import a package and return the operators that it declares, sorted by name.
+
+    Args:
+        target: The name of a package, which is imported with all of its modules; of a module; or of a function without
+            arguments that declares operators, as ``module:function``.
+
+    Raises:
+        OperatorError: If something cannot be imported or called, or declares no operator.
+        JitltoError: That an import or the function raises.
+    """
+    before = set(declared)
+    name, _, function = target.partition(":")
+    module = _import(name)
+    for found in () if function else pkgutil.walk_packages(getattr(module, "__path__", ()), f"{name}.", lambda _: None):
+        if not found.name.endswith(".__main__"):
+            _import(found.name)
+    # What the function returns is kept until the operators are listed: one that nothing uses is forgotten.
+    made = _call(module, function, target) if function else None
+    operators = sorted(set(declared) - before, key=lambda operator: operator.qualname)
+    if not operators:
+        what = "declares no operator" if made is None else "returns no operator that was declared by it"
+        hint = "name the module whose import declares them, or a function that does: module:function"
+        raise OperatorError(what, code="operator-import", where=target, hint=hint)
+    return operators
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except JitltoError:
+        raise  # a declaration that contradicts itself, or PyTorch that is not installed
+    except Exception as error:  # what a module does on import is its own affair
+        hint = "install what it imports, or name the module that declares the operators"
+        if isinstance(error, ModuleNotFoundError) and name.startswith(error.name or name):
+            hint = "give the name that Python imports, and install the package: pip install -e ."
+        what = f"cannot be imported: {type(error).__name__}: {error}"
+        raise OperatorError(what, code="operator-import", where=name, hint=hint) from error
+
+
+def _call(module: Any, function: str, target: str) -> Any:
+    if not hasattr(module, function):
+        hint = suggest(function, vars(module), "name a function without arguments that declares operators")
+        what = f"{module.__name__} has no function {function}"
+        raise OperatorError(what, code="operator-import", where=target, hint=hint)
+    try:
+        return getattr(module, function)()
+    except JitltoError:
+        raise
+    except Exception as error:  # as above
+        what = f"cannot be called: {type(error).__name__}: {error}"
+        hint = "name a function without arguments that declares operators"
+        raise OperatorError(what, code="operator-import", where=target, hint=hint) from error
+
+
+def check_operators(
+    target: str,
+    archs: Sequence[Architecture] = (),
+    *,
+    workers: int | None = None,
+    on_operator: Callable[[OperatorCheck], object] = lambda _: None,
+) -> OperatorsResult:
+    """Check the operators of a package: that calls of every dtype and flag plan, fit the kernel's signature, and link.
+
+    Args:
+        target: As for :func:`find_operators`.
+        archs: The architectures to link for; by default the lowest that a kernel's fragments run on.
+        workers: The number of parallel links.
+        on_operator: Called with the result of each operator.
+
+    Raises:
+        OperatorError: As :func:`find_operators`.
+    """
+    checks = []
+    for operator in find_operators(target):
+        checks.append(_check(operator, archs, workers))
+        on_operator(checks[-1])
+    return OperatorsResult(target, all(check.holds for check in checks), tuple(checks))
+
+
+def _check(operator: Operator, archs: Sequence[Architecture], workers: int | None) -> OperatorCheck:
+    found: dict[tuple[str, str, str | None], OperatorFailure] = {}
+    counts: Counter[tuple[str, str, str | None]] = Counter()
+
+    def fail(error: Exception, call: Mapping[str, object], arch: str | None = None) -> None:
+        if not isinstance(error, JitltoError):  # of a function of the declaration
+            what = f"a function of the declaration fails: {type(error).__name__}: {error}"
+            hint = "correct it; name the flags and sizes that it takes in examples"
+            error = OperatorError(what, code="operator-call", where=operator.qualname, hint=hint)
+        cause = (error.code, error.what, arch)
+        counts[cause] += 1
+        shown = {name: str(value) for name, value in call.items()}
+        found.setdefault(cause, OperatorFailure(error.code, str(error), shown, arch=arch))
+
+    calls, plans = 0, {}  # type: int, dict[Plan, dict[str, object]]
+    for call in _calls(operator, fail):
+        calls += 1
+        try:
+            plan = check_call(operator, _arguments(operator, call))
+        except Exception as error:  # noqa: BLE001 - the functions of a declaration may raise anything
+            fail(error, call)
+        else:
+            if plan is not None:
+                plans.setdefault(plan, call)
+    jobs = [plan.for_arch(arch) for plan in plans for arch in archs or [_lowest(plan)]]
+    for _, plan, result in run_parallel(lambda plan: plan.link(), jobs, workers):
+        if isinstance(result, JitltoError):
+            fail(result, plan.configuration, plan.target.sm)
+    failures = [msgspec.structs.replace(failure, count=counts[cause]) for cause, failure in found.items()]
+    targets = tuple(target.sm for target in sorted({job.target for job in jobs}))
+    return OperatorCheck(operator.qualname, calls, len(plans), targets, tuple(failures))
+
+
+def _lowest(plan: Plan) -> Architecture:
+    """Return the lowest architecture that all fragments of a plan run on."""
+    kinds = {f: [i.architecture for i in f.images_of(ImageKind.LTOIR) or f.images] for f in plan.fragments}
+    return max(min(architectures) for architectures in kinds.values())
+
+
+def _calls(operator: Operator, fail: Callable[..., None]) -> Iterator[dict[str, Any]]:
+    """Yield what tells calls of an operator apart, for each call: dtypes, optional arrays, flags and sizes.
+
+    Args:
+        operator: The declaration.
+        fail: Called with an error, where it is not known which calls there are.
+    """
+    for alternative in operator.examples:
+        try:
+            values = _find_values(operator, alternative)
+        except Exception as error:  # noqa: BLE001 - as above
+            fail(error, {})
+        else:
+            for chosen in product(*values.values()):
+                yield dict(zip(values, chosen, strict=True))
+
+
+def _find_values(operator: Operator, examples: Mapping[str, Sequence[object]]) -> dict[str, Sequence[object]]:
+    """Return the values of everything that tells calls of an operator apart.
+
+    Raises:
+        OperatorError: If a flag chooses the kernel and its values are not known.
+        UnknownParameterError: If the declaration names a parameter that the family does not have.
+    """
+    if not isinstance(operator.loaded, KernelFamily):
+        what, hint = "its family is no family of a database", "name the family, or return what jitlto.load does"
+        raise OperatorError(what, code="operator-import", where=operator.qualname, hint=hint)
+    used = {array.dtype for array in operator.arrays}
+    dtypes = (operator.dtypes or {}).items()
+    values: dict[str, Sequence[object]] = {n: examples.get(n, several) for n, several in dtypes if n in used}
+    values |= {array.name: (True, False) for array in operator.arrays if array.optional}
+    first = {name: several[0] for name, several in values.items()}
+    first |= {size.removeprefix("*"): (_SIZE,) if size[0] == "*" else _SIZE for size in _sizes(operator)}
+    first |= {flag.name: _USUAL[flag.type] if flag.default is REQUIRED else flag.default for flag in operator.flags}
+    known, configured = operator.loaded.parameters, _configure(operator, first) or {}
+    normalize_configuration({n: v for n, v in configured.items() if n not in known}, known, operator.loaded.name)
+    for flag in operator.flags:
+        values[flag.name] = examples[flag.name] if flag.name in examples else _values_of_flag(operator, flag, first)
+    for size in map(str, _sizes(operator)):
+        name = size.removeprefix("*")
+        passed = () if size != name or name in examples else _values_passed(operator, name, "int", first)
+        values[name] = examples.get(name) or passed or (first[name],)
+    return values
+
+
+def _sizes(operator: Operator) -> list[str]:
+    shapes = [parse_shape(array.shape, operator.qualname) for array in operator.arrays]
+    return list(dict.fromkeys(size for shape in shapes for size in shape if isinstance(size, str)))
+
+
+def _values_of_flag(operator: Operator, flag: Flag, first: Mapping[str, object]) -> Sequence[object]:
+    if flag.type == "bool":
+        return (False, True)
+    if passed := _values_passed(operator, flag.name, flag.type, first):
+        return passed
+    usual, unusual = (_configure(operator, {**first, flag.name: v}) for v in (first[flag.name], _UNUSUAL[flag.type]))
+    if usual is not None and usual == unusual and (flag.type == "int" or flag.default is not REQUIRED):
+        return (first[flag.name],)  # it does not choose the kernel
+    what = f"the flag {flag.name} chooses the kernel, and its values are not known"
+    hint = f'name them in the declaration: examples={{"{flag.name}": (...)}}'
+    raise OperatorError(what, code="operator-argument", where=operator.qualname, hint=hint)
+
+
+def _values_passed(operator: Operator, name: str, kind: str, first: Mapping[str, object]) -> Sequence[object]:
+    """Return the values that kernels have of the parameter that is set to a flag or size as it is; none if none is."""
+    unusual = _UNUSUAL[kind]
+    configured = _configure(operator, {**first, name: unusual}) or {}
+    parameter = next((parameter for parameter, value in configured.items() if value == unusual), None)
+    kernels = operator.loaded.configurations() if parameter else ()
+    found = {
+        k[parameter]: None
+        for k in kernels
+        if parameter in k and operator.entry in (None, k.get("entry", operator.entry))
+    }
+    return [int(text) for text in found if text.isdecimal()] if kind == "int" else list(found)
+
+
+def _configure(operator: Operator, call: Mapping[str, object]) -> Mapping[str, object] | None:
+    """Return the configuration of a call; None if its author does not expect the call."""
+    try:
+        return operator.configuration(operator.bind(_arguments(operator, call)))
+    except Exception:  # noqa: BLE001 - it may raise anything
+        return None
+
+
+def _arguments(operator: Operator, call: Mapping[str, Any]) -> list[Any]:
+    """Return the arguments of a call as :meth:`Operator.bind` takes them."""
+    values: list[Any] = []
+    for argument in operator.arguments:
+        if isinstance(argument, Array):
+            shape = shape_of(parse_shape(argument.shape, operator.qualname), call)
+            given = not argument.optional or call[argument.name]
+            values.append((shape, call.get(argument.dtype, argument.dtype)) if given else None)
+        else:
+            values.append(call[argument.name] if isinstance(argument, Flag) else UNKNOWN)
+    return values

@@ -1,0 +1,1 @@
+"""A source becomes a fragment: headers, compilers, symbols."""

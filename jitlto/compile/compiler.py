@@ -1,0 +1,158 @@
+"""The interface of compilers: :class:`CompileJob`, :class:`CompileResult` and :class:`Toolchain`.
+
+A job holds its source and headers, and a result its images, so that both can be sent between processes and machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol
+
+from jitlto.base.versions import Architecture, Version
+from jitlto.compile.architecture_tests import ArchitectureTests
+from jitlto.compile.headers import Source
+from jitlto.compile.kernel_probe import NO_PROBE, Probe
+from jitlto.compile.kernel_text import Parameters
+from jitlto.cuda.ptx import Module
+from jitlto.record.fragment import ImageKind, Symbol
+
+#: Name in ``family.toml`` → the module that has a class ``Compiler`` for it.
+_MODULES = {"nvrtc": "jitlto.compile.nvrtc", "nvcc": "jitlto.compile.nvcc"}
+
+
+@dataclass(frozen=True, slots=True)
+class CompileJob:
+    """One source to compile, and how."""
+
+    toolchain: str  # nvrtc or nvcc
+    identity: str  # of the client's compiler for these images; a worker with a different one rejects the job
+    source: Source
+    architectures: tuple[Architecture, ...]  # at least one, sorted
+    options: tuple[str, ...]
+    images: tuple[ImageKind, ...]  # LTO-IR, PTX for the lowest architecture, or both
+    sharers: int = 1  # jobs of this build with the same includes; decides whether to make a snapshot
+    probe: Probe = NO_PROBE  # asks about the parameters of kernels
+    #: Architectures for which the source may make other code; LTO-IR is added for those where it does.
+    tests: ArchitectureTests | None = None
+    lists_reads: bool = True  # otherwise CompiledSource.reads may have too many headers, or lack searches for them
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledSource:
+    """The compiled form of one source. All tuples are sorted."""
+
+    toolchain: str  # nvrtc or nvcc
+    version: Version  # of the toolchain
+    target: Architecture  # the lowest architecture, from which the symbols are
+    isa: Version  # of the compiler's PTX
+    provides: tuple[Symbol, ...]
+    requires: tuple[Symbol, ...]
+    #: The mangled name of each kernel, and the size and alignment of each of its parameters, in bytes.
+    kernels: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+    #: LTO-IR in a fatbin for each architecture, relocatable PTX for the lowest.
+    images: tuple[tuple[ImageKind, Architecture, bytes], ...]
+    reads: tuple[str, ...]  # names of the headers that the compiler read, or of all given headers if unknown
+    log: str  # warnings
+    #: The mangled name of each kernel, with the names and types of its parameters as far as they are known.
+    parameters: tuple[tuple[str, Parameters], ...] = ()
+
+    @classmethod
+    def from_module(
+        cls,
+        toolchain: Toolchain,
+        module: Module,
+        images: Iterable[tuple[ImageKind, Architecture, bytes]],
+        reads: tuple[str, ...],
+        log: str,
+    ) -> CompiledSource:
+        """Create a compiled source with the symbols and kernels of its PTX."""
+        kernels = ((s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind == "kernel")
+        return cls(
+            toolchain.name, toolchain.version, module.target, module.isa, module.provides, module.requires,
+            tuple(sorted(kernels)), tuple(sorted(images)), reads, log,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class CompileResult:
+    """A compiled source, with the time and place of its compile."""
+
+    compiled: CompiledSource
+    seconds: float  # of wall time
+    worker: str  # host and process
+
+
+class Toolchain(Protocol):
+    """An installed compiler. Created once per process; :meth:`compile` runs in worker processes, in directory ``/``."""
+
+    name: str  # nvrtc or nvcc
+    version: Version
+
+    @property
+    def identity(self) -> str:
+        """Everything that may change its output: version, build, and the host compiler if one is used. No paths."""
+        ...
+
+    def identify(self, images: Sequence[ImageKind]) -> str:
+        """Return the identity, with that of any other library that these images need."""
+        ...
+
+    def header_roots(self) -> Sequence[Path]:
+        """Return the directories to search, after the family's own, for the headers to send with a job."""
+        ...
+
+    def load(self) -> None:
+        """Load the libraries that compiles need, so that forks of this process have them."""
+        ...
+
+    def compile(self, job: CompileJob) -> CompiledSource:
+        """Compile one job.
+
+        Raises:
+            CompileError: If the compiler rejects the source; ``log`` names the source by
+                :func:`jitlto.compile.nvrtc_program.program_name`.
+            ToolchainError: If the compiler cannot be run.
+        """
+        ...
+
+    def compile_ltoir(self, job: CompileJob, architecture: Architecture) -> tuple[bytes, tuple[str, ...]]:
+        """Compile one job to LTO-IR for another architecture.
+
+        Returns:
+            The LTO-IR, not in a fatbin, and the headers as in :attr:`CompiledSource.reads`.
+
+        Raises:
+            CompileError, ToolchainError: As :meth:`compile`.
+        """
+        ...
+
+    def external(self, name: str) -> str | None:
+        """Return the current SHA-256 of a header that the compiler finds by itself; None if it no longer exists.
+
+        The names of such headers in :attr:`CompiledSource.reads` begin with ``<``: ``<toolkit>/cuda_fp16.h``,
+        ``<host>/usr/include/math.h``.
+        """
+        ...
+
+    def external_text(self, name: str) -> bytes | None:
+        """Return the current content of a header that the compiler finds by itself; None if it no longer exists."""
+        ...
+
+
+def find_toolchain(name: str, shared_directory: Path | None = None) -> Toolchain:
+    """Return the compiler called ``name``.
+
+    Args:
+        name: ``nvrtc`` or ``nvcc``.
+        shared_directory: A private directory in which processes that compile together find each other's snapshots; by
+            default no snapshots are made.
+
+    Raises:
+        ToolchainError: If it is not installed.
+    """
+    # Imported by name: the modules of the compilers import this one.
+    toolchain: Toolchain = import_module(_MODULES[name]).Compiler(shared_directory=shared_directory)
+    return toolchain

@@ -1,0 +1,125 @@
+"""Error messages of NVRTC and nvcc, with hints and the source lines they refer to (nvJitLink's: ``nvjitlink``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from jitlto.base.errors import CompileError, ToolchainError
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.cuda import toolkit
+
+_C_HEADERS = frozenset((
+    "assert.h", "ctype.h", "errno.h", "fenv.h", "float.h", "inttypes.h", "limits.h", "locale.h", "malloc.h", "math.h",
+    "memory.h", "pthread.h", "setjmp.h", "signal.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h",
+    "stdio.h", "stdlib.h", "string.h", "threads.h", "time.h", "uchar.h", "unistd.h", "wchar.h",
+))  # fmt: skip
+#: Packages of CUDA's device libraries, which jitlto does not install, by how the names of their headers begin.
+_PACKAGES = {
+    "curand": "nvidia-curand",
+    "nvshmem": "nvidia-nvshmem-cu13",
+    **dict.fromkeys(("cutlass/", "cute/"), "nvidia-cutlass"),
+    **dict.fromkeys(("cublasdx", "cufftdx", "cusolverdx", "curanddx", "commondx"), "nvidia-mathdx"),
+}
+_PACKAGES_12 = {"nvidia-curand": "nvidia-curand-cu12", "nvidia-nvshmem-cu13": "nvidia-nvshmem-cu12"}
+_MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
+_PROGRAM_NAME = re.compile(r"\b[0-9a-f]{20}\.cu\b")  # nvrtc.program_name
+_CONTEXT_LINES = 3
+
+
+def find_missing_header(log: str) -> str | None:
+    """Return the header that a failed compile could not open; None if it failed for another reason."""
+    match = _MISSING.search(log)
+    return match[1] if match else None
+
+
+def find_further_header(error: CompileError, search: HeaderSearch, given: Sequence[str]) -> str | None:
+    """Return the header that a compile failed for and that ``search`` has: one that is included through a macro.
+
+    None if it failed for another reason, or although the header was among those ``given``.
+    """
+    name = find_missing_header(error.log)
+    return None if name is None or name in given or search.find(name) is None else name
+
+
+def make_source_error(compiler: str, log: str, hint: str | None) -> CompileError:
+    """Return the error for a source that a compiler rejected."""
+    code = "compile-missing-header" if find_missing_header(log) else None
+    return CompileError(f"{compiler} rejected the source", code=code, log=log, hint=hint)
+
+
+def is_host_header(log: str) -> bool:
+    """Return whether a compile failed for a header of the host's C or C++ library, which NVRTC does not have."""
+    name = find_missing_header(log) or ""
+    is_cpp = re.fullmatch(r"\w+", name) and f"<{name}>" in log
+    return name in _C_HEADERS or name.startswith("sys/") or bool(is_cpp)
+
+
+def find_hint(log: str, otherwise: str = 'compile the family with toolchain = "nvcc"') -> str | None:
+    """Return advice on a compile error, where jitlto knows more than the compiler says.
+
+    Args:
+        log: The compiler's.
+        otherwise: How to compile with the host's library.
+    """
+    name = find_missing_header(log)
+    if name is None:
+        return None
+    if is_host_header(log):
+        device = _find_device_header(name)
+        instead = f"remove the include of <{name}> (printf and the like are built in)"
+        if device:
+            instead = f"include <{device}> instead of <{name}>"
+        return f"NVRTC has no host C++ library: {instead}, or {otherwise}"
+    if "@" in name:
+        return f'{name} contains a CMake placeholder: declare syntax = "cmake" for the group or the family'
+    for begin, package in _PACKAGES.items():
+        if name.startswith(begin):
+            if toolkit.cuda_major() == 12:
+                package = _PACKAGES_12.get(package, package)
+            more = "" if begin == "curand" else ", and name its directory of headers in include in family.toml"
+            return f"{name} is in a package of its own: pip install {package}{more}"
+    return f"{name} is not beside the including file, in the family's include directories or in the toolkit"
+
+
+def _find_device_header(name: str) -> str | None:
+    """Return the header of the installed libcu++ that stands for one of the host's."""
+    device = f"cuda/std/{f'c{name[:-2]}' if name.endswith('.h') else name}"
+    try:
+        roots = toolkit.header_roots()
+    except ToolchainError:
+        return None
+    return device if any((root / device).is_file() for root in roots) else None
+
+
+def annotate(error: CompileError, name: str, text: str, where: str) -> CompileError:
+    """Return a compile error with the compiler's lines and the source's lines around the first few errors.
+
+    Args:
+        error: As raised by :func:`~jitlto.compile.nvrtc_program.compile_source`.
+        name: The source's name in the log.
+        text: The source.
+        where: The location that the message begins with.
+    """
+    log = _PROGRAM_NAME.sub(lambda _: name, error.log)
+    if not log:  # jitlto's own error, not the compiler's
+        return CompileError(error.what, code=error.code, where=where, hint=error.hint)
+    if log.startswith(("nvrtc: error", "nvcc fatal")):
+        return CompileError(
+            f"the compiler rejected its options: {log}",
+            code="compile-options",
+            where=where,
+            hint="check std, archs and options in family.toml, and in a package those under [tool.jitlto]",
+            log=log,
+        )
+    numbers = sorted({int(n) for n in re.findall(rf"^{re.escape(name)}\((\d+)\): [\w ]*error", log, re.M)})
+    excerpts = "\n    ...\n".join(_excerpt(text.splitlines(), number) for number in numbers[:_CONTEXT_LINES])
+    what = "\n".join(["does not compile", *(f"    {line}" for line in log.splitlines())])
+    if excerpts:  # none for errors in headers, whose lines the compiler shows
+        what += f"\n  source:\n{excerpts}"
+    return CompileError(what, code=error.code, where=where, hint=error.hint, log=log)
+
+
+def _excerpt(lines: Sequence[str], number: int) -> str:
+    first, last = max(1, number - _CONTEXT_LINES), min(len(lines), number + _CONTEXT_LINES)
+    return "\n".join(f"  {'>' if n == number else ' '} {n:4} | {lines[n - 1]}" for n in range(first, last + 1))

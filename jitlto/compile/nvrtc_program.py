@@ -1,0 +1,282 @@
+"""Compilation of CUDA C++ with NVRTC, from contents to contents: no include path, no file, no driver.
+
+The build side compiles fragments with it, the run side callers' own device functions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from jitlto.base.errors import CompileError, ToolchainError
+from jitlto.base.mangling import demangle
+from jitlto.base.uninterrupted import uninterrupted
+from jitlto.base.versions import Architecture, Version
+from jitlto.compile import ltoir_symbols
+from jitlto.compile.diagnostics import find_further_header, find_hint, make_source_error
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import Source, split_leading_includes
+from jitlto.compile.kernel_probe import strip_probe
+from jitlto.cuda import toolkit
+from jitlto.cuda.ptx import ANCHOR, Module, parse_ptx
+
+#: The name by which a program includes what follows its leading includes. Where no header of that name is given, NVRTC
+#: opens the file, at that moment: see :mod:`jitlto.compile.snapshot`.
+REST = "/proc/self/fd/99"
+
+#: The steps of a compile, and NVRTC's options for each.
+STEPS = {"ltoir": ("-dlto",), "ptx": (), "symbols": ("--Ofast-compile=mid",)}
+_NAME_DIGITS = 20  # 80 bits
+_FAST_COMPILE = Version(12, 9)  # the first that was found to have the option
+_SEED = Version(12, 9)  # the same, for --frandom-seed
+
+
+class Step(NamedTuple):
+    """One run of the compiler: what it makes (``ltoir``, ``ptx``, or PTX for its ``symbols``), for what, and how."""
+
+    kind: str
+    architecture: Architecture
+    options: tuple[str, ...]
+
+    @classmethod
+    def from_options(cls, kind: str, architecture: Architecture, options: Sequence[str]) -> Step:
+        """Return the step that makes ``kind`` with an author's options."""
+        return cls(kind, architecture, (*options, "--relocatable-device-code=true", *STEPS[kind]))
+
+
+class Output(NamedTuple):
+    """Output of one run of the compiler: its log, and LTO-IR or PTX text."""
+
+    log: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Output of all steps for one source.
+
+    Args:
+        ltoir: Bare LTO-IR, not in a fatbin.
+        ptx: Relocatable PTX for the lowest architecture; empty if it was not requested.
+        module: The same, or what is known of the LTO-IR.
+        version: NVRTC's.
+        warnings: The compiler's log.
+        identity: SHA-256 of everything that it was made from. NVRTC writes the working directory into LTO-IR, so equal
+            sources do not give equal bytes in every process; they do give equal identities.
+    """
+
+    ltoir: dict[Architecture, bytes]
+    ptx: str
+    module: Module
+    version: Version
+    warnings: str
+    identity: str
+
+
+def compile_source(
+    source: Source,
+    architectures: Sequence[Architecture],
+    options: Sequence[str],
+    *,
+    ptx: bool = True,
+    run: Callable[[Source, Step], Output] | None = None,
+) -> Compiled:
+    """Compile one source to LTO-IR for each architecture and to PTX for the lowest.
+
+    Args:
+        source: With all its headers.
+        architectures: At least one.
+        options: Further compiler options, e.g. ``--std=c++17``.
+        ptx: Whether to make PTX to keep. Without it nvJitLink reads the symbols from the LTO-IR where it can, see
+            :mod:`jitlto.compile.ltoir_symbols`, and otherwise they are read from code that takes less time to make.
+        run: Used instead of :func:`run_step`.
+
+    Raises:
+        CompileError: If NVRTC rejects the source; ``log`` names the source by :func:`program_name`.
+        ToolchainError: If NVRTC cannot be loaded.
+    """
+    _check_no_nul(source)
+    version = toolkit.nvrtc_version()
+    ordered = sorted(architectures)
+
+    def run_all(kind: str) -> list[Output]:
+        return [(run or run_step)(source, Step.from_options(kind, a, options)) for a in ordered]
+
+    outputs = run_all("ltoir")
+    ltoir = {a: output.data for a, output in zip(ordered, outputs, strict=True)}
+    texts: list[Output] = []
+    modules = None if ptx else ltoir_symbols.read_modules(ltoir, version)
+    if modules is None:
+        if not ptx and version >= _FAST_COMPILE:
+            with contextlib.suppress(CompileError):  # the author's options contain that of the step
+                texts = run_all("symbols")
+        texts = texts or run_all("ptx")
+        modules = [parse_ptx(text.data.decode()) for text in texts]
+    module = merge_modules(ordered, modules)
+    made_from = [source.sha256, str(version), *map(str, architectures), *options]
+    identity = hashlib.sha256("\0".join(made_from).encode()).hexdigest()
+    return Compiled(ltoir, texts[0].data.decode() if ptx else "", module, version, outputs[0].log, identity)
+
+
+def _check_no_nul(source: Source) -> None:
+    for name, content in ((program_name(source), source.text), *source.headers.items()):
+        if b"\0" in content:
+            line = content[: content.index(b"\0")].count(b"\n") + 1
+            log = f"{name}({line}): error: a NUL byte"
+            raise CompileError("NUL byte in a source", code="compile-nul-byte", log=log)
+
+
+def merge_modules(architectures: Sequence[Architecture], modules: Sequence[Module]) -> Module:
+    """Return the module of the lowest architecture, which must provide what the others do, with all they require.
+
+    Raises:
+        CompileError: If code under ``__CUDA_ARCH__`` makes a function or its parameters differ between architectures.
+    """
+    first = modules[0]
+    for architecture, module in zip(architectures[1:], modules[1:], strict=True):
+        differing = sorted({s.name for s in set(first.provides) ^ set(module.provides)})
+        if differing:
+            raise CompileError(
+                f"{demangle(differing[0])} differs between {architectures[0].compute} and {architecture.compute}",
+                code="compile-architectures",
+                hint="define every function for all archs alike; only bodies may depend on __CUDA_ARCH__",
+            )
+    required = {d.name: d for module in modules for d in module.declarations.values() if not d.defined}
+    return replace(first, declarations=required | first.declarations)
+
+
+def anchor(text: bytes, version: Version) -> bytes:
+    """Return what to append to a source so that an NVRTC without ``--frandom-seed`` makes the same bytes of it again.
+
+    NVRTC makes the names of internal symbols from the first function or variable that the source defines with external
+    linkage. Only where there is none, as where all functions are templates, does it use the time and the process id.
+    """
+    if version >= _SEED:
+        return b""
+    name = ANCHOR + hashlib.sha256(strip_probe(text)).hexdigest()
+    return f'\nextern "C" __device__ void {name}() {{}}\n'.encode()
+
+
+def program_name(source: Source) -> str:
+    """Return the name under which NVRTC sees a source: from its text alone.
+
+    Names of internal symbols are made from it: neither a header that the compiler does not read nor a probe, which
+    generates no code, must change them. The linked kernel carries them, so it is short; where two of them are equal,
+    the symbols still are local to a fragment.
+    """
+    return _name_program(strip_probe(source.text))
+
+
+def _name_program(text: bytes) -> str:
+    return f"{hashlib.sha256(text).hexdigest()[:_NAME_DIGITS]}.cu"
+
+
+def compile_closure(
+    search: HeaderSearch, text: bytes, architectures: Sequence[Architecture], options: Sequence[str]
+) -> Compiled:
+    """Compile a source whose headers are looked up in ``search``, includes through macros among them."""
+    extra: list[str] = []
+    while True:
+        try:
+            return compile_source(search.closure(text, extra), architectures, options)
+        except CompileError as error:
+            name = find_further_header(error, search, extra)
+            if name is None:
+                raise
+            extra.append(name)
+
+
+class Program(NamedTuple):
+    """Input of NVRTC: the leading includes of a source, followed by an include of the rest, called :data:`REST`.
+
+    Sources with equal leading includes make one program, and differ in that header alone. NVRTC adds a hash of what a
+    program defines to the names of internal symbols, so those of two sources differ although the program's name does
+    not.
+    """
+
+    name: str
+    text: bytes
+    rest: bytes
+
+    @classmethod
+    def from_source(cls, source: Source) -> Program:
+        """Return the program of a source; ``rest`` is empty for a source without leading includes."""
+        head, rest = split_leading_includes(source.text)
+        if not head:
+            return cls.whole(source)
+        rest += anchor(source.text, toolkit.nvrtc_version())
+        name = _name_program(head)
+        text = head + b'#include "%s"\n' % REST.encode()
+        return cls(name, text, b'#line 1 "%s"\n' % program_name(source).encode() + rest)
+
+    @classmethod
+    def whole(cls, source: Source) -> Program:
+        """Return the program that is the whole source; its errors name lines of the leading includes too."""
+        return cls(program_name(source), source.text + anchor(source.text, toolkit.nvrtc_version()), b"")
+
+
+def run_step(source: Source, step: Step) -> Output:
+    """Run NVRTC once.
+
+    Raises:
+        CompileError: If NVRTC rejects the source or an option.
+        ToolchainError: If NVRTC cannot be loaded.
+    """
+    program = Program.from_source(source)
+    if program.rest:
+        with contextlib.suppress(CompileError):
+            return run_program(program, {**source.headers, REST: program.rest}, step)
+    return run_program(Program.whole(source), source.headers, step)
+
+
+@uninterrupted
+def run_program(program: Program, headers: Mapping[str, bytes], step: Step, *more: str) -> Output:
+    """Run NVRTC once on a program, with all its headers and ``more`` options; errors as :func:`run_step`."""
+    nvrtc = toolkit.bindings("nvrtc")
+    names = sorted(headers)
+    arguments = [
+        *step.options,
+        f"--gpu-architecture={step.architecture.compute}",
+        *([f"--frandom-seed={program.name.removesuffix('.cu')}"] if toolkit.nvrtc_version() >= _SEED else []),
+        "--no-source-include",  # else headers that lie in the working directory are read
+        *more,
+    ]
+    status, handle = nvrtc.nvrtcCreateProgram(
+        program.text,
+        program.name.encode(),
+        len(names),
+        [headers[name] for name in names],
+        [name.encode("utf-8", "surrogateescape") for name in names],
+    )
+    _check(nvrtc, status)
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(handle, len(arguments), [a.encode() for a in arguments])
+        log = _read(nvrtc, handle, "ProgramLog").rstrip(b"\0").decode("utf-8", "replace").strip()
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            reason = f"{nvrtc.nvrtcGetErrorString(status)[1].decode()} (options: {' '.join(arguments)})"
+            raise make_source_error("NVRTC", log or reason, find_hint(log))
+        what = "LTOIR" if step.kind == "ltoir" else "PTX"
+        data = _read(nvrtc, handle, what)
+    finally:
+        nvrtc.nvrtcDestroyProgram(handle)
+    if not data:
+        raise CompileError(f"NVRTC returned no {what}", code="compile-empty-output", log=log)
+    return Output(log, data if step.kind == "ltoir" else data.rstrip(b"\0"))
+
+
+def _read(nvrtc: Any, program: object, what: str) -> bytes:
+    status, size = getattr(nvrtc, f"nvrtcGet{what}Size")(program)
+    _check(nvrtc, status)
+    if size <= 1:
+        return b""  # only the terminator; the interpreter shares one-byte objects, so they must not be filled
+    buffer: bytes = b" " * size
+    _check(nvrtc, *getattr(nvrtc, f"nvrtcGet{what}")(program, buffer))
+    return buffer
+
+
+def _check(nvrtc: Any, status: object) -> None:
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise ToolchainError(f"NVRTC failed: {status}", code="toolchain-failed", hint=toolkit.install_hint())

@@ -1,0 +1,131 @@
+"""Reader for the ELF-64 files that nvJitLink makes: sections, and symbols with their prototypes.
+
+Source: System V ABI, chapters «Object Files» and «Symbol Table». NVIDIA's own: symbols of type 13 are variables, bits
+of a symbol's ``other`` mark kernels and state spaces, and the section ``.nv.prototype`` pairs symbols with texts such
+as ``#vib8``, which nvJitLink compares: the result, then parameters, ``v`` for none, ``i`` for 4 bytes, ``l`` for 8 and
+``bN`` for a structure of N. The architecture is in the header's flags: LLVM's BinaryFormat/ELF.h, ``EF_CUDA_SM``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jitlto.base.versions import Architecture
+
+# Types of sections: code and data, a table of symbols, notes, and memory without content in the file.
+PROGBITS, _SYMTAB, NOTE, NOBITS = 1, 2, 7, 8
+#: Types of symbols; the last is NVIDIA's, for variables.
+OBJECT, FUNCTION, CUDA_OBJECT = 1, 2, 13
+_LOCAL, _WEAK = 0, 2
+_KERNEL = 0x10
+_SPACES = {0x20: "global", 0x40: "shared", 0x80: "const"}
+_HEAD = struct.Struct("<4s4xB9xH28xI")  # of the file: its magic number, ABI version, machine and flags
+_HEADER = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_CUDA = 190  # EM_CUDA
+_OLD_ABI = 7  # ELFABIVERSION_CUDA_V1: the number of the architecture is in the flags' lowest byte, later in the second
+# Code for one architecture alone: a flag (EF_CUDA_ACCELERATORS), or how this section begins as CUDA 13.5 writes it.
+_SPECIFIC_OLD, _SPECIFIC, _SPECIFIC_COMPAT = 0x800, 0x8, b"\x02\x09\x01"
+_MALFORMED = (struct.error, ValueError, IndexError, OverflowError)
+
+
+class ElfSection(NamedTuple):
+    """A section: its name, type and content, and the number of the section that it refers to."""
+
+    name: str
+    kind: int
+    data: bytes
+    link: int
+
+
+class ElfSymbol(NamedTuple):
+    """A symbol of the table ``.symtab``; functions have a prototype, variables a state space and a size in bytes."""
+
+    name: str
+    kind: int
+    is_local: bool
+    is_weak: bool
+    is_defined: bool
+    is_kernel: bool
+    prototype: str
+    space: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ElfFile:
+    """A file, read as far as its sections."""
+
+    sections: tuple[ElfSection, ...]
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ElfFile:
+        """Read a file.
+
+        Raises:
+            ValueError: If it is malformed.
+        """
+        try:
+            (offset,) = struct.unpack_from("<Q", data, 0x28)
+            size, count, names = struct.unpack_from("<HHH", data, 0x3A)
+            headers = [_HEADER.unpack_from(data, offset + number * size) for number in range(count)]
+            strings = _content(data, headers[names])
+            return cls(tuple(ElfSection(_text(strings, h[0]), h[1], _content(data, h), h[6]) for h in headers))
+        except _MALFORMED as error:
+            raise ValueError(f"malformed ELF file: {error}") from error
+
+    @property
+    def symbols(self) -> list[ElfSymbol]:
+        """The symbols, those of sections among them.
+
+        Raises:
+            ValueError: If a table is malformed.
+        """
+        try:
+            return [symbol for table in self.sections if table.kind == _SYMTAB for symbol in self._read_table(table)]
+        except _MALFORMED as error:
+            raise ValueError(f"malformed ELF file: {error}") from error
+
+    def _read_table(self, table: ElfSection) -> Iterator[ElfSymbol]:
+        strings = self.sections[table.link].data
+        pairs = next((each.data for each in self.sections if each.name == ".nv.prototype"), b"")
+        prototypes = {number: _text(strings, start) for number, start in struct.iter_unpack("<II", pairs)}
+        for number, (name, info, other, section, _, size) in enumerate(_SYMBOL.iter_unpack(table.data)):
+            kind, binding, prototype = info & 0xF, info >> 4, prototypes.get(number, "")
+            bits = (binding == _LOCAL, binding == _WEAK, section != 0, kind == FUNCTION and bool(other & _KERNEL))
+            space = "" if kind == FUNCTION else _SPACES.get(other & 0xE0, "")
+            yield ElfSymbol(_text(strings, name), kind, *bits, prototype, space, size)
+
+
+def read_architecture(data: bytes) -> Architecture | None:
+    """Return the architecture that machine code is for; None if it is no such file.
+
+    Its suffix is ``a`` or none: family-specific code is not marked.
+    """
+    if len(data) < _HEAD.size:
+        return None
+    magic, abi, machine, flags = _HEAD.unpack_from(data)
+    if magic != b"\x7fELF" or machine != _CUDA:
+        return None
+    if abi <= _OLD_ABI:
+        return Architecture(flags & 0xFF, "a" if flags & _SPECIFIC_OLD else "")
+    return Architecture(flags >> 8 & 0xFF, "a" if flags & _SPECIFIC or _has_specific_section(data) else "")
+
+
+def _has_specific_section(data: bytes) -> bool:
+    try:
+        sections = ElfFile.from_bytes(data).sections
+    except ValueError:
+        return False
+    return any(each.name == ".nv.compat" and each.data.startswith(_SPECIFIC_COMPAT) for each in sections)
+
+
+def _content(data: bytes, header: tuple[int, ...]) -> bytes:
+    return data[header[4] : header[4] + header[5]]
+
+
+def _text(strings: bytes, start: int) -> str:
+    return strings[start : strings.index(b"\0", start)].decode("utf-8", "replace")

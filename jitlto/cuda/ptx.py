@@ -1,0 +1,220 @@
+"""Parser for PTX: the symbols that a module provides and requires, with their layouts.
+
+It reads the directives that NVRTC, nvcc and nvJitLink emit (PTX ISA manual, chapter «Directives»).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from jitlto.base.cached import cached_property
+from jitlto.base.errors import JitltoError
+from jitlto.base.versions import Architecture, Version
+from jitlto.record.fragment import Symbol, SymbolKind
+
+#: The start of the name of a function that :func:`jitlto.compile.nvrtc_program.anchor` adds, which is left out.
+ANCHOR = "jitlto_anchor_"
+#: Functions of the device runtime, which every device program may call.
+TOOLKIT_SYMBOLS = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nanosleep"})
+_TOOLKIT_PREFIXES = (
+    "cudaGet", "cudaDevice", "cudaStream", "cudaEvent", "cudaGraph", "cudaLaunch", "cudaFunc", "cudaMemcpy",
+    "cudaMemset", "cudaFree", "cudaMalloc", "cudaOccupancy", "cudaCGGet", "cudaRuntime", "cudaPeek", "cudaCtx",
+    "__cuda_syscall", "_cuda", "cudaCG",
+)  # fmt: skip
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[{};]|[^{};"/]+|/', re.S)
+_LINE_DIRECTIVE = re.compile(r"^[ \t]*\.(?:version|target|address_size|file|loc)\b[^\n]*$", re.M)
+_FUNCTION = re.compile(
+    r"(?:\.(extern|visible|weak|common)\s+)?\.(func|entry)\s*"
+    r"(?:\.attribute\s*\([^)]*\)\s*)?(?:\(([^)]*)\)\s*)?([\w$%.]+)\s*(?:\(([^)]*)\))?",
+)
+_VARIABLE = re.compile(
+    r"(?:\.(extern|visible|weak|common)\s+)?\.(global|const|shared)\s*"
+    r"(?:\.attribute\s*\([^)]*\)\s*)*(?:\.align\s+(\d+)\s*)?(?:\.v(\d)\s*)?\.([a-z]+)(\d*)\s*"
+    r"([\w$%.]+)((?:\[\d*\])*)",
+)
+_PARAMETER = re.compile(
+    r"\.param\s*(?:\.align\s+(\d+)\s*)?(?:\.v(\d)\s*)?\.([a-z]+)(\d*)\s*"
+    r"(?:\.ptr\b[^,]*?)?([\w$%.]+)\s*(?:\[(\d*)\])?\s*$"
+)
+_HINT = "give the PTX text that NVRTC, nvcc -ptx or another compiler wrote"
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """One top-level function, kernel or variable of a module.
+
+    Args:
+        name: As the linker sees it.
+        linkage: ``extern``, ``visible``, ``weak``, ``common`` or empty (internal to the module).
+        kind: Function, kernel or variable.
+        space: State space of a variable (``global``, ``const``, ``shared``), empty otherwise.
+        layout: As in :class:`~jitlto.record.fragment.Symbol`.
+        parameters: Size and alignment of each parameter of a function or kernel, in bytes.
+        text: The body of a function or the initialiser of a variable, empty for a declaration.
+        defined: Whether this is a definition.
+    """
+
+    name: str
+    linkage: str
+    kind: SymbolKind
+    space: str
+    layout: str
+    parameters: tuple[tuple[int, int], ...]
+    text: str
+    defined: bool
+
+
+@dataclass(frozen=True)
+class Module:
+    """A parsed PTX module: its ISA version, target and declarations by name."""
+
+    isa: Version
+    target: Architecture
+    declarations: dict[str, Declaration] = field(default_factory=dict)
+
+    @cached_property
+    def provides(self) -> tuple[Symbol, ...]:
+        """The symbols that other modules can refer to, sorted by name."""
+        return tuple(
+            sorted(
+                Symbol(d.name, d.kind, d.layout, weak=d.linkage != "visible")
+                for d in self.declarations.values()
+                if d.defined and d.linkage and d.linkage != "extern"
+            )
+        )
+
+    @cached_property
+    def requires(self) -> tuple[Symbol, ...]:
+        """The symbols that another module must define, sorted by name; without those of the toolkit."""
+        return tuple(
+            sorted(
+                Symbol(d.name, d.kind, d.layout)
+                for d in self.declarations.values()
+                # `extern __shared__` is the launch's dynamic shared memory, which has no definition.
+                if not d.defined and d.linkage == "extern" and d.space != "shared" and not is_toolkit_symbol(d.name)
+            )
+        )
+
+
+def is_toolkit_symbol(name: str) -> bool:
+    """Return whether the CUDA device runtime provides the symbol ``name``."""
+    return name in TOOLKIT_SYMBOLS or name.startswith(_TOOLKIT_PREFIXES)
+
+
+def missing_symbol_hint(name: str) -> str | None:
+    """Return what to do where nothing defines a symbol of dynamic parallelism; None for every other symbol."""
+    if not name.startswith(("__cudaCDP", "cudaLaunchDevice", "cudaGetParameterBuffer")):
+        return None
+    return (
+        "this is dynamic parallelism, a kernel that launches kernels: launch them from the host, as jitlto.sequence "
+        "does, or have callers link the device runtime of the CUDA toolkit, libcudadevrt.a, with planner.add_binary"
+    )
+
+
+def parse_ptx(text: str) -> Module:
+    """Parse one PTX module.
+
+    Args:
+        text: PTX as NVRTC, nvcc or nvJitLink emit it.
+
+    Returns:
+        Module
+
+    Raises:
+        JitltoError: If ``text`` is not PTX.
+    """
+    version = re.search(r"^\s*\.version\s+(\d+\.\d+)", text, re.M)
+    target = re.search(r"^\s*\.target\s+(sm_\w+)", text, re.M)
+    if not version or not target:
+        raise JitltoError("invalid PTX: missing .version or .target directive", code="jitlto-ptx", hint=_HINT)
+    module = Module(Version.parse(version[1]), Architecture.parse(target[1]))
+    for head, body in _statements(_LINE_DIRECTIVE.sub("", text)):
+        declaration = _declaration(head, body)
+        if declaration is None or declaration.name.startswith(ANCHOR):
+            continue
+        seen = module.declarations.get(declaration.name)
+        # A definition replaces its forward declaration.
+        if seen is None or not seen.defined:
+            module.declarations[declaration.name] = declaration
+    return module
+
+
+def _statements(text: str) -> list[tuple[str, str | None]]:
+    """Split into top-level statements: the text before the braces and the text in them (None without braces)."""
+    statements: list[tuple[str, str | None]] = []
+    head: list[str] = []
+    body: list[str] | None = None
+    depth = 0
+    for token in _TOKEN.findall(text):
+        if token.startswith(("//", "/*")):
+            continue
+        if token == "{":
+            depth += 1
+            if depth == 1:
+                body = []
+                continue
+        elif token == "}":
+            depth -= 1
+            if depth < 0:
+                break
+            if depth == 0:
+                # A variable's initialiser is followed by a semicolon, a function's body by nothing.
+                if "=" not in "".join(head):
+                    statements.append(("".join(head).strip(), "".join(body or ())))
+                    head, body = [], None
+                continue
+        elif token == ";" and depth == 0:
+            statements.append(("".join(head).strip(), None if body is None else "".join(body)))
+            head, body = [], None
+            continue
+        (head if depth == 0 else body if body is not None else head).append(token)
+    if depth or "".join(head).strip():
+        what = "invalid PTX: a statement or a brace is left open, as in a truncated file"
+        raise JitltoError(what, code="jitlto-ptx", hint=_HINT)
+    return statements
+
+
+def _declaration(head: str, body: str | None) -> Declaration | None:
+    if match := _FUNCTION.match(head):
+        linkage, keyword, result, name, parameters = match.groups()
+        taken = _parameters(parameters)
+        layout = "".join(f"({','.join(map(_layout, part))})" for part in (_parameters(result), taken))
+        kind = SymbolKind.KERNEL if keyword == "entry" else SymbolKind.FUNCTION
+        sizes = tuple((each.size, each.alignment) for each in taken)
+        return Declaration(name, linkage or "", kind, "", layout, sizes, body or "", body is not None)
+    if match := _VARIABLE.match(head):
+        linkage, space, align, vector, _, bits, name, dimensions = match.groups()
+        element = int(bits or 64) // 8 * int(vector or 1)
+        count: int | None = 1
+        for dimension in re.findall(r"\[(\d*)\]", dimensions):
+            count = count * int(dimension) if dimension and count is not None else None
+        size = "?" if count is None else str(element * count)
+        layout = f"{space} {size}@{align or element}"
+        initialiser = head[match.end() :] + (body or "")
+        defined = linkage != "extern"
+        return Declaration(name, linkage or "", SymbolKind.VARIABLE, space, layout, (), initialiser, defined)
+    return None
+
+
+class _Parameter(NamedTuple):
+    size: int
+    alignment: int
+    is_array: bool
+
+
+def _parameters(text: str | None) -> list[_Parameter]:
+    parameters = []
+    for part in (text or "").split(","):
+        if match := _PARAMETER.search(part.strip()):
+            align, vector, _, bits, _, count = match.groups()
+            element = int(bits or 64) // 8 * int(vector or 1)
+            size = element if count is None else element * int(count or 0)  # that of variable arguments is left open
+            parameters.append(_Parameter(size, int(align or element), count is not None))
+    return parameters
+
+
+def _layout(parameter: _Parameter) -> str:
+    return f"b{parameter.size}" if parameter.is_array else str(parameter.size)

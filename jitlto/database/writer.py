@@ -1,0 +1,125 @@
+"""Writing a fragment database, whole or not at all; the format is that of ``jitlto.database``."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+from jitlto.base import files
+from jitlto.base.errors import DatabaseError
+from jitlto.database import _hash_tree as hash_tree
+from jitlto.database import _serialization as serialization
+from jitlto.database._database import APPLICATION_ID
+from jitlto.database._hash_tree import sha256
+from jitlto.database._index_rows import make_rows
+from jitlto.database._part_record import encode_part
+from jitlto.database._stored_rows import DDL, SCHEMA
+from jitlto.record.family_record import FamilyRecord, PartRecord
+from jitlto.record.fragment import Fragment, FragmentKey
+
+
+def write(
+    path: str | os.PathLike[str],
+    families: Iterable[FamilyRecord],
+    fragments: Iterable[Fragment],
+    blobs: Mapping[str, bytes],
+    *,
+    part: PartRecord | None = None,
+    gaps: Iterable[FragmentKey] = (),
+    check: Callable[[str], object] | None = None,
+) -> str:
+    """Write a database, whole or not at all; an existing one is replaced.
+
+    Args:
+        path: The file.
+        blobs: The bytes of every image, by SHA-256 in hexadecimal; each is looked up once, when it is written.
+        part: The part of a sharded build that it is; None if it is complete.
+        gaps: Keys of the fragments that a merge left out.
+        check: Called with the digest before the file takes its place; what it raises leaves an existing one as it is.
+
+    Returns:
+        The digest: equal digests mean equal databases.
+
+    Raises:
+        DatabaseError: If the file cannot be written.
+    """
+    path = Path(path)
+    check_writable(path)
+    meta = {} if part is None else {"part": encode_part(part)}
+    if left_out := sorted(gaps):
+        meta["gaps"] = serialization.encode_gaps(left_out)
+    families = list(families)
+    names = tuple(sorted(family.name for family in families))
+    try:
+        with files.replacing(path) as temporary:
+            temporary.touch(exist_ok=False)
+            digest = _fill(temporary, meta, names, hash_tree.SortedRows(make_rows(families, fragments)), blobs)
+            if check is not None:
+                check(digest)
+        return digest
+    except (sqlite3.Error, OSError) as error:
+        raise _unwritable(path, error) from error
+
+
+def _fill(
+    path: Path,
+    meta: Mapping[str, bytes],
+    families: tuple[str, ...],
+    rows: hash_tree.SortedRows,
+    blobs: Mapping[str, bytes],
+) -> str:
+    """Write the tables into an empty file, the same bytes for the same rows; return the digest."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(
+            f"PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA application_id={APPLICATION_ID};"
+            f"PRAGMA user_version={SCHEMA}; BEGIN; {DDL}"
+        )
+        hashes: list[bytes] = []
+
+        def buckets() -> Iterator[tuple[int, str]]:
+            for number, text in enumerate(rows.buckets()):
+                hashes.append(hash_tree.hash_of(text))
+                yield number, text.decode()
+
+        connection.executemany("INSERT INTO bucket VALUES (?, ?)", buckets())
+        nodes = hash_tree.make_nodes(hashes)
+        connection.executemany("INSERT INTO node VALUES (?, ?)", enumerate(nodes))
+        part, gaps = (sha256(meta[name]) if name in meta else None for name in ("part", "gaps"))
+        tree = serialization.Root(SCHEMA, len(hashes), rows.count, sha256(nodes[0]), families, part, gaps)
+        root = serialization.encode(tree)
+        digest = sha256(root)
+        for name, value in {"digest": digest.encode(), "root": root, **meta}.items():
+            connection.execute("INSERT INTO meta VALUES (?, ?)", (name, value.decode()))
+        connection.executemany("INSERT INTO blob VALUES (?, ?)", ((sha, blobs[sha]) for sha in sorted(blobs)))
+        connection.execute("COMMIT")
+    with path.open("r+b") as file:
+        # Header fields 24 and 92 count writes (SQLite file format, 1.3), so they do not depend on the content alone.
+        for offset in (24, 92):
+            file.seek(offset)
+            file.write((1).to_bytes(4, "big"))
+    return digest
+
+
+def check_writable(path: Path) -> None:
+    """Check that a database may be written to ``path``, before the work of building it starts.
+
+    Raises:
+        DatabaseError: If another kind of file is there, or its directory is not writable.
+    """
+    try:
+        target, mode = files.check_replaceable(path)
+        is_other = mode is not None and target.stat().st_size > 0 and not files.is_database(target)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    if is_other:
+        what, hint = "exists and is not a fragment database: not overwritten", "give another name with -o"
+        raise DatabaseError(what, code="database-overwrite", where=str(path), hint=hint)
+
+
+def _unwritable(path: Path, error: sqlite3.Error | OSError) -> DatabaseError:
+    what = f"cannot be written: {getattr(error, 'strerror', None) or error}"
+    hint = files.write_hint(error, "give a path in a directory that exists and that you may write")
+    return DatabaseError(what, code="database-unwritable", where=str(path), hint=hint)

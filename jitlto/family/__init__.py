@@ -1,0 +1,1 @@
+"""A declaration becomes sources: family.toml, matrix, templates."""

@@ -1,0 +1,144 @@
+"""Keys of ``family.toml`` with rules of their own: link options, versions, exclusions, structures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+
+import msgspec
+
+from jitlto.base.errors import FamilyError, JitltoError
+from jitlto.base.layouts import format_definition, parse_definitions
+from jitlto.base.text import suggest
+from jitlto.base.toml_reader import TomlTable
+from jitlto.base.type_spelling import canonical_spelling
+from jitlto.record.exclusions import Exclusion
+from jitlto.record.family_record import DeprecatedValue
+from jitlto.record.options import GROUP_LINK_OPTIONS, GroupLink, LinkOptions
+
+_LONGEST_VERSION = 100
+
+
+def read_group_link(table: TomlTable) -> GroupLink:
+    """Read the link options of a group, sorted by name."""
+    options = read_link(table)
+    for name in table.values:
+        if name not in GROUP_LINK_OPTIONS:
+            hint = f"declare it under [link], for the whole family; a group may set {', '.join(GROUP_LINK_OPTIONS)}"
+            raise table.error(f"{name} cannot differ by group: the compiler needs it too", hint, case="link-option")
+    return tuple((name, getattr(options, name)) for name in sorted(table.values))
+
+
+def read_link(table: TomlTable) -> LinkOptions:
+    """Read the link options of a family."""
+    for option, value in table.values.items():
+        if isinstance(value, int) and abs(value) >= 1 << 31:
+            raise table.error(f"{option} does not fit into 32 bits", case="link-option")
+    try:
+        return LinkOptions.from_mapping(table.values)
+    except JitltoError as error:
+        raise table.error(error.what, error.hint, case="link-option") from None
+
+
+def read_exclusions(
+    table: TomlTable, exclude: Iterable[Mapping[str, str]], key: Sequence[str]
+) -> tuple[Exclusion, ...]:
+    """Check and sort the exclusions of a group with this ``key``."""
+    found = [tuple(sorted(each.items())) for each in exclude]
+    for exclusion in found:
+        described = "{" + ", ".join(f'{name} = "{value}"' for name, value in exclusion) + "}"
+        for name, _ in exclusion:
+            if name not in key:
+                hint = suggest(name, key, f"key is {list(key)}") if key else f'write key = ["{name}"] in this table'
+                raise table.error(f"exclude {described} names {name!r}, which is not in key", hint, case="exclude")
+        if not exclusion or found.count(exclusion) > 1:
+            fault = "repeated" if exclusion else "empty, and would exclude everything"
+            raise table.error(f"exclude {described} is {fault}", "remove it", case="exclude")
+    return tuple(sorted(found))
+
+
+def read_version(table: TomlTable, version: str) -> str:
+    """Check the version of a family."""
+    if len(version) > _LONGEST_VERSION or not version.isprintable():
+        what = f"version {version!r:.60} is too long, or has a character that cannot be printed"
+        raise table.error(what, f"write at most {_LONGEST_VERSION} characters, such as 2.1")
+    return version
+
+
+class _DeprecatedTable(msgspec.Struct):
+    use: str = ""
+    message: str = ""
+
+
+def read_deprecated(table: TomlTable) -> tuple[DeprecatedValue, ...]:
+    """Read the table of deprecated values: a replacement, or ``{use = ..., message = ...}``, by parameter and value."""
+    found = []
+    for parameter in table.values:
+        values = table.table(parameter)
+        for value, given in values.values.items():
+            if isinstance(given, str):
+                given = {"use": given}
+            if not isinstance(given, Mapping):
+                raise values.error(
+                    f"{value} is no replacement", 'write {use = "...", message = "..."}', case="deprecated"
+                )
+            entry = TomlTable(table.path, FamilyError, given, f"{values.name}.{value}").decode(_DeprecatedTable)
+            if not (entry.use or entry.message) or entry.use == value:
+                what = f"deprecated value {parameter}={value} names neither another value to use nor a message"
+                raise values.error(what, 'write {use = "...", message = "..."}', case="deprecated")
+            if entry.use in values.values:
+                what = f"deprecated value {parameter}={value}: {entry.use}, which it names, is deprecated too"
+                raise values.error(what, "name the value that callers should give in the end", case="deprecated")
+            found.append(DeprecatedValue(parameter, value, entry.use, entry.message))
+            if not "".join(found[-1]).isprintable():
+                what = f"deprecated value {parameter}={value!r}: a character cannot be printed"
+                raise values.error(what, "write a text of one line", case="deprecated")
+    return tuple(sorted(found))
+
+
+class _StructTable(msgspec.Struct):
+    fields: tuple[str, ...]
+    align: int = 1
+
+
+def read_structures(table: TomlTable) -> tuple[tuple[str, str], ...]:
+    """Read the fields of structures; return the name of each and its definition after those of the structures in it."""
+    declared: dict[str, str] = {}  # definition by name
+    inner: dict[str, list[str]] = {}  # the structures in each
+    for name in table.values:
+        each = table.table(name)
+        given = each.decode(_StructTable)
+        if given.align < 1 or given.align & given.align - 1:
+            raise each.error(f"align = {given.align} is no power of two", case="struct")
+        if not name.strip() or any(set(text) & set("{};") for text in (name, *given.fields)):
+            hint = 'write a name as in C++, and a list of fields, such as ["float scale", "int sizes[3]"]'
+            raise each.error("invalid name or field", hint, case="struct")
+        declared[name] = format_definition(name, given.fields, given.align)
+        bases = [canonical_spelling(re.sub(r"\w+\s*(\[.*)?;?\s*$", "", field)) for field in given.fields]
+        inner[name] = [other for other in table.values if canonical_spelling(other) in bases]
+    found = []
+    for name in declared:
+        try:
+            order = list(TopologicalSorter(_reachable(name, inner)).static_order())
+            definition = " ".join(declared[each] for each in order)
+            parse_definitions(definition)
+        except CycleError:
+            raise table.table(name).error(f"{name} contains itself", case="struct") from None
+        except ValueError as error:
+            hint = "write fields as in C++; declare structures in it too; for an enum write its integer type"
+            raise table.table(name).error(str(error), hint, case="struct") from None
+        found.append((name, definition))
+    return tuple(sorted(found))
+
+
+def _reachable(name: str, inner: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """Return the part of a graph that can be reached from a name."""
+    found: dict[str, Sequence[str]] = {}
+    waiting = [name]
+    while waiting:
+        each = waiting.pop()
+        if each not in found:
+            found[each] = inner[each]
+            waiting += inner[each]
+    return found

@@ -1,0 +1,260 @@
+"""Declarations of operators: what a framework has to know to call a family's kernel as one of its own operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from jitlto.base.cached import cached_property
+from jitlto.base.errors import OperatorError
+from jitlto.base.frozen import Shared
+from jitlto.frameworks.checks import check_backward, check_examples, check_parts
+from jitlto.frameworks.parts import Argument, Array, Call, Case, Flag, Launch, Output, Scalar, Source
+from jitlto.frameworks.shapes import DTYPES, DType, bind_shape, parse_shape, shape_of
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.family import family as find_family
+
+if TYPE_CHECKING:
+    from jitlto.launch.dispatcher import Dispatcher
+    from jitlto.launch.launcher import Launcher
+    from jitlto.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class Backward:
+    """The gradients of an operator, computed by a second operator.
+
+    Args:
+        operator: The second operator.
+        arguments: What it is called with: names of arguments and outputs of the first operator, and ``grad_`` followed
+            by the name of an output for the gradient of that output.
+        gradients: For each output of the second operator, the argument of the first that it is the gradient of.
+            Gradients of complex numbers are PyTorch's, the conjugates of JAX's.
+    """
+
+    operator: Operator
+    arguments: Sequence[str]
+    gradients: Sequence[str]
+
+
+#: The operators of the process that are in use.
+declared: WeakSet[Operator] = WeakSet()
+
+
+@dataclass(frozen=True, eq=False)
+class Operator(Shared):
+    """An operator of a framework that launches a kernel of a family.
+
+    Nothing is loaded when it is declared. :func:`jitlto.torch_operator` makes PyTorch's operator of it.
+
+    Args:
+        qualname: ``namespace::name``.
+        family: The family's name, the family, or a function without arguments that returns it, called once.
+        arguments: What the operator is called with.
+        outputs: What it returns.
+        configuration: Returns the parameter values that choose the kernel.
+        launch: Returns the launch configuration.
+        parameters: The kernel's arguments, in order: the name of an array, an output, a scalar, a flag or a size; a
+            number, a boolean or None; or a function of the :class:`Case` that returns one of these three.
+        dtypes: The dtypes that each name may stand for.
+        entry: As for :meth:`KernelFamily.launcher <jitlto.KernelFamily.launcher>`.
+        link_options: The same.
+        backward: How gradients are computed.
+        examples: The calls that ``jitlto check --operators`` proves: alternatives, each of which gives values to flags,
+            sizes and names of dtypes. What one leaves out has all of its dtypes; both values of a boolean; the values
+            that kernels have of a parameter that is set to the flag or size as it is; else the default, and 64 for a
+            size.
+
+    Raises:
+        OperatorError: If the declaration contradicts itself.
+    """
+
+    qualname: str
+    family: str | KernelFamily | Callable[[], KernelFamily]
+    arguments: Sequence[Argument]
+    outputs: Sequence[Output]
+    configuration: Callable[[Case], Mapping[str, object]]
+    launch: Callable[[Case], Launch]
+    parameters: Sequence[Any]
+    dtypes: Mapping[str, Sequence[str]] | None = None
+    entry: str | None = None
+    link_options: Mapping[str, object] | None = None
+    backward: Backward | None = None
+    examples: Sequence[Mapping[str, Sequence[object]]] = ({},)
+
+    def __post_init__(self) -> None:
+        check_parts(self.qualname, self.arguments, self.outputs, self.parameters, self.dtypes or {})
+        if self.backward is not None:
+            second = self.backward.operator
+            called = tuple(second.arguments) if isinstance(second, Operator) else ()
+            check_backward(self.qualname, self.arguments, self.outputs, self.backward, called, second)
+        check_examples(self.qualname, self.arguments, self.examples, self.dtypes or {})
+        self.__dict__.update(_dispatchers={}, _plans={})
+        declared.add(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be declared again in another process."""
+        return Operator, tuple(getattr(self, field.name) for field in fields(self))
+
+    @property
+    def namespace(self) -> str:
+        """The part of its name before the colons."""
+        return self.qualname.partition("::")[0]
+
+    @property
+    def name(self) -> str:
+        """The part of its name after the colons."""
+        return self.qualname.partition("::")[2]
+
+    @cached_property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arguments that are arrays."""
+        return tuple(argument for argument in self.arguments if isinstance(argument, Array))
+
+    @cached_property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The arguments that are only passed on."""
+        return tuple(argument for argument in self.arguments if isinstance(argument, Scalar))
+
+    @cached_property
+    def flags(self) -> tuple[Flag, ...]:
+        """The arguments that choose."""
+        return tuple(argument for argument in self.arguments if isinstance(argument, Flag))
+
+    @cached_property
+    def _patterns(self) -> dict[str, tuple[str | int, ...]]:
+        """The shapes of arguments and outputs that are given as text."""
+        shaped: tuple[Array | Output, ...] = (*self.arrays, *self.outputs)
+        return {s.name: parse_shape(s.shape, self.qualname) for s in shaped if isinstance(s.shape, str)}
+
+    def bind(self, values: Sequence[Any]) -> Case:
+        """Bind the names of the declaration to what one call is given.
+
+        Args:
+            values: For each argument, in order: of an array, its shape and its dtype's name, or None if it is not
+                given; of a flag, its value; of a scalar, anything.
+
+        Raises:
+            OperatorError: If an array does not have the declared dtype or shape.
+        """
+        bound: dict[str, Any] = {}
+        given = set()
+        for argument, value in zip(self.arguments, values, strict=True):
+            if isinstance(argument, Flag):
+                bound[argument.name] = value
+            elif isinstance(argument, Array):
+                if value is None:
+                    if not argument.optional:
+                        raise self._call_error(argument, "is missing")
+                    continue
+                if argument.optional:
+                    given.add(argument.name)
+                shape, dtype = value
+                wrong = self._bind_dtype(argument.dtype, dtype, bound)
+                wrong = wrong or bind_shape(self._patterns[argument.name], shape, bound)
+                if wrong:
+                    raise self._call_error(argument, wrong)
+        return Case(bound, frozenset(given), self.qualname)
+
+    def _bind_dtype(self, declared: str, dtype: str, bound: dict[str, Any]) -> str | None:
+        known = (self.dtypes or {}).get(declared, (declared,))
+        if dtype not in known:
+            return f"has dtype {dtype}, not {' or '.join(known)}"
+        if declared in DTYPES or bound.setdefault(declared, DType(dtype)) == dtype:
+            return None
+        return f"has dtype {dtype}, and another array {bound[declared]}"
+
+    def _call_error(self, argument: Array, wrong: str) -> OperatorError:
+        hint = f"it is declared as {argument.dtype} with the shape ({', '.join(argument.shape.split())})"
+        return OperatorError(f"{argument.name} {wrong}", code="operator-call", where=self.qualname, hint=hint)
+
+    def results(self, case: Case) -> tuple[tuple[tuple[Any, ...], str], ...]:
+        """Return shape and dtype of each output of a call."""
+        found = []
+        names = vars(case)
+        for output in self.outputs:
+            shape = output.shape(case) if callable(output.shape) else shape_of(self._patterns[output.name], names)
+            dtype = output.dtype(case) if callable(output.dtype) else str(names.get(output.dtype, output.dtype))
+            if dtype not in DTYPES:
+                raise OperatorError(
+                    f"output {output.name} has an unknown dtype {dtype!r}",
+                    code="operator-call",
+                    where=self.qualname,
+                    hint=f"the dtypes are {', '.join(DTYPES)}",
+                )
+            found.append((tuple(shape), str(dtype)))
+        return tuple(found)
+
+    def resolve(self, case: Case) -> Call:
+        """Return all that follows from a case whose sizes are ints."""
+        chosen = {
+            name: value.cpp if isinstance(value, DType) else value for name, value in self.configuration(case).items()
+        }
+        launch: Launch | None = self.launch(case)
+        if not isinstance(launch, Launch):
+            what = f"the function for the launch returned {type(launch).__name__}, not a Launch"
+            raise OperatorError(what, code="operator-call", where=self.qualname)
+        if 0 in (launch.grid if isinstance(launch.grid, tuple) else (launch.grid,)):
+            launch = None
+        positions = {argument.name: number for number, argument in enumerate(self.arguments)}
+        outputs = {output.name: number for number, output in enumerate(self.outputs)}
+        absent = {array.name for array in self.arrays if array.optional} - case.given
+        sources = []
+        for parameter in self.parameters:
+            if callable(parameter):
+                sources.append(Source("value", parameter(case)))
+            elif not isinstance(parameter, str):
+                sources.append(Source("value", parameter))
+            elif parameter in absent:
+                sources.append(Source("value", None))
+            elif parameter in positions:
+                sources.append(Source("input", positions[parameter]))
+            elif parameter in outputs:
+                sources.append(Source("output", outputs[parameter]))
+            else:
+                sources.append(Source("value", getattr(case, parameter)))
+        return Call(self.results(case), chosen, launch, tuple(sources))
+
+    @cached_property
+    def loaded(self) -> KernelFamily:
+        """The family, found on first use."""
+        if isinstance(self.family, str):
+            return find_family(self.family)
+        return self.family if isinstance(self.family, KernelFamily) else self.family()
+
+    def dispatcher(self, names: tuple[str, ...]) -> Dispatcher:
+        """Return the dispatcher that chooses by values of parameters with these names."""
+        dispatchers: dict[tuple[str, ...], Dispatcher] = self.__dict__["_dispatchers"]
+        known = dispatchers.get(names)
+        if known is None:
+            how: dict[str, Any] = {"entry": self.entry, "link_options": self.link_options}
+            known = dispatchers.setdefault(names, self.loaded.dispatcher(*names, **how))  # the first thread's
+        return known
+
+    def plan(self, call: Call) -> Plan:
+        """Return the plan of a call's kernel, which needs no device.
+
+        Raises:
+            JitltoError: As :meth:`KernelFamily.plan <jitlto.KernelFamily.plan>`.
+        """
+        plans: dict[object, Plan] = self.__dict__["_plans"]
+        chosen = tuple(call.configuration.items())
+        key = (chosen, *(type(value) for _, value in chosen))  # 1 equals True
+        try:
+            known = plans.get(key)
+        except TypeError:  # a value that cannot be hashed, which planning reports
+            known, plans = None, {}
+        if known is None:
+            how: dict[str, Any] = {"entry": self.entry, "link_options": self.link_options}
+            known = plans[key] = self.loaded.plan(**how, **call.configuration)  # type: ignore[arg-type]  # no parameter has such a name
+        return known
+
+    def launcher(self, call: Call) -> Launcher:
+        """Return the launcher of a call on the current device.
+
+        Raises:
+            JitltoError: As :meth:`KernelFamily.launcher <jitlto.KernelFamily.launcher>`.
+        """
+        return self.dispatcher(tuple(call.configuration))(*call.configuration.values())

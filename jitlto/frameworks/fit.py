@@ -1,0 +1,157 @@
+"""Whether a call of an operator fits the kernel that it chooses, found without a device: by plan and signature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jitlto.base.errors import JitltoError, LaunchError, OperatorError
+from jitlto.base.types import Parameter, find_scalar
+from jitlto.frameworks.declaration import Operator
+from jitlto.frameworks.parts import Array, Call, Flag, Launch
+from jitlto.launch.arguments import ArgumentConverter, pointed_type
+from jitlto.launch.launcher import parse_extent
+from jitlto.runtime.family import KernelFamily
+
+if TYPE_CHECKING:
+    from jitlto.plan.plan import Plan
+
+#: Stands for the value of a scalar that is known to no one before the launch.
+UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda _: "unknown"})()
+_EXAMPLES: Mapping[str, object] = {"int": 1, "float": 0.5, "bool": True}
+_TYPESTR = {"bool": "|b1", "bfloat16": "<V2"}  # where NumPy does not say it
+_MOST_THREADS = 1024  # of a block, on every architecture
+
+
+def check_call(operator: Operator, values: Sequence[Any]) -> Plan | None:
+    """Check a call against the kernel that it would launch, with no device.
+
+    Args:
+        operator: The declaration.
+        values: As for :meth:`Operator.bind`, with sizes that are ints; of a scalar its value or :data:`UNKNOWN`.
+
+    Returns:
+        The kernel's plan; None if there is nothing to launch, or the family is no family of a database.
+
+    Raises:
+        JitltoError: As the first launch would: the call does not fit the declaration, chooses no kernel, or passes what
+            that does not take.
+        OperatorError: If the kernel cannot write to an output.
+    """
+    call = operator.resolve(operator.bind(values))
+    if call.launch is None or not isinstance(operator.loaded, KernelFamily):
+        return None
+    try:
+        plan = operator.plan(call)
+        kernel, signature = plan.entry.key.text, plan.entry.signature
+        inputs = {
+            number: value[1]
+            for number, (argument, value) in enumerate(zip(operator.arguments, values, strict=True))
+            if isinstance(argument, Array) and value is not None
+        }
+        check_arguments(kernel, signature, call, inputs)
+        _check_values(operator, signature, call, values)
+        _check_written(operator, signature, call, values)
+        _check_launch(kernel, call.launch)
+    except JitltoError as error:
+        error.add_note(f"in the operator {operator.qualname}")
+        raise
+    return plan
+
+
+def check_arguments(kernel: str, signature: Sequence[Parameter], call: Call, inputs: Mapping[int, str]) -> None:
+    """Check that a kernel takes as many arguments as a call passes, and the arrays among them.
+
+    Args:
+        kernel: Its name in messages.
+        signature: Its parameters.
+        call: The call.
+        inputs: For each argument that is an array and given, its dtype.
+
+    Raises:
+        ArgumentError: If it does not.
+    """
+    converter = ArgumentConverter(kernel, signature)
+    if len(call.parameters) != len(signature):
+        raise converter.count_error(len(call.parameters))
+    for source, parameter, convert in zip(call.parameters, signature, converter.converters, strict=True):
+        if source.kind == "output":
+            _check_array(convert, parameter, call.results[source.value][1])
+        elif source.kind == "input" and source.value in inputs:
+            _check_array(convert, parameter, inputs[source.value])
+
+
+def _check_array(convert: Callable[[Any], Any], parameter: Parameter, dtype: str) -> None:
+    """Check that a parameter takes arrays of a dtype; structures and numbers refuse every array."""
+    target = pointed_type(parameter)
+    if target is not None and dtype.startswith("float8"):
+        if find_scalar(target) is None:
+            return  # NumPy has no name for it
+        typestr = "|V1"
+    else:
+        typestr = _TYPESTR.get(dtype) or np.dtype(dtype).str
+    interface = {"typestr": typestr, "shape": (0,), "strides": None, "data": (0, False), "version": 3}
+    convert(SimpleNamespace(__cuda_array_interface__=interface))
+
+
+def _check_values(operator: Operator, signature: Sequence[Parameter], call: Call, values: Sequence[Any]) -> None:
+    """Check the numbers that a kernel is passed: each as its type, and those that are known as they are."""
+    converters = ArgumentConverter("", signature).converters
+    for place, (source, parameter, convert) in enumerate(zip(call.parameters, signature, converters, strict=True)):
+        passed: list[Any] = [source.value]
+        is_address = callable(operator.parameters[place])
+        if source.kind == "output":
+            continue
+        if source.kind == "input":
+            argument, value = operator.arguments[source.value], values[source.value]
+            if isinstance(argument, Array):
+                continue
+            passed = [] if isinstance(argument, Flag) else [_EXAMPLES[argument.type]]
+            passed += [] if value is UNKNOWN else [value]
+            is_address = argument.type == "int" and not isinstance(argument, Flag)
+        for each in passed:
+            if pointed_type(parameter) is None:
+                convert(each)
+            elif each is not None and not (each == 0 or is_address):
+                what = f"the number {operator.parameters[place]!r} is passed for {parameter}"
+                hint = "name an array, or pass None"
+                raise OperatorError(what, code="operator-parameter", where=operator.qualname, hint=hint)
+
+
+def _check_written(operator: Operator, signature: Sequence[Parameter], call: Call, values: Sequence[Any]) -> None:
+    """Check that each output, and each array that is declared as mutated, is passed where the kernel may write."""
+    written = {("output", number): output.name for number, output in enumerate(operator.outputs)}
+    for number, argument in enumerate(operator.arguments):
+        if isinstance(argument, Array) and argument.mutated and values[number] is not None:
+            written["input", number] = argument.name
+    taken: dict[tuple[str, Any], Parameter] = {}
+    for source, parameter in zip(call.parameters, signature, strict=True):
+        if source.kind == "value":
+            continue
+        taken[source.kind, source.value] = parameter
+        if "const" not in (pointed_type(parameter) or "const").split():
+            written.pop((source.kind, source.value), None)
+    for place, name in written.items():
+        what = f"it takes {taken[place]}" if place in taken else "it is not passed"
+        what = f"the kernel cannot write to {name}: {what}"
+        hint = f"name {name} in parameters where the kernel takes a pointer to what it writes"
+        raise OperatorError(what, code="operator-output", where=operator.qualname, hint=hint)
+
+
+def _check_launch(kernel: str, launch: Launch) -> None:
+    """Check what every device refuses of a launch configuration."""
+    grid, block = parse_extent("grid", launch.grid), parse_extent("block", launch.block)
+    cluster = (1, 1, 1) if launch.cluster is None else parse_extent("cluster", launch.cluster)
+    what = ""
+    if prod(block) > _MOST_THREADS:
+        what = f"a block of {prod(block)} threads is larger than {_MOST_THREADS}"
+    elif any(blocks % part for blocks, part in zip(grid, cluster, strict=True)):
+        what = f"grid {launch.grid} is not divisible by cluster {launch.cluster}"
+    elif launch.shared_memory < 0:
+        what = f"invalid shared_memory {launch.shared_memory}"
+    if what:
+        raise LaunchError(what, code="launch-config", where=kernel, hint="correct the function for the launch")

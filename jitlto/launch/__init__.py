@@ -1,0 +1,1 @@
+"""A linked kernel is launched."""

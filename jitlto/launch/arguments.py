@@ -1,0 +1,350 @@
+"""Conversion of launch arguments according to the declared types of the kernel's parameters.
+
+A converter is created once per parameter. It returns a value that ``cuda.core.launch`` passes on unchanged: an address
+as a Python int, a scalar as a NumPy scalar of exactly the parameter's width, anything else as a
+:class:`~jitlto.launch.packed.Packed`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from jitlto.base.errors import ArgumentError
+from jitlto.base.types import Parameter, Scalar, find_scalar
+from jitlto.cuda.libraries import driver
+
+Converter: TypeAlias = "Callable[[Any], Any]"
+
+# DLDeviceType (dlpack.h): memory that a kernel can reach.
+_CUDA_DEVICES = {2: "CUDA", 3: "CUDA pinned host", 13: "CUDA managed"}
+# Classes of cuda.core, CuPy and cuda.bindings.
+_TEXTURES = (
+    "TextureObject", "SurfaceObject", "CUtexObject", "CUsurfObject", "cudaTextureObject_t", "cudaSurfaceObject_t",
+)  # fmt: skip
+
+
+class ArgumentConverter:
+    """Converts the arguments of one kernel; ``kernel`` is its name in messages."""
+
+    def __init__(self, kernel: str, signature: Sequence[Parameter]) -> None:
+        self._kernel = kernel
+        self._signature = signature
+        #: One converter per parameter.
+        self.converters = [make_converter(parameter) for parameter in signature]
+
+    def __call__(self, args: Sequence[Any]) -> list[Any]:
+        """Convert all arguments of a launch.
+
+        Raises:
+            ArgumentError: If there are too few or too many, or one does not fit its parameter.
+        """
+        if len(args) != len(self.converters):
+            raise self.count_error(len(args))
+        return [convert(argument) for convert, argument in zip(self.converters, args, strict=True)]
+
+    def count_error(self, count: int) -> ArgumentError:
+        """Return the error for a launch with ``count`` arguments, too few or too many."""
+        expected = len(self._signature)
+        what = f"expected {expected} arguments, got {count}"
+        if count < expected:
+            missing = self._signature[count]
+            what = f"missing argument {missing.name!r} ({missing.type}): {what}"
+        signature = ", ".join(map(str, self._signature))
+        return ArgumentError(
+            what, code="launch-argument-count", where=self._kernel, hint=f"the kernel takes ({signature})"
+        )
+
+
+def make_converter(parameter: Parameter) -> Converter:
+    """Return the converter of one kernel parameter: a function from an argument to a value for ``cuda.core.launch``.
+
+    The converter raises :class:`~jitlto.base.errors.ArgumentError` for an argument that does not fit.
+    """
+    target = pointed_type(parameter)
+    if target is not None:
+        return _pointer(parameter, target)
+    known = find_scalar(parameter.type.strip())
+    if known is None:
+        return _by_value(parameter)
+    if known.typestr == "b1":
+        return _boolean(parameter)
+    if known.typestr[0] in "iu":
+        return _integer(parameter, known)
+    if known.typestr[0] == "c":
+        return _complex(parameter, known)
+    return _bfloat16(parameter) if known.typestr == "bfloat16" else _floating(parameter, known)
+
+
+def _by_value(parameter: Parameter) -> Converter:
+    from jitlto.launch.by_value import make_by_value  # imported lazily: most kernels take only scalars
+
+    return make_by_value(parameter, make_converter, _error)
+
+
+def pointed_type(parameter: Parameter) -> str | None:
+    """Return the type that a pointer parameter points to; None if it is not a pointer."""
+    type_ = parameter.type.strip()
+    if not type_.endswith(("*", "&", "* const", "*const")) or type_.endswith("::*"):
+        return None
+    return type_.removesuffix("const").rstrip()[:-1].strip()
+
+
+def _pointer(parameter: Parameter, target: str) -> Converter:
+    known = find_scalar(target)
+    expected = None if known is None else ("|" if known.size == 1 else "<") + known.typestr
+    if known is not None and known.typestr == "bfloat16":
+        expected = "<V2"  # NumPy's notation for a 2-byte type that it does not know
+    constant = "const" in target.split()
+
+    def convert(argument: Any) -> int:
+        try:
+            interface = argument.__cuda_array_interface__
+        except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype, a gradient)
+            if getattr(argument, "requires_grad", False) is True:
+                return convert(_detached(parameter, argument))
+            return _address(parameter, argument, known, constant)
+        if expected is not None and interface["typestr"] != expected:
+            raise _dtype_error(parameter, np.dtype(interface["typestr"]), known)
+        _check_computed(parameter, argument)
+        pointer, readonly = interface["data"]
+        if readonly and not constant:
+            raise _read_only_error(parameter)
+        strides = interface.get("strides")
+        if strides is not None:
+            itemsize = np.dtype(interface["typestr"]).itemsize
+            _check_contiguous(parameter, interface["shape"], strides, itemsize)
+        return int(pointer) if pointer else _null_address(parameter, argument, interface["shape"])
+
+    return convert
+
+
+def _null_address(parameter: Parameter, array: Any, shape: tuple[int, ...]) -> int:
+    """Return the address of an array whose interface has none: it is empty, which CuPy's own attributes do not say."""
+    from jitlto.launch.array_types import CUPY, find_array_type  # imported lazily: needed rarely
+
+    if 0 not in shape:
+        raise _error(parameter, "no-memory", "the array has no memory", "allocate it before the launch")
+    return int(CUPY.read(array)) if find_array_type(type(array)) is CUPY else 0
+
+
+def _check_computed(parameter: Parameter, array: Any) -> None:
+    """Check that a tensor of PyTorch does not stand for the conjugate or the negative of what its memory holds."""
+    for case, what in (("conj", "conjugate"), ("neg", "negative")):
+        if getattr(array, f"is_{case}", bool)():
+            hint = f"pass tensor.resolve_{case}()"
+            raise _error(parameter, "conjugate", f"the memory holds the {what} of the tensor", hint)
+
+
+def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant: bool) -> int:
+    """Return the address of anything but a CUDA array: None, an address, a buffer or a DLPack tensor."""
+    if argument is None:
+        return 0
+    if isinstance(argument, int | np.integer) and not isinstance(argument, bool):
+        return _bare_address(parameter, int(argument))
+    handle = getattr(argument, "handle", None)
+    if handle is not None and getattr(argument, "is_device_accessible", False):
+        return int(handle)
+    device = getattr(argument, "__dlpack_device__", None)
+    try:
+        reachable = device is not None and device()[0] in _CUDA_DEVICES
+    except Exception as error:  # such as PyTorch's of a tensor on the device "meta"
+        raise _export_error(parameter, argument, error) from error
+    if not reachable:
+        if device is not None or hasattr(argument, "__array_interface__"):
+            hint = "copy it to the device first, e.g. with cupy.asarray"
+            raise _error(parameter, "host-memory", "the array is in host memory", hint)
+        raise _type_error(parameter, argument, "a device array, a buffer, an address or None")
+    from jitlto.cuda.libraries import StridedMemoryView
+
+    try:
+        view = StridedMemoryView.from_dlpack(argument, stream_ptr=-1)
+    except Exception as error:
+        raise _export_error(parameter, argument, error) from error
+    if known is not None and str(view.dtype) != _dtype_name(known):
+        raise _dtype_error(parameter, view.dtype, known)
+    if view.readonly and not constant:
+        raise _read_only_error(parameter)
+    if view.strides is not None:
+        _check_contiguous(parameter, view.shape, view.strides, 1)  # DLPack counts strides in elements
+    return int(view.ptr) or _null_address(parameter, argument, view.shape)
+
+
+def _detached(parameter: Parameter, tensor: Any) -> Any:
+    """Return a tensor of PyTorch without the gradient for which it refuses to be exported."""
+    try:
+        detached = tensor.detach()
+        if detached.requires_grad is True:
+            raise TypeError("it still requires a gradient once it is detached")
+    except Exception as error:
+        raise _export_error(parameter, tensor, error) from error
+    return detached
+
+
+def _bare_address(parameter: Parameter, address: int) -> int:
+    if not 0 <= address < 1 << 64:
+        raise _error(parameter, "range", f"invalid address {address:#x}", "an address has 64 bits")
+    if address == 0:
+        return 0
+    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+    status, _ = driver.cuPointerGetAttribute(attribute, address)
+    if status == driver.CUresult.CUDA_ERROR_INVALID_VALUE:
+        hint = "pass a device address, not one of ordinary host memory"
+        raise _error(parameter, "host-memory", f"address {address:#x} is not memory known to CUDA", hint)
+    return address
+
+
+def _check_contiguous(parameter: Parameter, shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> None:
+    if 0 in shape:
+        return
+    expected = item
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and stride != expected:
+            hint = "make it contiguous, or pass its address if the kernel takes strides"
+            raise _error(parameter, "not-contiguous", "the array is not C-contiguous", hint)
+        expected *= extent
+
+
+def _boolean(parameter: Parameter) -> Converter:
+    def convert(argument: Any) -> Any:
+        if isinstance(argument, bool | np.bool_) or (isinstance(argument, int) and argument in (0, 1)):
+            return np.bool_(argument)
+        raise _type_error(parameter, argument, "True or False")
+
+    return convert
+
+
+def _integer(parameter: Parameter, known: Scalar) -> Converter:
+    make = np.dtype(known.typestr).type
+    limits = np.iinfo(make)
+    low, high = int(limits.min), int(limits.max)
+
+    def convert(argument: Any) -> Any:
+        try:
+            value = operator.index(argument)
+        except TypeError:
+            handle = _object_handle(argument) if known.typestr == "u8" else None
+            if handle is None:
+                raise _type_error(parameter, argument, "an integer") from None
+            value = handle
+        if not low <= value <= high:
+            raise _range_error(parameter, value, low, high)
+        return make(value)
+
+    return convert
+
+
+def _object_handle(argument: Any) -> int | None:
+    """Return the handle of a texture or surface object, which to C++ is an ``unsigned long long``; None for another."""
+    kind = type(argument)
+    if kind.__module__.partition(".")[0] not in ("cuda", "cupy") or kind.__name__ not in _TEXTURES:
+        return None
+    handle = getattr(argument, "handle", None)  # of cuda.core
+    return int(getattr(argument, "ptr", argument) if handle is None else handle)  # CuPy's, or a handle itself
+
+
+def _floating(parameter: Parameter, known: Scalar) -> Converter:
+    make = np.dtype(known.typestr).type
+    high = float(np.finfo(make).max)
+
+    def convert(argument: Any) -> Any:
+        value = _real(parameter, argument)
+        if -high <= value <= high or not math.isfinite(value):
+            return make(value)
+        raise _range_error(parameter, value, -high, high)
+
+    return convert
+
+
+def _bfloat16(parameter: Parameter) -> Converter:
+    high = float(np.uint32(0x7F7F0000).view(np.float32))
+
+    def convert(argument: Any) -> Any:
+        value = _real(parameter, argument)
+        if math.isnan(value):
+            return np.uint16(0x7FC0)
+        if abs(value) > high and not math.isinf(value):
+            raise _range_error(parameter, value, -high, high)
+        single = np.float32(value)
+        bits = int(single.view(np.uint32))
+        if bits & 0xFFFF == 0x8000 and float(single) != value:
+            # A tie only because of the first rounding: round towards the original value.
+            bits += 1 if abs(value) > abs(float(single)) else -1
+        # Round to nearest even, as __double2bfloat16 does.
+        return np.uint16((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 & 0xFFFF)
+
+    return convert
+
+
+def _complex(parameter: Parameter, known: Scalar) -> Converter:
+    make = np.dtype(known.typestr).type
+    high = float(np.finfo(make).max)
+    by_value = cache(lambda: _by_value(parameter))  # two numbers, a structure or bytes
+
+    def convert(argument: Any) -> Any:
+        if not isinstance(argument, int | float | complex | np.number):
+            if isinstance(argument, str | None) or hasattr(argument, "__cuda_array_interface__"):
+                raise _type_error(parameter, argument, "a complex number")
+            return by_value()(argument)
+        try:
+            value = complex(argument)
+        except OverflowError:
+            raise _range_error(parameter, "the integer", -high, high) from None
+        if any(abs(part) > high and not math.isinf(part) for part in (value.real, value.imag)):
+            raise _range_error(parameter, value, -high, high)
+        return make(value)
+
+    return convert
+
+
+def _real(parameter: Parameter, argument: Any) -> float:
+    # float() would accept an array of one element, which is probably a mistake.
+    if isinstance(argument, str | bytes | complex | np.complexfloating) or bool(getattr(argument, "ndim", 0)):
+        raise _type_error(parameter, argument, "a real number")
+    try:
+        return float(argument)
+    except OverflowError:
+        high = float(np.finfo(np.float64).max)
+        raise _range_error(parameter, "the integer", -high, high) from None
+    except (TypeError, ValueError):
+        raise _type_error(parameter, argument, "a real number") from None
+
+
+def _dtype_name(known: Scalar | None) -> str:
+    if known is None or known.typestr == "bfloat16":
+        return "bfloat16"
+    return str(np.dtype(known.typestr))
+
+
+def _error(parameter: Parameter, case: str, what: str, hint: str) -> ArgumentError:
+    where = f"parameter {parameter.name!r} ({parameter.type})"
+    return ArgumentError(what, code=f"launch-argument-{case}", where=where, hint=hint)
+
+
+def _type_error(parameter: Parameter, argument: object, expected: str) -> ArgumentError:
+    return _error(parameter, "type", f"expected {expected}, got {type(argument).__name__}", f"pass {expected}")
+
+
+def _export_error(parameter: Parameter, argument: object, error: Exception) -> ArgumentError:
+    what = f"cannot export {type(argument).__name__} by DLPack: {error}"
+    return _error(parameter, "export", what, "pass a plain array that shares its memory, or its address")
+
+
+def _dtype_error(parameter: Parameter, dtype: object, expected: Scalar | None) -> ArgumentError:
+    name = _dtype_name(expected)
+    what = f"expected an array of {name}, got an array of {dtype}"
+    return _error(parameter, "dtype", what, f"pass an array of {name}")
+
+
+def _read_only_error(parameter: Parameter) -> ArgumentError:
+    hint = "the kernel may write through this parameter; pass a writable array"
+    return _error(parameter, "read-only", "the array is read-only", hint)
+
+
+def _range_error(parameter: Parameter, value: object, low: float, high: float) -> ArgumentError:
+    return _error(parameter, "range", f"{value} is out of range", f"{parameter.type} holds {low} to {high}")

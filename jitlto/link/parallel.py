@@ -1,0 +1,65 @@
+"""Linking many kernels at once, on threads: nvJitLink scales across them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+from jitlto.base.errors import JitltoError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_MEMORY_PER_LINK = 256 << 20  # bytes; more than nvJitLink takes for any family that we have measured
+
+
+def default_workers() -> int:
+    """Return the number of parallel links that cores and free memory allow."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return cores
+    return max(1, min(cores, free // _MEMORY_PER_LINK))
+
+
+def run_parallel(
+    work: Callable[[T], R], items: Iterable[T], workers: int | None = None
+) -> Iterator[tuple[int, T, R | JitltoError]]:
+    """Call ``work`` for each item on threads; yield position, item and result or error as they finish.
+
+    Only a few items are read ahead. A caller that stops iterating does not wait for running calls.
+
+    Args:
+        work: The function to call; a :class:`JitltoError` that it raises is a result.
+        items: The items; read as they are needed.
+        workers: The number of threads; by default :func:`default_workers`.
+    """
+    count = workers or default_workers()
+    executor = ThreadPoolExecutor(count, thread_name_prefix="jitlto-link")
+    running: dict[Future[R | JitltoError], tuple[int, T]] = {}
+
+    def call(item: T) -> R | JitltoError:
+        try:
+            return work(item)
+        except JitltoError as error:
+            # Tracebacks would keep the inputs of every failed link in memory.
+            error.__cause__ = error.__context__ = None
+            return error.with_traceback(None)
+
+    def finished() -> Iterator[tuple[int, T, R | JitltoError]]:
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            position, item = running.pop(future)
+            yield position, item, future.result()
+
+    try:
+        for position, item in enumerate(items):
+            running[executor.submit(call, item)] = (position, item)
+            if len(running) >= 2 * count:
+                yield from finished()
+        while running:
+            yield from finished()
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)

@@ -1,1 +1,0 @@
-"""Pure values and rules shared by both wings; no I/O and no CUDA library."""

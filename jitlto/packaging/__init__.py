@@ -1,0 +1,1 @@
+"""Families in packages: build hooks, packs, scaffold, import from CMake."""

@@ -1,0 +1,267 @@
+"""``[tool.jitlto]`` in a ``pyproject.toml``: the families of a wheel, their database, and how they are compiled."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os.path
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from jitlto.base.config import Config
+from jitlto.base.errors import FamilyError, JitltoError, ProjectError
+from jitlto.base.files import GROUP, SUFFIX
+from jitlto.base.toml_reader import TomlTable, read_toml
+from jitlto.base.versions import Architecture
+from jitlto.family import declaration
+from jitlto.family.declaration import check_options, parse_architectures
+from jitlto.packaging.stores import ProjectStores, StoreTable, apply_project, find_stores
+
+_TABLE = "tool.jitlto"
+# One dotted part of an entry point's value, as importlib.metadata accepts it; dots only separate parts.
+_PART = re.compile(r"\w+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class PackageConfig:
+    """Values of ``[tool.jitlto]``, and the entry points that go with them."""
+
+    path: Path  # of the pyproject.toml, absolute
+    families: tuple[Path, ...]  # each one's family.toml
+    database: PurePosixPath  # its path in the wheel
+    architectures: tuple[Architecture, ...] | None  # None: as each family declares
+    toolchain: str | None  # None: as each family declares
+    options: tuple[str, ...]  # after those of each family
+    #: The entry points of the group ``jitlto.fragments``; None if they are not declared in ``pyproject.toml``.
+    entry_points: Mapping[str, str] | None
+    pack: str | None = None  # a file of recorded plans, or a family: the kernels to ship linked
+    pack_architectures: tuple[Architecture, ...] = ()  # for these; none: as recorded
+    is_auto: bool = False  # whether LTO-IR is added where code differs, if architectures are given
+
+    @property
+    def root(self) -> Path:
+        """The directory of the project."""
+        return self.path.parent
+
+    @property
+    def entry_point(self) -> str:
+        """The value of each family's entry point: the dotted path of the database without its suffix."""
+        return ".".join(self.database.with_suffix("").parts)
+
+
+def has_config(pyproject: Path) -> bool:
+    """Return whether a ``pyproject.toml`` exists and has ``[tool.jitlto]``."""
+    tool = _read_quietly(pyproject).get("tool")
+    return isinstance(tool, Mapping) and "jitlto" in tool
+
+
+def find_project_stores(directory: Path) -> ProjectStores:
+    """Return the shared stores of builds in a directory: of the environment, else of its ``pyproject.toml``, if any.
+
+    Raises:
+        JitltoError: If they are configured wrongly.
+    """
+    path = directory / "pyproject.toml"
+    if not has_config(path):
+        return find_stores(None)
+    return find_stores(TomlTable(path.absolute(), ProjectError, _read_quietly(path)["tool"]["jitlto"], _TABLE))
+
+
+def with_project_stores(directory: Path, settings: Config) -> Config:
+    """Return settings with the stores of builds in a directory, as far as its ``pyproject.toml`` configures them.
+
+    Raises:
+        JitltoError: If they are configured wrongly.
+    """
+    path = directory / "pyproject.toml"
+    if not has_config(path):
+        return settings
+    return apply_project(
+        TomlTable(path.absolute(), ProjectError, _read_quietly(path)["tool"]["jitlto"], _TABLE), settings
+    )
+
+
+def find_missing_config(pyproject: Path) -> str | None:
+    """Describe the error in a ``pyproject.toml`` with entry points for families, but without ``[tool.jitlto]``.
+
+    Return None if the databases are files of the source tree.
+    """
+    document = _read_quietly(pyproject)
+    try:
+        tools, points = list(document.get("tool", ())), document["project"]["entry-points"][GROUP]
+        places = [Path(*value.split(".")).with_suffix(SUFFIX) for value in points.values()]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    missing = [place for place in places if not any((root / place).is_file() for root in _roots(pyproject.parent))]
+    if "jitlto" in tools or not missing:
+        return None
+    near = difflib.get_close_matches("jitlto", tools, 1)
+    return (
+        f"the package will lack {missing[0]}, which an entry point of the group {GROUP} names: missing table [{_TABLE}]"
+        + (f"; [tool.{near[0]}] may be a misspelling" if near else "")
+    )
+
+
+def _read_quietly(pyproject: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(pyproject.read_text("utf-8-sig"))
+    except (OSError, ValueError, RecursionError):
+        return {}  # the build backend will report it
+
+
+def load_config(project: Path) -> PackageConfig:
+    """Read ``[tool.jitlto]`` of a ``pyproject.toml``, or of the directory that holds it.
+
+    Raises:
+        ProjectError: If the file cannot be read, or ``[tool.jitlto]`` is missing or invalid.
+    """
+    path = project / "pyproject.toml" if os.path.isdir(project) else project  # noqa: PTH112 - Path.is_dir raises on a name that is too long
+    document = read_toml(Path(os.path.normpath(path.absolute())), ProjectError)
+    tools = document.values.get("tool")
+    if not isinstance(tools, Mapping) or not isinstance(tools.get("jitlto"), Mapping):
+        hint = 'write [tool.jitlto] with database = "PACKAGE/fragments.fragdb"'
+        raise document.error(f"missing table [{_TABLE}]", hint, case="missing-table")
+    table = document.table("tool").table("jitlto")
+    config = table.decode(_Table)
+    check_options(table, config.options)
+    return PackageConfig(
+        table.path,
+        _find_families(table, config.families),
+        _parse_database(document, table, config.database),
+        None if config.archs is None else parse_architectures(table, config.archs),
+        config.toolchain,
+        config.options,
+        _read_entry_points(document),
+        config.pack,
+        _parse_pack_architectures(table, config),
+        config.archs == "auto",
+    )
+
+
+class _Table(StoreTable, kw_only=True):
+    database: str | None = None
+    families: tuple[str, ...] | None = None
+    pack: str | None = None
+    pack_archs: tuple[str, ...] | None = None
+
+
+def _parse_pack_architectures(table: TomlTable, config: _Table) -> tuple[Architecture, ...]:
+    if config.pack is not None and (not config.pack.isprintable() or config.pack[:1] in ("", "-")):
+        raise table.error(f"invalid pack {config.pack!r}", 'write the path of a recording, or "FAMILY" and pack_archs')
+    if config.pack_archs is None:
+        return ()
+    if config.pack is None:
+        raise table.error("pack_archs without pack", 'write pack = "RECORDING", or remove pack_archs')
+    try:
+        return tuple(Architecture.parse(arch) for arch in config.pack_archs)
+    except JitltoError as error:
+        raise table.error(f"invalid pack_archs: {error.what}", error.hint) from None
+
+
+def _find_families(table: TomlTable, names: tuple[str, ...] | None) -> tuple[Path, ...]:
+    root = table.path.parent
+    if names is None:
+        found = sorted(root.glob("fragments/*/family.toml"))
+        if not found:
+            hint = 'write families = ["FOLDER"], or create them under fragments/ beside this file'
+            raise table.error("no families", hint, case="no-families")
+        return tuple(found)
+    if not names:
+        raise table.error("families is empty", "remove the key to use all under fragments/", case="no-families")
+    found = []
+    for name in names:
+        try:
+            found.append(declaration.find_family(name, root))
+        except FamilyError as error:
+            advice = f"{root / name / 'family.toml'} does not exist" if "/" in name else error.hint
+            raise table.error(f"invalid families: {error.what}", advice, case="unknown-family") from None
+    return tuple(dict.fromkeys(found))
+
+
+def _parse_database(document: TomlTable, table: TomlTable, text: str | None) -> PurePosixPath:
+    project = document.values.get("project")
+    name = project.get("name") if isinstance(project, Mapping) else None
+    package = re.sub(r"\W", "_", name.lower()) if isinstance(name, str) else "PACKAGE"
+    hint = f'write database = "{package}/fragments.fragdb"'
+    if text is None:
+        raise table.error("missing key 'database': the path of the database in the wheel", hint, case="missing-key")
+    *packages, file = text.split("/")
+    stem = file.removesuffix(SUFFIX)
+    if stem == file or not packages or not all(map(_PART.fullmatch, (*packages, stem))):
+        raise table.error(
+            f"invalid database {text!r}: expected the path of a .fragdb file in a package, of letters, digits and _",
+            hint,
+        )
+    return PurePosixPath(text)
+
+
+def _read_entry_points(document: TomlTable) -> Mapping[str, str] | None:
+    if not isinstance(document.values.get("project"), Mapping):
+        return None
+    project = document.table("project")
+    dynamic = project.values.get("dynamic", ())
+    if isinstance(dynamic, list) and "entry-points" in dynamic:
+        return None
+    points = project.table("entry-points", required=False).table(GROUP, required=False)
+    for name, point in points.values.items():
+        if not isinstance(point, str):
+            raise points.error(f"invalid {name}: expected a string")
+    return {name: str(value) for name, value in points.values.items()}
+
+
+def check_entry_points(config: PackageConfig, families: Iterable[str]) -> None:
+    """Check that the package's entry points name its families and the database, and that the wheel will hold it.
+
+    Raises:
+        ProjectError: If they do not; the hint has the lines to write.
+    """
+    _check_not_in_src(config)
+    declared, expected = config.entry_points, dict.fromkeys(sorted(families), config.entry_point)
+    if declared is None or declared == expected:
+        return
+    lines = [f"[project.entry-points.{json.dumps(GROUP)}]"]
+    lines += [f"{_quote_key(name)} = {json.dumps(value)}" for name, value in expected.items()]
+    # TOML does not allow a table to be defined twice.
+    hint = "\n".join(["replace the table with" if declared else "add", *lines])
+    faults = []
+    if missing := [name for name in expected if name not in declared]:
+        faults.append(f"no entry point for {', '.join(missing)}")
+    if extra := [name for name in declared if name not in expected]:
+        faults.append(f"entry points of {', '.join(extra)}, not a family of this package")
+    if not faults:
+        name = next(name for name in expected if declared[name] != expected[name])
+        faults.append(f"the entry point of {name} is {declared[name]!r}, but the database is {str(config.database)!r}")
+        package, other = config.database.parts[0], declared[name].split(".")
+        if not _is_package(config, package) and _is_package(config, other[0]):
+            hint = f"this project has no package {package}: write {_format_database('/'.join(other) + SUFFIX)}"
+    raise ProjectError("; ".join(faults), code="project-entry-points", where=str(config.path), hint=hint)
+
+
+def _check_not_in_src(config: PackageConfig) -> None:
+    first, *rest = config.database.parts
+    source = config.root / "src"
+    if first == "src" and (source / rest[0]).is_dir() and not (source / "__init__.py").exists():
+        what = f"the wheel has no directory src, where the database {str(config.database)!r} would be"
+        hint = f"write {_format_database('/'.join(rest))}"
+        raise ProjectError(what, code="project-invalid-value", where=f"{config.path} [{_TABLE}]", hint=hint)
+
+
+def _is_package(config: PackageConfig, name: str) -> bool:
+    return any((root / name).is_dir() for root in _roots(config.root))
+
+
+def _roots(project: Path) -> tuple[Path, Path]:
+    """Return the directories of a project's packages in the two usual layouts."""
+    return (project, project / "src")
+
+
+def _format_database(path: str) -> str:
+    return f'database = "{path}" under [{_TABLE}]'
+
+
+def _quote_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)

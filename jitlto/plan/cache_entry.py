@@ -1,0 +1,155 @@
+"""Entries of the kernel cache: a linked kernel, the inputs that determine it, and their encoding as bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from jitlto.base.frozen import Frozen
+from jitlto.base.types import Parameter
+
+if TYPE_CHECKING:
+    from jitlto.base.versions import Architecture
+
+
+class Chosen(Frozen):
+    """The kernel that a plan chose, as far as launching it needs.
+
+    Args:
+        kernel: The key of the entrypoint fragment.
+        digest: The plan's digest.
+        signature: The kernel's parameters.
+    """
+
+    kernel: str
+    digest: str
+    signature: tuple[Parameter, ...]
+
+    def to_list(self) -> list[object]:
+        """Return it as values that JSON has, for :meth:`from_list`."""
+        return [self.kernel, self.digest, [list(p.as_dict().values()) for p in self.signature]]
+
+    @classmethod
+    def from_list(cls, kernel: object, digest: object, signature: list[list[Any]]) -> Chosen:
+        """Read what :meth:`to_list` returned; raise TypeError if it is something else."""
+        parameters = tuple(Parameter(*parameter) for parameter in signature)
+        if any([str, str, int, int, str] != list(map(type, vars(parameter).values())) for parameter in parameters):
+            raise TypeError("not a signature")
+        return cls(str(kernel), str(digest), parameters)
+
+
+class LinkKey(Frozen):
+    """The inputs that determine linked code, and its name.
+
+    Args:
+        content: The inputs of the link as canonical JSON.
+        kernel: The key of the entrypoint fragment.
+        configuration: The parameters that chose the fragments.
+        digest: SHA-256 of the content.
+    """
+
+    content: bytes
+    kernel: str
+    configuration: tuple[tuple[str, str], ...]
+    digest: str
+
+    @property
+    def inputs(self) -> Mapping[str, object]:
+        """The content, parsed."""
+        inputs: dict[str, object] = json.loads(self.content)
+        return inputs
+
+    def encode(self, kernel: LinkedKernel) -> bytes:
+        """Encode the entry of a kernel: the content, a line of JSON, the cubin."""
+        about = {"kernel": self.kernel, "configuration": self.configuration, "log": kernel.log}
+        line = json.dumps(about, sort_keys=True).encode()
+        return b"\n".join([self.content, line, kernel.cubin])
+
+    @classmethod
+    def from_entry(cls, payload: bytes) -> LinkKey:
+        """Read the key of an entry that :meth:`LinkedKernel.decode` accepts."""
+        content, line, _ = payload.split(b"\n", 2)
+        about = json.loads(line)
+        configuration = tuple((name, value) for name, value in about["configuration"])
+        return cls(content, about["kernel"], configuration, _sha256(content))
+
+
+class LinkedKernel(Frozen):
+    """A linked kernel, not loaded. Kernels with the same code are equal, even if they come from different layers.
+
+    Args:
+        cubin: The machine code; or PTX, which the driver compiles, if the device is too new for nvJitLink.
+        entry: The kernel's mangled name in it.
+        target: The architecture of the code, e.g. ``sm_90``; ``compute_90`` for PTX.
+        log: nvJitLink's info log.
+        seconds: Wall time of the link or of the look-up.
+        layer: Its origin: ``link``, ``pack``, ``disk`` or ``store``.
+    """
+
+    cubin: bytes
+    entry: str
+    target: str
+    log: str
+    seconds: float
+    layer: str = "link"
+
+    @classmethod
+    def decode(cls, digest: str, payload: bytes, seconds: float, layer: str) -> LinkedKernel | None:
+        """Decode an entry; None if its digest is a different one, as in a renamed file."""
+        content, _, rest = payload.partition(b"\n")
+        if _sha256(content) != digest:
+            return None
+        line, _, cubin = rest.partition(b"\n")
+        try:
+            about, inputs = json.loads(line), json.loads(content)
+            entry, target, log = str(inputs["entry"]), str(inputs["arch"]), str(about["log"])
+            number = target.removeprefix("sm_").removeprefix("compute_").rstrip("af")
+            pairs = all(len(pair) == 2 for pair in about["configuration"])
+            if not (number.isdigit() and pairs and isinstance(about["kernel"], str)):
+                return None
+            return cls(cubin, entry, target, log, seconds, layer)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
+
+    @property
+    def architecture(self) -> Architecture:
+        """The architecture that it runs on."""
+        from jitlto.base.versions import Architecture  # imported lazily: a launch does not need it
+
+        return Architecture.parse(self.target)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings of nvJitLink and ptxas, each behind the name of its tool, with mangled names demangled."""
+        if "warning" not in self.log:
+            return []
+        import re  # imported lazily: most kernels link without a warning
+
+        from jitlto.base.mangling import demangle
+
+        found = re.findall(r"^(?:(\w+) )?warning\s*: *(.*\S)", self.log, re.M)
+        return [f"{tool or 'nvJitLink'}: " + re.sub(r"\b_Z\w+", lambda n: demangle(n[0]), text) for tool, text in found]
+
+    @property
+    def is_ptx(self) -> bool:
+        """True for PTX, false for a cubin."""
+        return self.target.startswith("compute_")
+
+    def _value(self) -> tuple[object, ...]:
+        return (self.cubin, self.entry, self.target, self.log)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LinkedKernel) and self._value() == other._value()
+
+    def __hash__(self) -> int:
+        return hash(self._value())
+
+    def __repr__(self) -> str:
+        return f"<LinkedKernel {self.entry} for {self.target}, {len(self.cubin)} bytes, from {self.layer}>"
+
+
+def _sha256(content: bytes) -> str:
+    import hashlib  # imported lazily: takes 2 ms, and importing jitlto.load does not need it
+
+    return hashlib.sha256(content).hexdigest()

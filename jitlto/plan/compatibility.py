@@ -1,0 +1,315 @@
+"""How fragments link with an nvJitLink for a target.
+
+Plans use these functions to decide, and ``jitlto.plan.prediction`` to predict what plans will do.
+
+Sources of the rules: NVIDIA's «CUDA 12.0 Compiler Support for Runtime LTO Using nvJitLink Library» (LTO-IR links within
+a major release, with an nvJitLink at least as new as the compiler; across majors PTX or SASS is linked), the nvJitLink
+reference, and the PTX ISA's release history (which PTX version came with which toolkit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from jitlto.base.errors import ArchitectureError, VersionError
+from jitlto.base.versions import Architecture, Version
+from jitlto.record.fragment import Fragment, Image, ImageKind
+
+
+class LinkTarget(Struct, frozen=True):
+    """The target of a link, and the kind of code that the installed nvJitLink makes for it.
+
+    Args:
+        architecture: The architecture that the kernel will run on.
+        link_mode: ``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink have different CUDA majors.
+        nvjitlink: The version of nvJitLink.
+        jit_base: If the target is too new for nvJitLink, the older architecture for which PTX is made, which the driver
+            compiles when the kernel is loaded; None if a cubin is made for the target itself.
+        foreign: If LTO-IR was requested but was made with a different CUDA major than nvJitLink, the version of that
+            compiler.
+        linked_for: The architecture that nvJitLink links for.
+        code: The target of the code as nvJitLink spells it: ``sm_90``, or ``compute_90`` for PTX.
+    """
+
+    architecture: Architecture
+    link_mode: str
+    nvjitlink: Version
+    jit_base: Architecture | None
+    foreign: Version | None
+    linked_for: Architecture
+    code: str
+
+
+def runs_on(base: Architecture, target: Architecture) -> bool:
+    """Return whether code compiled for the virtual architecture ``base`` may be linked for ``target``.
+
+    Plain code links upward to every later architecture. Architecture-specific code (``a``) stays on its own, and
+    family-specific code (``f``) within the family, which is the compute capability's major number.
+    """
+    if base.suffix == "a":
+        return target == base
+    if base.suffix == "f":
+        same_family = base.number // 10 == target.number // 10
+        return same_family and base.number <= target.number and target.suffix != ""
+    return base.number <= target.number
+
+
+def machine_code_links(code: Architecture, target: Architecture, linker: Version) -> bool:
+    """Return whether the nvJitLink of version ``linker`` links machine code for ``code`` for ``target``.
+
+    Machine code is for its own major number, from its minor on; architecture-specific code (``a``) is for that alone.
+    """
+    if code.suffix == "a":  # nvJitLink 12 links code for sm_90a for sm_90 too
+        return target.number == code.number and (target.suffix == "a" or linker.major < 13)
+    return code.number // 10 == target.number // 10 and code.number <= target.number
+
+
+def ltoir_links(compiler: Version, linker: Version) -> bool:
+    """Return whether LTO-IR made by ``compiler`` links with the nvJitLink of version ``linker``."""
+    return compiler.major == linker.major and compiler <= linker
+
+
+# PTX ISA versions lag their toolkit's minor in two places only: 12.6 brought none, and 12.7 was never released as one.
+PTX_ISA_12 = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 5, 7: 6, 8: 7, 9: 8}
+
+
+def newest_ptx_isa(toolkit: Version) -> Version:
+    """Return the newest PTX ISA version that toolkit ``toolkit`` reads (CUDA 12 reads up to 8.8, 13.n reads 9.n)."""
+    if toolkit.major == 12:
+        return Version(8, PTX_ISA_12.get(toolkit.minor, 8))
+    return Version(toolkit.major - 4, toolkit.minor)
+
+
+# Real architectures by number: the first and the last toolkit release that links for them (None: still does). Source:
+# the release notes, and the architecture lists of NVRTC and nvJitLink 12.9 and 13.5.
+_FIRST, _CUDA12 = Version(12, 0), Version(12, 99)
+_REAL: dict[int, tuple[Version, Version | None]] = {
+    **dict.fromkeys((50, 52, 53, 60, 61, 62, 70, 72), (_FIRST, _CUDA12)),
+    **dict.fromkeys((75, 80, 86, 87, 89, 90), (_FIRST, None)),
+    **dict.fromkeys((100, 120), (Version(12, 8), None)),
+    **dict.fromkeys((103, 121), (Version(12, 9), None)),
+    **dict.fromkeys((88, 107, 110), (Version(13, 0), None)),
+    101: (Version(12, 8), _CUDA12),
+}
+# Suffixes: the lowest architecture that has them, and the first release.
+_SUFFIXES = {"": (0, _FIRST), "a": (90, _FIRST), "f": (100, Version(12, 9))}
+_NEWEST_KNOWN = Version(13, 5)
+
+
+def linkable_architectures(linker: Version) -> list[int]:
+    """Return the numbers of the architectures that nvJitLink ``linker`` is known to link for, sorted."""
+    return sorted(number for number in _REAL if _links_for(linker, number))
+
+
+def _links_for(linker: Version, number: int) -> bool:
+    first, last = _REAL[number]
+    return first <= linker and (last is None or linker <= last)
+
+
+def can_link_for(linker: Version, target: Architecture) -> bool:
+    """Return whether nvJitLink ``linker`` links for ``target``; a version newer than this table may know newer targets.
+
+    Ask before nvJitLink does: given an architecture that it does not know, version 12.9 may crash.
+    """
+    first_number, first_linker = _SUFFIXES[target.suffix]
+    if target.number < first_number or linker < first_linker:
+        return False
+    if target.number in _REAL:
+        return _links_for(linker, target.number)
+    return linker > _NEWEST_KNOWN and target.number > max(_REAL)
+
+
+def is_known(target: Architecture) -> bool:
+    """Return whether some toolkit is known to link for the number of ``target``."""
+    return target.number in _REAL
+
+
+def newest_below(linker: Version, target: Architecture) -> Architecture | None:
+    """Return the newest architecture before a ``target`` that is too new for it that nvJitLink ``linker`` knows.
+
+    PTX can be made for it, which a driver that knows the target compiles.
+
+    Returns:
+        Architecture or None: None if the target is not one that came after this nvJitLink: it is known, was dropped,
+            has a suffix, or no toolkit has it though later ones are known.
+    """
+    later = target.number > max(_REAL) or (is_known(target) and linker < _REAL[target.number][0])
+    if target.suffix or not later or can_link_for(linker, target):
+        return None
+    # Later toolkits, and so perhaps the driver, do not read PTX for an architecture that they dropped.
+    kept = (n for n in linkable_architectures(linker) if n < target.number and _REAL[n][1] is None)
+    return max(map(Architecture, kept), default=None)
+
+
+def native_target(own: Architecture, fragments: Iterable[Fragment]) -> Architecture:
+    """Return the target for fragments on a device of architecture ``own``.
+
+    Code built for exactly this architecture or family may use instructions that plain code cannot.
+    """
+    available = {image.architecture for f in fragments for image in f.images if image.kind is ImageKind.LTOIR}
+    for special in (Architecture(own.number, "a"), Architecture(own.number, "f")):
+        if any(a.suffix and runs_on(a, special) for a in available):
+            return special
+    return own
+
+
+def newest_foreign_compiler(fragments: Iterable[Fragment], linker: Version) -> Version | None:
+    """Return the newest compiler of a different CUDA major than ``linker`` that made the fragments' LTO-IR.
+
+    If there is one, PTX is linked. None if all compilers have the linker's major.
+    """
+    made = {i.version for f in fragments for i in f.images if i.kind is ImageKind.LTOIR}
+    return max((version for version in made if version.major != linker.major), default=None)
+
+
+def jit_base(target: Architecture, linker: Version, *, requested: bool) -> Architecture | None:
+    """Return the architecture for which PTX is made if nvJitLink is too old for a target; None if it is not.
+
+    Args:
+        target: The architecture that the kernel will run on.
+        linker: The version of nvJitLink.
+        requested: Whether the caller named the target: an unknown architecture is then more likely a typo than a new
+            device.
+    """
+    return None if requested and not is_known(target) else newest_below(linker, target)
+
+
+def choose_target(
+    fragments: Sequence[Fragment], link_mode: str, arch: Architecture, linker: Version, *, requested: bool
+) -> LinkTarget:
+    """Choose the target and link mode for fragments.
+
+    Args:
+        fragments: The fragments to link.
+        link_mode: The requested mode.
+        arch: The requested architecture, or that of the device.
+        linker: The version of nvJitLink.
+        requested: Whether the caller named the architecture.
+    """
+    target = arch if requested else native_target(arch, fragments)
+    foreign = newest_foreign_compiler(fragments, linker) if link_mode == "lto" else None
+    mode = "ptx" if foreign else link_mode
+    # Only link-time optimisation can produce PTX.
+    base = jit_base(target, linker, requested=requested) if mode == "lto" else None
+    code = base.compute if base else target.sm
+    return LinkTarget(target, mode, linker, base, foreign, base or target, code)
+
+
+def check_target(target: Architecture, linker: Version) -> None:
+    """Check that nvJitLink can link for a target.
+
+    Raises:
+        ArchitectureError: If it cannot.
+    """
+    if not can_link_for(linker, target):
+        raise ArchitectureError(
+            f"nvJitLink {linker} does not link for {target.sm}",
+            code="link-architecture-unsupported",
+            hint=f"it links for {', '.join(f'sm_{n}' for n in linkable_architectures(linker))}; "
+            "a newer architecture needs a newer nvJitLink",
+        )
+
+
+def select_images(fragments: Iterable[Fragment], target: LinkTarget) -> tuple[Image, ...]:
+    """Select the image of each fragment to link, in link order.
+
+    Raises:
+        VersionError, ArchitectureError: As :func:`select_image`, or if compilers of two CUDA majors made them and one
+            has no PTX.
+    """
+    fragments = list(fragments)
+    kind = ImageKind.LTOIR if target.link_mode == "lto" else ImageKind.PTX
+    mixed = mixed_compilers(fragments)
+    without = next((f for f in fragments if not any(f.images_of(ImageKind.PTX))), None)
+    if target.foreign and mixed and without:
+        raise VersionError(
+            f"LTO-IR made by CUDA {mixed} does not link together, and {without.key} has no PTX",
+            code="link-version-mixed",
+            hint=f"build the whole family with one CUDA major: for nvJitLink {target.nvjitlink} with CUDA "
+            f"{target.nvjitlink.major}; or with ptx among its images",
+        )
+    return tuple(select_image(each, kind, target.linked_for, target.nvjitlink) for each in fragments)
+
+
+def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, linker: Version) -> Image:
+    """Select the image of a fragment to link: of those that nvJitLink can read, the one closest to the target.
+
+    Raises:
+        VersionError: If there is none of that kind, or nvJitLink is too old for them.
+        ArchitectureError: If none runs on the target.
+    """
+    images = [image for image in fragment.images if image.kind is kind]
+    other = newest_foreign_compiler([fragment], linker)
+    if not images and kind is ImageKind.PTX and other:
+        raise VersionError(
+            f"{fragment.key} has LTO-IR made by CUDA {other}, which nvJitLink {linker} cannot read, and no PTX",
+            code="link-version-no-image",
+            hint=_remedies(other, linker) + ", or with ptx among its images" * (other < linker),
+        )
+    if not images:
+        raise VersionError(
+            f"{fragment.key} has no {kind} image, which a link of {kind} with nvJitLink {linker} needs",
+            code="link-version-no-image",
+            hint=f"build it with {kind} among its images, or link what it has, with an nvJitLink of CUDA "
+            f"{_versions(fragment.images)}",
+        )
+    readable = [image for image in images if can_read(image, linker)]
+    if not readable:
+        made = _versions(images)
+        what = "LTO-IR" if kind is ImageKind.LTOIR else f"PTX {max(i.ptx_isa for i in images if i.ptx_isa)}"
+        raise VersionError(
+            f"{fragment.key} has {what} made by {images[0].toolchain} {made}, which nvJitLink {linker} cannot read",
+            hint=_remedies(max(i.version for i in images), linker),
+        )
+    fitting = [image for image in readable if runs_on(image.architecture, target)]
+    if not fitting:
+        archs = ", ".join(image.architecture.compute for image in readable)
+        raise ArchitectureError(
+            f"{fragment.key} was compiled for {archs}, which does not run on {target.sm}",
+            hint="link for a later architecture, or build the family with that one among its archs",
+        )
+    return max(fitting, key=lambda image: image.architecture)
+
+
+def mixed_compilers(fragments: Iterable[Fragment]) -> str:
+    """Return the versions of the compilers that made the fragments' LTO-IR, if of several CUDA majors, else nothing."""
+    images = [image for fragment in fragments for image in fragment.images_of(ImageKind.LTOIR)]
+    return _versions(images) if len({image.version.major for image in images}) > 1 else ""
+
+
+def can_read(image: Image, linker: Version) -> bool:
+    """Return whether nvJitLink ``linker`` reads an image."""
+    if image.kind is ImageKind.LTOIR:
+        return ltoir_links(image.version, linker)
+    return image.ptx_isa is not None and image.ptx_isa <= newest_ptx_isa(linker)
+
+
+def _remedies(compiler: Version, linker: Version) -> str:
+    """Return the remedies for LTO-IR or PTX that nvJitLink cannot read: replace the one or the other."""
+    if compiler < linker:
+        return (
+            f"install an nvJitLink of CUDA {compiler.major} ({toolchain_hint(compiler, linker)}), "
+            f"or build the family with CUDA {linker.major}"
+        )
+    return (
+        f"install an nvJitLink of at least {compiler} ({toolchain_hint(compiler, linker)}), "
+        f"or build the family with {compiler_for(compiler, linker)}"
+    )
+
+
+def compiler_for(made: Version, linker: Version) -> str:
+    """Return which compiler nvJitLink ``linker`` needs instead of the one of version ``made``."""
+    return f"CUDA {linker.major}, no newer than {linker}" if made < linker else f"a compiler no newer than {linker}"
+
+
+def toolchain_hint(wanted: Version, linker: Version) -> str:
+    """Return how to install the toolchain of a CUDA major; two in one environment would shadow each other."""
+    if wanted.major == linker.major:
+        return f"pip install -U 'jitlto[cu{wanted.major}]'"
+    return f"in an environment of its own: pip install 'jitlto[cu{wanted.major}]'"
+
+
+def _versions(images: Sequence[Image]) -> str:
+    return " and ".join(sorted({str(image.version) for image in images}))

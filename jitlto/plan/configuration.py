@@ -1,0 +1,98 @@
+"""Configurations: the parameter values that choose a kernel, spelled as the family spells them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from jitlto.base.errors import AmbiguousConfigurationError, PlanError, UnknownParameterError, UnknownValueError
+from jitlto.base.text import abbreviate, suggest
+from jitlto.base.types import cpp_name, find_scalar, from_numpy_name, is_same_value
+from jitlto.record.index import numbers_first
+
+if TYPE_CHECKING:
+    pass
+
+#: The ways to link fragments.
+LINK_MODES = ("lto", "ptx")
+
+
+def normalize_configuration(
+    configuration: Mapping[str, object], known: Mapping[str, Sequence[str]], family: str
+) -> dict[str, str]:
+    """Spell a configuration as the family's fragments do.
+
+    Args:
+        configuration: Values as text, numbers, booleans or dtypes.
+        known: The family's parameters and their values.
+        family: The family's name, for messages.
+
+    Raises:
+        UnknownParameterError: If the family has no such parameter; suggests the nearest.
+        UnknownValueError: If no fragment has such a value; suggests the nearest.
+        AmbiguousConfigurationError: If a value is a type for which the family has several names, and none of them.
+        PlanError: If a value is neither text, a number, a boolean nor a dtype.
+    """
+    result = {}
+    for name, value in configuration.items():
+        if name not in known:
+            raise UnknownParameterError(
+                f"{family} has no parameter {name!r}", hint=_nearest(name, list(known), "parameters")
+            )
+        try:
+            text = cpp_name(value)
+        except TypeError as error:
+            what = f"invalid value for parameter {name!r}: {error}"
+            raise PlanError(what, code="plan-invalid-value", where=family) from None
+        exact = is_exact_name(value, text) and text in known[name]
+        result[name] = text if exact else _match_value(name, text, known[name], family)
+    return result
+
+
+def unknown_link_mode(link_mode: str) -> PlanError:
+    """Return the error for a link mode that is none of :data:`LINK_MODES`."""
+    return PlanError(f"unknown link mode {abbreviate(link_mode)}", code="plan-link-mode", hint="use lto or ptx")
+
+
+def find_same_values(text: str, values: Iterable[str]) -> list[str]:
+    """Return the values that name the type that ``text`` names, in C++ or in NumPy."""
+    spelled = from_numpy_name(text)
+    return [v for v in values if is_same_value(text, v) or (spelled and is_same_value(spelled, v))]
+
+
+def is_exact_name(value: object, text: str) -> bool:
+    """Return whether the text of a value is the caller's own: that of a dtype is worth no more than its other names."""
+    return isinstance(value, str) or find_scalar(text) is None
+
+
+def _match_value(name: str, text: str, values: Sequence[str], family: str) -> str:
+    """Return the family's spelling of a value.
+
+    Raises:
+        UnknownValueError: If no fragment has the value.
+        AmbiguousConfigurationError: If several of the family's values name its type.
+    """
+    spelled = from_numpy_name(text)
+    same = find_same_values(text, values)
+    if len(same) > 1:
+        what = f"several values of {name} name the type {spelled or text}"
+        hint = f"give one as text: {describe_choice(name, same)}"
+        raise AmbiguousConfigurationError(what, code="plan-ambiguous-value", where=family, hint=hint)
+    if same:
+        return same[0]
+    # The name of a different type is not a misspelling: the nearest name would be a different precision.
+    hint = _listed("values", values) if spelled or find_scalar(text) else _nearest(text, values, "values")
+    raise UnknownValueError(f"{family} has no {name}={text}", hint=hint)
+
+
+def _nearest(given: str, known: Sequence[str], what: str) -> str:
+    return f"{suggest(given, known)} {_listed(what, known)}".lstrip()
+
+
+def _listed(what: str, known: Sequence[str]) -> str:
+    return f"its {what} are {', '.join(known) or 'none'}"
+
+
+def describe_choice(name: str, values: Iterable[str]) -> str:
+    """Return a parameter with its possible values: ``name (a, b)``."""
+    return f"{name} ({', '.join(sorted(set(values), key=numbers_first))})"

@@ -1,0 +1,373 @@
+"""Plans: the resolved, immutable answer to a configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jitlto.base.cache_dir import CacheDir, WarnOnce
+from jitlto.base.cached import cached_property
+from jitlto.base.errors import ArchitectureError, JitltoError, LinkError, VersionError
+from jitlto.base.events import Events, Kind
+from jitlto.base.frozen import Shared
+from jitlto.base.mangling import demangle
+from jitlto.base.versions import Architecture
+from jitlto.cuda import device, nvjitlink
+from jitlto.cuda.nvjitlink import InputKind, LinkInput
+from jitlto.database import FragmentDatabase
+from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
+from jitlto.plan.compatibility import LinkTarget, choose_target, select_images
+from jitlto.plan.resolve import Resolution, UserSymbols
+from jitlto.record.fragment import Fragment, Image, SymbolKind
+from jitlto.record.options import LinkOptions
+
+if TYPE_CHECKING:  # not imported at run time: a plan whose kernel is in a cache needs none of them
+    from typing import Protocol
+
+    from jitlto.plan.user_code.inputs import UserInput
+
+    class Kernels(Protocol):
+        """Where linked kernels are found and kept."""
+
+        @property
+        def store(self) -> CacheDir | None: ...
+
+        def get_or_link(self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel: ...
+
+        def warn(self, chosen: Chosen, kernel: LinkedKernel) -> None: ...
+
+    class Services(Protocol):
+        """The parts of a session that plans and planners use."""
+
+        @property
+        def events(self) -> Events: ...
+
+        @property
+        def kernel_cache(self) -> Kernels: ...
+
+
+_DIGEST_SCHEMA = 1
+_warn_once = WarnOnce(__name__)
+#: What a caller supplies beside fragments, as its name, its content and its kind (None for CUDA C++).
+SuppliedInput: TypeAlias = "tuple[str, bytes | str, InputKind | None]"
+
+
+class Request(NamedTuple):
+    """The caller's words to a planner: all that is needed to plan them again elsewhere.
+
+    A named tuple, not a dataclass: every program that plans makes this class at its start.
+
+    Args:
+        family: The family's name.
+        entry: The entrypoint's group, where it was named.
+        configuration: Parameter values.
+        pinned: Keys of the fragments that were named outright.
+        supplied: The caller's own inputs, in the order given.
+        link_mode: ``lto`` or ``ptx``.
+        link_options: Put over the family's own.
+    """
+
+    family: str
+    entry: str | None
+    configuration: Mapping[str, str]
+    pinned: tuple[str, ...] = ()
+    supplied: tuple[SuppliedInput, ...] = ()
+    link_mode: str = "lto"
+    link_options: Mapping[str, object] = MappingProxyType({})
+
+
+class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
+    """The fragments, options and target of one kernel. Created by a planner; immutable.
+
+    Args:
+        family: The family's name.
+        resolution: The fragments and the configuration that chose them.
+        supplied: The caller's own inputs, linked after the fragments, in this order.
+        options: Options of the link.
+        built: The link options that the family was built with.
+        mode: ``lto`` or ``ptx``, as requested.
+        arch: The target; None for that of the current device.
+        database: The database that images are read from.
+        services: The session whose cache stores its kernel.
+        request: The request that it answers, for planning it elsewhere; None if the request cannot be recorded.
+        again: Makes its family, for the same.
+    """
+
+    family: str
+    resolution: Resolution
+    supplied: tuple[UserInput, ...]
+    options: LinkOptions
+    built: LinkOptions
+    mode: str
+    arch: Architecture | None
+    database: FragmentDatabase
+    services: Services
+    request: Request | None = None
+    again: Callable[[], Any] | None = None
+
+    def _value(self) -> tuple[object, ...]:
+        return (self.family, self.resolution, self.supplied, self.options, self.built, self.mode, self.arch)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and self._value() == other._value()
+
+    def __hash__(self) -> int:
+        return hash(self._value())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be planned again, in another process, from the same request."""
+        return self.make_family().plan_request, (self.request, self.arch)
+
+    def make_family(self) -> Any:
+        """Return its family made anew, which can plan its request.
+
+        Raises:
+            JitltoError: If its request cannot be planned elsewhere.
+        """
+        if self.request is None or self.again is None:
+            raise JitltoError(
+                "a plan with a Python function cannot be sent to another process",
+                code="jitlto-not-portable",
+                where=repr(self),
+                hint="plan it there, or add the function as source: add_source",
+            )
+        return self.again()
+
+    def __repr__(self) -> str:
+        configuration = ", ".join(f"{name}={value}" for name, value in self.resolution.configuration)
+        target = self.arch.sm if self.arch else "the current device"
+        return f"<Plan {self.family}/{self.entry.key.group}({configuration}) for {target}>"
+
+    @property
+    def entry(self) -> Fragment:
+        """The entrypoint fragment."""
+        return self.resolution.entry
+
+    @cached_property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """All fragments, in link order."""
+        return (self.resolution.entry, *self.resolution.device)
+
+    @property
+    def configuration(self) -> dict[str, str]:
+        """The parameters on which this plan depends, with their values."""
+        return dict(self.resolution.configuration)
+
+    def for_arch(self, arch: str | Architecture | None) -> Plan:
+        """Return the same plan for a different target architecture; None: that of the current device."""
+        return replace(self, arch=None if arch is None else Architecture.parse(str(arch)))
+
+    @cached_property
+    def link_target(self) -> LinkTarget:
+        """The target, and the kind of code that the installed nvJitLink makes for it.
+
+        Raises:
+            NoDeviceError: If no architecture was given and there is no device.
+        """
+        linker = nvjitlink.version()
+        requested, arch = self.arch is not None, self.arch or device.architecture()
+        return choose_target(self.fragments, self.mode, arch, linker, requested=requested)
+
+    @property
+    def target(self) -> Architecture:
+        """The target architecture; by default that of the current device.
+
+        Raises:
+            NoDeviceError: If no architecture was given and there is no device.
+        """
+        return self.link_target.architecture
+
+    @property
+    def link_mode(self) -> str:
+        """``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink have different CUDA majors."""
+        return self.link_target.link_mode
+
+    @cached_property
+    def images(self) -> tuple[Image, ...]:
+        """The image of each fragment that is linked, in link order; checked against nvJitLink and the target.
+
+        Raises:
+            VersionError: If an image is too new for nvJitLink.
+            ArchitectureError: If a fragment has no image that runs on the target.
+        """
+        target = self.link_target
+        try:
+            for item in self.supplied:
+                item.check(target)
+            images = select_images(self.fragments, target)
+        except VersionError as error:
+            from jitlto.cuda.nvjitlink_file import name_loaded  # imported lazily: only needed for errors
+
+            name_loaded(error, target.nvjitlink)
+            raise
+        _warn_of_substitutes(target, self.options)
+        return images
+
+    @cached_property
+    def flags(self) -> tuple[str, ...]:
+        """nvJitLink's flags beside the architecture, in canonical order."""
+        late = self.options.find_ineffective(self.built, self.link_mode)
+        if late:
+            raise LinkError(
+                f"{', '.join(late)} would have no effect on the link: fixed when the fragments were compiled",
+                code="link-option-late",
+                where=str(self.entry.key),
+                hint="declare it under [link] in family.toml and build the family again; for lineinfo, build its twin: "
+                "jitlto build --lineinfo",
+            )
+        lto = ("-lto",) if self.link_mode == "lto" else ()
+        return (*lto, *self.options.flags())
+
+    @cached_property
+    def link_key(self) -> LinkKey:
+        """The inputs of the link, over which the digest is computed."""
+        target, resolution = self.link_target, self.resolution
+        content = {
+            "schema": _DIGEST_SCHEMA,
+            "images": [image.sha256 for image in self.images],
+            "supplied": [item.identity for item in self.supplied],
+            "entry": resolution.entry.entry,
+            "arch": target.code,
+            "flags": self.flags,
+            "nvjitlink": str(target.nvjitlink),
+        }
+        data = json.dumps(content, sort_keys=True).encode()
+        return LinkKey(data, resolution.entry.key.text, resolution.configuration, hashlib.sha256(data).hexdigest())
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over everything that determines the linked code, and nothing else.
+
+        It covers the major and minor version of nvJitLink, so that a pack is valid for all patch releases.
+        """
+        return self.link_key.digest
+
+    @cached_property
+    def chosen(self) -> Chosen:
+        """The data about the kernel that launching it needs."""
+        return Chosen(self.link_key.kernel, self.digest, self.resolution.entry.signature)
+
+    def link(self, arch: str | Architecture | None = None, *, use_cache: bool = True) -> LinkedKernel:
+        """Link into a cubin, or find one that was linked before. Needs no GPU if an architecture is given.
+
+        Args:
+            arch: The target, instead of the plan's.
+            use_cache: Whether to read and write caches; if False, the plan is always linked.
+
+        Raises:
+            LinkError: Or a subclass, if the plan does not link.
+        """
+        if arch is not None:
+            return self.for_arch(arch).link(use_cache=use_cache)
+        key, cache = self.link_key, self.services.kernel_cache
+        if use_cache:
+            self.services.events.emit(Kind.REQUESTED, key.kernel, self.digest, plan=self)
+        kernel = cache.get_or_link(key, self._link, self.database.location) if use_cache else self._link()
+        cache.warn(self.chosen, kernel)
+        return kernel
+
+    def _link(self, *, ptx: bool = False) -> LinkedKernel:
+        """Link, without using caches; into PTX, even if the target needs a cubin, if ``ptx`` is true."""
+        target, flags = self.link_target, self.flags
+        kind = InputKind.FATBIN if target.link_mode == "lto" else InputKind.PTX
+        supplied = [item for user in self.supplied for mode, item in user.images if mode == target.link_mode]
+        base, binary = target.jit_base, []
+        if supplied:
+            from jitlto.cuda.nvfatbin import holds_ltoir  # imported lazily: few plans have inputs
+
+            binary = [i for i in supplied if i.kind is not InputKind.LTOIR and not holds_ltoir(i.data)]
+        if ptx:  # what is not LTO-IR is linked after it was optimised
+            supplied = [item for item in supplied if item not in binary]
+        elif base and binary:
+            raise ArchitectureError(
+                f"{', '.join(i.name for i in binary)} cannot become part of PTX for {base.compute}: it is not LTO-IR",
+                code="link-architecture-input",
+                hint="give its source or LTO-IR, or install an nvJitLink that links for the target",
+            )
+        images = zip(self.fragments, self.images, strict=True)
+        begin = time.perf_counter()
+        with self.services.events.step("link", self.entry.key.text):
+            inputs = [LinkInput(kind, self.database.read(image), fragment.key.text) for fragment, image in images]
+            linked = nvjitlink.link([*inputs, *supplied], target.linked_for, flags, ptx=ptx or base is not None)
+        seconds = time.perf_counter() - begin
+        if base and not ptx:
+            nvjitlink.check_linked_ptx(linked)
+        if supplied:
+            from jitlto.link.conflicts import check_conflicts  # imported lazily: few plans have inputs
+
+            pairs, store = list(zip(self.fragments, inputs, strict=True)), self.services.kernel_cache.store
+            check_conflicts(pairs, self.supplied, target, self.options, store)
+        return LinkedKernel(linked.data, self.entry.entry, target.code, linked.log, seconds)
+
+    def link_ptx(self, arch: str | Architecture | None = None) -> str:
+        """Return the PTX that link-time optimisation makes of the plan, for inspection and checks.
+
+        What is not LTO-IR, such as a library of machine code, is no part of it: calls to that are left.
+
+        Raises:
+            LinkError: Or a subclass. Always in ``ptx`` mode, which has no link-time optimisation.
+        """
+        if arch is not None:
+            return self.for_arch(arch).link_ptx()
+        if self.link_mode != "lto":
+            raise LinkError(
+                "a link without link-time optimisation makes no PTX",
+                code="link-no-ptx",
+                hint="dump the cubin or its SASS",
+            )
+        return self._link(ptx=True).cubin.decode()
+
+    def calls_left(self, arch: str | Architecture | None = None) -> list[str]:
+        """Return the demangled names of functions, of fragments and of the caller, that the link did not inline.
+
+        A function that is in the linked PTX beside the kernel is called from it, or its address is taken.
+
+        Raises:
+            LinkError: As :meth:`link_ptx`.
+        """
+        from jitlto.cuda.ptx import parse_ptx  # imported lazily: only needed by checks
+
+        module = parse_ptx(self.link_ptx(arch))
+        owners: list[Fragment | UserSymbols] = [*self.fragments, *(item.symbols for item in self.supplied)]
+        crossing = {s.name for owner in owners for s in (*owner.provides, *owner.requires)} - {self.entry.entry}
+        functions = {name for name, d in module.declarations.items() if d.kind is SymbolKind.FUNCTION}
+        unresolved = {symbol.name for symbol in module.requires}
+        return sorted(demangle(name) for name in (functions & crossing) | unresolved)
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the plan as JSON-serializable values, for people to read."""
+        return {
+            "family": self.family,
+            "entry": demangle(self.entry.entry),
+            "configuration": self.configuration,
+            "fragments": [str(fragment.key) for fragment in self.fragments],
+            "supplied": [item.symbols.name for item in self.supplied],
+            "signature": [str(parameter) for parameter in self.entry.signature],
+            "arch": self.target.sm,
+            "code": self.link_target.code,
+            "link_mode": self.link_mode,
+            "flags": list(self.flags),
+            "images": [{"kind": i.kind.value, "arch": str(i.architecture), "sha256": i.sha256} for i in self.images],
+            "nvjitlink": str(nvjitlink.version()),
+            "digest": self.digest,
+        }
+
+
+def _warn_of_substitutes(target: LinkTarget, options: LinkOptions) -> None:
+    """Log, once a process, that a link differs from the requested one."""
+    if target.foreign:
+        what = f"LTO-IR of CUDA {target.foreign} does not link with nvJitLink {target.nvjitlink}: linking PTX instead"
+        _warn_once(what, "%s, without link-time optimisation", what)
+    if target.jit_base:
+        what = f"nvJitLink {target.nvjitlink} does not link for {target.architecture.sm}: making PTX"
+        omitted = "".join(f", without {name}" for name in options.assembler_options())
+        where = f"{target.jit_base.compute} instead, which the driver compiles{omitted}"
+        _warn_once((what, where), "%s for %s", what, where)

@@ -1,0 +1,317 @@
+"""Planners: resolve a configuration of a family, and code that the caller adds to it, to a plan.
+
+Modules for callers' inputs are imported only if there are inputs: they take 5 to 30 ms to import, planning takes 2 ms.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from jitlto.base.errors import JitltoError, PlanError, UnknownParameterError, UnknownValueError
+from jitlto.base.events import Kind
+from jitlto.base.text import abbreviate, check_type
+from jitlto.base.versions import Architecture
+from jitlto.plan.configuration import LINK_MODES, normalize_configuration, unknown_link_mode
+from jitlto.plan.plan import Plan, Request, SuppliedInput
+from jitlto.plan.resolve import resolve
+from jitlto.record.fragment import Fragment, FragmentKey
+
+if TYPE_CHECKING:  # not imported at run time: a plan without a caller's inputs needs none of them
+    from typing import Protocol
+
+    from jitlto.base.cache_dir import CacheDir
+    from jitlto.cuda.nvjitlink import InputKind
+    from jitlto.database import FragmentDatabase
+    from jitlto.plan.plan import Services
+    from jitlto.plan.user_code import inputs
+    from jitlto.plan.user_code.numba_compiler import PythonFunction
+    from jitlto.record.family_record import FamilyRecord
+    from jitlto.record.index import Index
+
+    class PlannedFamily(Protocol):
+        """The parts of a family that a planner uses."""
+
+        name: str
+        parameters: Mapping[str, tuple[str, ...]]
+
+        def open(self) -> tuple[FragmentDatabase, FamilyRecord, Index]: ...
+
+        def again(self) -> Callable[[], object]: ...
+
+
+Loaded = TypeVar("Loaded")
+
+
+class Planner(Generic[Loaded]):
+    """Resolves one configuration of a family, with the fragments and code that the caller adds to it.
+
+    Created by :meth:`KernelFamily.planner`. The ``add`` methods return the planner, so that calls can be chained.
+
+    Args:
+        family: The family to plan for.
+        services: The session whose events count plans and whose cache stores linked kernels.
+        entry: The entrypoint's group, if the family has several.
+        configuration: Parameter values as text, numbers, booleans or dtypes.
+        load: Links and loads a plan; returns its launcher.
+    """
+
+    def __init__(
+        self,
+        family: PlannedFamily,
+        services: Services,
+        entry: str | None,
+        configuration: Mapping[str, object],
+        load: Callable[[Plan], Loaded],
+    ) -> None:
+        if entry is not None:
+            check_type(entry, str, "entry must be the name of a group")
+        self._family = family
+        self._services = services
+        self._load = load
+        self._entry = entry
+        known = family.parameters
+        values = {n: value for n, value in configuration.items() if type(value) is str and value in known.get(n, ())}
+        if len(values) < len(configuration):  # some have other spellings, or are wrong
+            try:
+                values = normalize_configuration(configuration, known, family.name)
+            except (UnknownParameterError, UnknownValueError):
+                if not (gaps := family.open()[2].gaps):
+                    raise
+                # With a value that only fragments have that a merge left out, planning says so.
+                values = normalize_configuration(configuration, _with_values_of(gaps, known), family.name)
+        self._configuration = values
+        self._pinned: list[Fragment] = []
+        self._functions: list[PythonFunction] = []
+        self._supplied: list[SuppliedInput] = []
+
+    def add(self, key: str | FragmentKey) -> Planner[Loaded]:
+        """Add the fragment with this key, even if the configuration would choose a different one.
+
+        Raises:
+            PlanError: If the database has no such fragment.
+        """
+        try:
+            text = key if isinstance(key, str) else abbreviate(key)
+            parsed = key if isinstance(key, FragmentKey) else FragmentKey.parse(text)
+        except JitltoError as error:
+            raise PlanError(error.what, code="plan-invalid-key", hint=error.hint) from None
+        database, record, _ = self._family.open()
+        fragment = database.get(parsed)
+        if fragment is None or not record.select([fragment]):
+            raise PlanError(
+                f"no fragment {parsed} in family {self._family.name}",
+                code="plan-unknown-fragment",
+                where=str(database.path),
+                hint="`jitlto ls DB` lists them",
+            )
+        self._pinned.append(fragment)
+        return self
+
+    def add_source(self, text: str, name: str = "user.cu") -> Planner[Loaded]:
+        """Add a device function as CUDA C++; it replaces the group that defines the same symbol.
+
+        The family's interface headers are included before it; toolkit headers can be included.
+
+        Args:
+            text: The source.
+            name: The source's name in error messages.
+        """
+        for what, value in (("source", text), ("source's name", name)):
+            if not isinstance(value, str):
+                raise PlanError(
+                    f"the {what} is not text",
+                    code="plan-invalid-input",
+                    where=name if isinstance(name, str) else None,
+                    hint="give CUDA C++ and its name as str",
+                )
+        self._supplied.append((name, text, None))
+        return self
+
+    def add_function(self, function: object, group: str | None = None) -> Planner[Loaded]:
+        """Add a device function in Python, which numba-cuda compiles; it replaces a group.
+
+        It is compiled for the types that the group's interface declares, and its result is converted to the declared
+        type.
+
+        Args:
+            function (function): A Python function, with or without the decorator ``numba.cuda.jit``.
+            group: The group that it replaces; by default the one with the function's name.
+
+        Raises:
+            PlanError: If it is not a Python function.
+        """
+        from jitlto.plan.user_code import python_functions
+
+        self._functions.append(python_functions.python_function(function, group))
+        return self
+
+    def add_ltoir(self, data: bytes, name: str = "user.ltoir") -> Planner[Loaded]:
+        """Add LTO-IR, bare or in a fatbin."""
+        from jitlto.cuda.nvjitlink import InputKind
+
+        data = _bytes(data, name)
+        kind = InputKind.FATBIN if data[:4] == b"\x50\xed\x55\xba" else InputKind.LTOIR
+        self._supplied.append((name, data, kind))
+        return self
+
+    def add_ptx(self, data: bytes | str, name: str = "user.ptx") -> Planner[Loaded]:
+        """Add relocatable PTX. Nothing is optimised across it, not even in an LTO link."""
+        from jitlto.cuda.nvjitlink import InputKind
+
+        self._supplied.append((name, data if isinstance(data, str) else _bytes(data, name), InputKind.PTX))
+        return self
+
+    def add_binary(self, data: bytes, kind: str, name: str | None = None) -> Planner[Loaded]:
+        """Add a ``fatbin``, ``cubin``, ``object`` or ``library``, given as bytes.
+
+        It is assumed to define every symbol that nothing else in the plan defines; if it does not, the link fails.
+        """
+        from jitlto.cuda.nvjitlink import InputKind
+
+        allowed = (InputKind.FATBIN, InputKind.CUBIN, InputKind.OBJECT, InputKind.LIBRARY)
+        if kind not in allowed:
+            raise PlanError(
+                f"unknown kind of input {abbreviate(kind)}",
+                code="plan-invalid-input",
+                hint=f"one of {', '.join(allowed)}",
+            )
+        name = name or f"user.{kind}"
+        self._supplied.append((name, _bytes(data, name), InputKind(kind)))
+        return self
+
+    def plan(
+        self,
+        *,
+        arch: str | Architecture | None = None,
+        link_mode: str = "lto",
+        link_options: Mapping[str, object] | None = None,
+    ) -> Plan:
+        """Resolve the configuration to a plan.
+
+        Args:
+            arch: The target, e.g. ``sm_90``; by default that of the current device, determined when it is needed.
+            link_mode: ``lto``: link-time optimisation. ``ptx``: link PTX, with calls between the fragments.
+            link_options: Overrides of the family's link options; see :class:`~jitlto.record.options.LinkOptions`.
+
+        Raises:
+            PlanError: Or a subclass, if the configuration does not select exactly one set of fragments.
+            CompileError: If an added source or function does not compile.
+            ToolchainError: If the compiler for it is not installed.
+        """
+        if link_mode not in LINK_MODES:
+            raise unknown_link_mode(link_mode)
+        begin, events = time.perf_counter(), self._services.events
+        with events.step("plan", self._family.name):
+            plan = self._plan(arch, link_mode, link_options or {})
+        events.emit(Kind.PLANNED, plan.entry.key.text, seconds=time.perf_counter() - begin)
+        return plan
+
+    def _plan(self, arch: str | Architecture | None, link_mode: str, link_options: Mapping[str, object]) -> Plan:
+        family = self._family
+        database, record, index = family.open()
+        try:
+            target = arch if arch is None or isinstance(arch, Architecture) else Architecture.parse(arch)
+            callers = record.for_callers_code(link_options)
+        except JitltoError as error:
+            raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
+        supplied = self._inputs(database, callers)
+        resolution = resolve(
+            index,
+            self._configuration,
+            entry_group=self._entry,
+            pinned=self._pinned,
+            supplied=[item.symbols for item in supplied],
+        )
+        built = record.link_options(resolution.fragments, link_options)
+        options, request = built.merge(link_options), self._request(link_mode, link_options)
+        how = (options, built, link_mode, target, database, self._services, request, family.again())
+        return Plan(family.name, resolution, tuple(supplied), *how)
+
+    def launcher(self, *, link_mode: str = "lto", link_options: Mapping[str, object] | None = None) -> Loaded:
+        """Plan, link and load; return the launcher on the current device."""
+        return self._load(self.plan(link_mode=link_mode, link_options=link_options))
+
+    def add_request(self, request: Request) -> Planner[Loaded]:
+        """Add the fragments and inputs of a request, in its order.
+
+        Raises:
+            PlanError: If the database no longer has one of the fragments.
+        """
+        for key in request.pinned:
+            self.add(key)
+        self._supplied += request.supplied
+        return self
+
+    def _request(self, link_mode: str, link_options: Mapping[str, object]) -> Request | None:
+        """Return the request to record; None if it includes a Python function, which cannot be recorded."""
+        if self._functions:
+            return None
+        pinned = tuple(str(fragment.key) for fragment in self._pinned)
+        supplied, options = tuple(self._supplied), dict(link_options)
+        return Request(self._family.name, self._entry, self._configuration, pinned, supplied, link_mode, options)
+
+    def _inputs(self, database: FragmentDatabase, record: FamilyRecord) -> list[inputs.UserInput]:
+        if not self._supplied and not self._functions:
+            return []
+        store = self._services.kernel_cache.store
+        supplied = [self._input(*item, database, record, store) for item in self._supplied]
+        if not self._functions:
+            return supplied
+        from jitlto.plan.user_code import python_functions
+
+        return supplied + python_functions.from_functions(
+            self._functions,
+            record,
+            database.planned(self._family.name)[1],
+            self._configuration,
+            entry_group=self._entry,
+            pinned=self._pinned,
+            supplied=supplied,
+            store=store,
+        )
+
+    def _input(
+        self,
+        name: str,
+        data: bytes | str,
+        kind: InputKind | None,
+        database: FragmentDatabase,
+        record: FamilyRecord,
+        store: CacheDir | None,
+    ) -> inputs.UserInput:
+        from jitlto.cuda.nvjitlink import InputKind
+        from jitlto.plan.user_code import inputs
+
+        if kind is None:
+            return inputs.from_source(str(data), name, record, store)
+        if kind is InputKind.PTX:
+            return inputs.from_ptx(data, name)
+        assert isinstance(data, bytes)  # noqa: S101 - the add methods ensure it
+        # A binary may provide any symbol that the family's fragments require of each other.
+        _, fragments = database.planned(self._family.name)
+        required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
+        return inputs.from_binary(data, kind, name, [required[symbol] for symbol in sorted(required)], store)
+
+
+def _with_values_of(keys: Iterable[FragmentKey], known: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    """Add the parameters and values of keys to those that are known."""
+    values = {name: dict.fromkeys(several) for name, several in known.items()}
+    for key in keys:
+        for name, value in key.parameters:
+            values.setdefault(name, {})[value] = None
+    return {name: tuple(several) for name, several in values.items()}
+
+
+def _bytes(data: object, name: str) -> bytes:
+    """Return the bytes of an input that supports the buffer protocol."""
+    try:
+        return bytes(memoryview(data))  # type: ignore[arg-type]
+    except TypeError:
+        raise PlanError(
+            f"input is {type(data).__name__}, not bytes",
+            code="plan-invalid-input",
+            where=name,
+            hint="give the file's content",
+        ) from None

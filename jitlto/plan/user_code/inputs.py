@@ -1,0 +1,293 @@
+"""Inputs that callers add to a plan's fragments: CUDA C++, LTO-IR, PTX, fatbins, cubins, objects, libraries."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.errors import ArchitectureError, CompileError, JitltoError, LinkError, PlanError, VersionError
+from jitlto.base.versions import Architecture, Version, lowest_base
+from jitlto.compile import diagnostics
+from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.compile.declarations import find_conflicts
+from jitlto.compile.header_texts import name_source
+from jitlto.compile.headers import interfaces_first
+from jitlto.cuda import nvfatbin, nvjitlink, ptx
+from jitlto.cuda.nvfatbin import FatbinKind
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
+from jitlto.plan.compatibility import LinkTarget, can_link_for, linkable_architectures, ltoir_links, runs_on
+from jitlto.plan.resolve import UserSymbols
+from jitlto.plan.user_code.compilation import compile_once
+from jitlto.record.family_record import FamilyRecord
+from jitlto.record.fragment import Symbol, SymbolKind
+
+_LARGEST_SOURCE = 4 << 20  # bytes: compiling takes a hundred times as much memory
+
+
+_IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
+
+
+class UserInput(Struct, frozen=True):
+    """One input of a plan that is not a fragment.
+
+    Args:
+        symbols: The symbols that it provides and requires.
+        images: The input to link in each mode that it supports, ``lto`` and ``ptx``.
+        version: The toolkit that made it, if known.
+        architecture: The architecture that it was compiled for, if known.
+        identity: SHA-256 of its content or of its sources; it represents the input in a plan's digest.
+    """
+
+    symbols: UserSymbols
+    images: tuple[tuple[str, LinkInput], ...]
+    version: Version | None
+    architecture: Architecture | None
+    identity: str
+
+    def check(self, target: LinkTarget) -> None:
+        """Check that it can take part in a link.
+
+        Raises:
+            LinkError, VersionError, ArchitectureError: If it cannot.
+        """
+        name, linker = self.symbols.name, target.nvjitlink
+        if not any(image_mode == target.link_mode for image_mode, _ in self.images):
+            raise LinkError(
+                f"{name} cannot take part in a link without link-time optimisation",
+                code="link-needs-lto",
+                hint='give its source or PTX, or link with link_mode="lto"',
+            )
+        if self.version is not None and target.link_mode == "lto" and not ltoir_links(self.version, linker):
+            raise VersionError(
+                f"{name} was compiled with CUDA {self.version}, which nvJitLink {linker} cannot link",
+                code="link-version-newer",
+                hint=f"install an nvJitLink of at least {self.version}, or an NVRTC no newer than {linker}",
+            )
+        if self.architecture is not None and not runs_on(self.architecture, target.linked_for):
+            raise ArchitectureError(
+                f"{name} is for {self.architecture.compute}, which does not run on {target.linked_for.sm}",
+                code="link-architecture-newer",
+                hint="link for a later architecture",
+            )
+
+
+def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | None) -> UserInput:
+    """Compile a caller's device function, preceded by the family's interface headers.
+
+    Args:
+        text: CUDA C++.
+        name: The source's name in messages.
+        family: The family whose interfaces it implements.
+        store: The user's cache, if any.
+
+    Raises:
+        CompileError: If it does not compile, for example because a definition contradicts the interface; line numbers
+            are those of ``text``.
+        PlanError: If it defines nothing that a kernel could call.
+    """
+    try:
+        size = len(text.encode())
+    except (UnicodeEncodeError, AttributeError) as error:
+        raise PlanError(
+            "the source is not text", code="plan-invalid-input", where=name, hint="pass CUDA C++ as a str"
+        ) from error
+    if size > _LARGEST_SOURCE:
+        what, hint = f"the source is larger than {_LARGEST_SOURCE >> 20} MiB", "pass data to the kernel as an argument"
+        raise PlanError(what, code="plan-invalid-input", where=name, hint=hint)
+    # The name becomes part of the source, which a NUL would end.
+    name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
+    compiled = _compile(text, name, family, store)
+    module = compiled.module
+    functions = [s for s in module.provides if s.kind is not SymbolKind.KERNEL]
+    if not functions:
+        raise PlanError(
+            "the source defines nothing that a kernel could call",
+            code="plan-empty-input",
+            where=name,
+            hint="define a non-static __device__ function; a template needs an explicit instantiation",
+        )
+    base = base_architecture(family)
+    return UserInput(
+        UserSymbols(name, tuple(functions), module.requires),
+        (
+            ("lto", LinkInput(InputKind.LTOIR, compiled.ltoir[base], name)),
+            ("ptx", LinkInput(InputKind.PTX, compiled.ptx.encode(), name)),
+        ),
+        compiled.version,
+        base,
+        compiled.identity,
+    )
+
+
+def base_architecture(family: FamilyRecord) -> Architecture:
+    """Return the architecture for callers' code: the lowest base, which links upward like the fragments.
+
+    Raises:
+        PlanError: If an interface means something else there than in fragments.
+    """
+    if family.differs:
+        raise PlanError(
+            f"an interface of {family.name} means something else in callers' code than in fragments: {family.differs}",
+            code="plan-interface-text",
+            hint="add a fragment to the family; or ask its author for an interface that does not depend on this",
+        )
+    return lowest_base(family.architectures)
+
+
+def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None) -> nvrtc.Compiled:
+    headers = {header: content.encode("utf-8", "surrogateescape") for header, content in family.headers}
+    if conflict := next(find_conflicts(text.encode(), headers), None):
+        raise PlanError(
+            f"{conflict.kind} of {conflict.name}, which an interface of {family.name} mentions "
+            f"({conflict.mention(headers)})",
+            code="plan-interface-text",
+            where=f"{name}:{conflict.line_in(text.encode())}",
+            hint="use another name: the family's kernels were compiled with the interface as it is",
+        )
+    whole = f"{interfaces_first(family.interfaces, name)}{text}\n".encode()
+    try:
+        return compile_once(whole, family.headers, base_architecture(family), family.options, store)
+    except CompileError as error:
+        described = diagnostics.annotate(error, name, text, name)
+        if diagnostics.is_host_header(error.log):
+            base = base_architecture(family)
+            command = f"nvcc -rdc=true -fatbin -gencode arch={base.compute},code=lto_{base}"
+            otherwise = f"compile it with `{command}` and pass the file's bytes to add_ltoir"
+            described.hint = diagnostics.find_hint(error.log, otherwise)
+        raise described from None
+    except JitltoError as error:
+        name_source(error, name, len(family.interfaces) + 1)
+        if error.code.startswith("jitlto-header-"):
+            error.hint = "name a header of the family or of the toolkit in the #include, or copy the header's text"
+        raise
+
+
+def from_ptx(data: bytes | str, name: str) -> UserInput:
+    """Take relocatable PTX, and read the symbols that it provides and requires.
+
+    Raises:
+        PlanError: If it is not PTX.
+    """
+    text = (data if isinstance(data, str) else data.decode("utf-8", "replace")).rstrip("\0")
+    try:
+        module = ptx.parse_ptx(text)
+    except Exception as error:
+        raise PlanError(
+            "invalid PTX", code="plan-unreadable-input", where=name, hint="pass the unchanged output of a compiler"
+        ) from error
+    symbols = UserSymbols(name, module.provides, module.requires)
+    item = LinkInput(InputKind.PTX, text.encode(), name)
+    # The ISA of PTX matters, not its toolkit; the linker checks it.
+    return UserInput(symbols, (("lto", item), ("ptx", item)), None, module.target, _identity(item))
+
+
+def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol], store: CacheDir | None) -> UserInput:
+    """Take LTO-IR, a fatbin, a cubin, an object or a library.
+
+    LTO-IR is linked with a stub that takes the addresses of the ``wanted`` symbols; the result shows which of them it
+    provides, their layouts, and what it requires. Other kinds, and fatbins without LTO-IR, are trusted: the link fails
+    if they do not define what is missing.
+
+    Raises:
+        PlanError: If nvJitLink cannot read it.
+    """
+    item = LinkInput(kind, bytes(data), name)
+    if kind in (InputKind.LTOIR, InputKind.FATBIN):
+        module = read_ltoir(item, wanted, store)
+        if module is not None:
+            names = {symbol.name for symbol in wanted}
+            provides = tuple(
+                Symbol(d.name, d.kind, d.layout) for d in module.declarations.values() if d.defined and d.name in names
+            )
+            requires = tuple(s for s in module.requires if s.name not in names)
+            # A fatbin with PTX or SASS can also be linked without LTO.
+            plain = any(image.kind in (FatbinKind.PTX, FatbinKind.CUBIN) for image in _images(item))
+            modes = ("lto", "ptx") if plain else ("lto",)
+            images = tuple((mode, item) for mode in modes)
+            return UserInput(UserSymbols(name, provides, requires), images, None, None, _identity(item))
+    symbols = UserSymbols(name, (), (), opaque=True)
+    return UserInput(symbols, (("lto", item), ("ptx", item)), None, None, _identity(item))
+
+
+def _identity(item: LinkInput) -> str:
+    return hashlib.sha256(item.kind.encode() + b"\0" + item.data).hexdigest()
+
+
+def stub_text(functions: Sequence[str], *, define: bool = False) -> str:
+    """Return the source of :func:`make_stub`."""
+    names = [name for name in functions if _IDENTIFIER.fullmatch(name)]
+    declarations = "".join(f'extern "C" __device__ void {name}(){" {}" if define else ";"}\n' for name in names)
+    uses = "".join(f"out[{n}] = (void*)&{name};\n" for n, name in enumerate(names))
+    return f'{declarations}extern "C" __global__ void jitlto_stub(void** out) {{\n{uses}}}\n'
+
+
+def make_stub(functions: Sequence[str], store: CacheDir | None, *, define: bool = False) -> LinkInput:
+    """Return LTO-IR of a kernel that takes the addresses of functions, so that a link keeps their definitions.
+
+    Args:
+        functions: Mangled names; what is no identifier is left out, since a database may hold any text.
+        store: The user's cache, where there is one.
+        define: Whether the stub also defines them, so that a link fails with an input that does unless it is inline.
+
+    Raises:
+        ToolchainError: If NVRTC is not installed.
+        CompileError: If NVRTC declares one of them itself, as it does those of the mathematical library.
+    """
+    text = stub_text(functions, define=define)
+    base = Architecture(75)
+    compiled = compile_once(text.encode(), (), base, ("--std=c++17",), store)
+    return LinkInput(InputKind.LTOIR, compiled.ltoir[base], "stub")
+
+
+def read_ltoir(item: LinkInput, wanted: Sequence[Symbol], store: CacheDir | None, *flags: str) -> ptx.Module | None:
+    """Return what LTO-IR declares, from the PTX that nvJitLink makes of it with a stub; None if a fatbin holds none.
+
+    Args:
+        item: LTO-IR, bare or in a fatbin.
+        wanted: Functions that it may define; the stub takes their addresses.
+        store: The user's cache, where there is one.
+        flags: Further flags of the link.
+
+    Raises:
+        PlanError: If nvJitLink cannot read it.
+    """
+    stub = make_stub([s.name for s in wanted if s.kind is SymbolKind.FUNCTION], store)
+    refusals: list[LinkError] = []
+    for target in _targets(item):
+        try:
+            linked = link([item, stub], target, ["-lto", *flags], ptx=True)
+        except LinkError as error:
+            refusals.append(error)
+        else:
+            return ptx.parse_ptx(linked.data.decode())
+    if item.kind is InputKind.FATBIN and nvfatbin.is_whole(item.data):
+        return None
+    first = refusals[0]
+    raise PlanError(
+        f"cannot be read as {item.kind}: {first.what}",
+        code="plan-unreadable-input",
+        where=item.name,
+        hint=first.hint,
+    ) from first
+
+
+def _targets(item: LinkInput) -> Iterator[Architecture]:
+    """Yield targets for which nvJitLink may read an input.
+
+    For the newest target it reads bare LTO-IR of every architecture, with or without suffix. From a fatbin it reads
+    LTO-IR with a suffix only for a target that runs it.
+    """
+    version = nvjitlink.version()
+    yield Architecture(max(linkable_architectures(version)))
+    for number in sorted({image.number for image in _images(item) if image.kind == FatbinKind.LTOIR}):
+        for suffix in ("a", "f"):
+            if can_link_for(version, target := Architecture(number, suffix)):
+                yield target
+
+
+def _images(item: LinkInput) -> list[nvfatbin.FatbinImage]:
+    return nvfatbin.list_images(item.data) if item.kind is InputKind.FATBIN else []

@@ -1,0 +1,176 @@
+"""Callers' device functions in Python: each replaces a group, through an adapter to the group's interface."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from types import NoneType
+
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.errors import InterfaceMismatchError, PlanError
+from jitlto.base.mangling import base_name, demangle
+from jitlto.base.text import abbreviate, check_type, suggest
+from jitlto.base.versions import Version
+from jitlto.cuda import ptx
+from jitlto.cuda.nvjitlink import InputKind, LinkInput
+from jitlto.plan.enumeration import find_user_symbols
+from jitlto.plan.resolve import UserSymbols, is_compatible, resolve
+from jitlto.plan.user_code.adapter import USE_CPP, compile_adapter
+from jitlto.plan.user_code.inputs import UserInput, base_architecture
+from jitlto.plan.user_code.numba_compiler import PythonFunction, compile_function
+from jitlto.record.family_record import FamilyRecord
+from jitlto.record.fragment import Fragment, Symbol, SymbolKind
+from jitlto.record.index import Index
+
+
+def python_function(function: object, group: str | None = None) -> PythonFunction:
+    """Check a function for :meth:`~jitlto.plan.planner.Planner.add_function`.
+
+    Parameters, defaults and errors are those of that method.
+    """
+    check_type(group, (str, NoneType), "group must be a name")
+    plain = getattr(function, "py_func", function)
+    if not inspect.isfunction(plain):
+        raise PlanError(
+            f"expected a Python function, got {type(function).__name__}",
+            code="plan-invalid-input",
+            where=getattr(function, "__name__", None) or abbreviate(function),
+            hint="pass a function written with def or lambda; pass CUDA C++ to add_source",
+        )
+    return PythonFunction(plain, group or plain.__name__)
+
+
+def from_functions(
+    functions: Sequence[PythonFunction],
+    family: FamilyRecord,
+    fragments: Sequence[Fragment],
+    configuration: Mapping[str, str],
+    *,
+    entry_group: str | None = None,
+    pinned: Sequence[Fragment] = (),
+    supplied: Sequence[UserInput] = (),
+    store: CacheDir | None,
+) -> list[UserInput]:
+    """Compile callers' Python functions for the symbols that the configuration requires of their groups.
+
+    Args:
+        functions: The caller's functions.
+        family: The family whose interfaces they implement.
+        fragments: All fragments of the family.
+        configuration, entry_group, pinned: As :func:`~jitlto.plan.resolve.resolve` takes them.
+        supplied: The caller's other inputs.
+        store: The user's cache, if any.
+
+    Raises:
+        PlanError: If the configuration does not select one kernel, or that kernel requires nothing of a function's
+            group.
+        InterfaceMismatchError: If a function's number of parameters differs from the interface, or the interface has a
+            type unknown to Numba.
+        CompileError: If Numba cannot compile a function for the interface's types.
+        ToolchainError: If numba-cuda is not installed.
+    """
+    if not functions:
+        return []
+    index = Index(fragments)
+    places = [UserSymbols(each.where, tuple(_defined_by(each, family, fragments, index)), ()) for each in functions]
+    resolution = resolve(
+        index,
+        configuration,
+        entry_group=entry_group,
+        pinned=pinned,
+        supplied=[*(item.symbols for item in supplied), *places],
+    )
+    owners: list[Fragment | UserSymbols] = [*resolution.fragments, *(item.symbols for item in supplied)]
+    needed = {symbol.name for owner in owners for symbol in owner.requires}
+    return [
+        _from_function(each, [s for s in place.provides if s.name in needed], family, store)
+        for each, place in zip(functions, places, strict=True)
+    ]
+
+
+def _defined_by(
+    function: PythonFunction, family: FamilyRecord, fragments: Sequence[Fragment], index: Index
+) -> list[Symbol]:
+    """Return the functions of a group that the family requires, and their overloads that no fragment defines."""
+    group = family.group(function.group)
+    if group is None:
+        names = [g.name for g in family.groups]
+        raise PlanError(
+            f"{family.name} has no group {function.group!r}",
+            code="plan-unknown-group",
+            where=function.where,
+            hint=f"{suggest(function.group, names)} name the function after a group, or pass group=; "
+            f"the groups are {', '.join(names)}".lstrip(),
+        )
+    if not group.interface:
+        raise PlanError(
+            f"group {group.name} declares no interface header, so its types are unknown",
+            code="plan-python-interface",
+            where=function.where,
+            hint=f"declare interface in family.toml, or {USE_CPP}",
+        )
+    provided = {s.name for f in fragments if f.key.group == group.name for s in f.provides}
+    overloaded = {base_name(name) for name in provided & index.required}
+    left = find_user_symbols(family, index) if group.supplied else frozenset()
+    words = set(re.findall(r"\w+", dict(family.headers).get(group.interface, "")))
+    left = frozenset(name for name in left if base_name(name) in words) or left
+    required = {s.name: s for f in fragments for s in f.requires if s.kind is SymbolKind.FUNCTION}
+    symbols = [
+        symbol
+        for name, symbol in sorted(required.items())
+        if name in provided | left or (not index.providers.get(name) and base_name(name) in overloaded)
+    ]
+    # A group may have several functions: choose by the Python function's name.
+    return [s for s in symbols if base_name(s.name) == function.function.__name__] or symbols
+
+
+def _from_function(
+    function: PythonFunction, symbols: Sequence[Symbol], family: FamilyRecord, store: CacheDir | None
+) -> UserInput:
+    where = function.where
+    names = sorted({base_name(symbol.name) for symbol in symbols})
+    if len(names) > 1:
+        raise PlanError(
+            f"{function.group} has several functions, none of them named {function.function.__name__}",
+            code="plan-python-name",
+            where=where,
+            hint=f"name the Python function after one of them: {', '.join(names)}",
+        )
+    base = base_architecture(family)
+    images: list[tuple[str, LinkInput]] = []
+    modules: list[ptx.Module] = []
+    versions: set[Version] = set()
+    identities: list[str] = []
+    for symbol in symbols:
+        adapter, inner = compile_adapter(symbol, function.group, where, family, base, store)
+        python = compile_function(function, inner, base, store, fast_math=family.link.fast_math)
+        module = ptx.parse_ptx(python.ptx)
+        _check_layout(inner, module, symbol, where)
+        for ltoir, text in ((adapter.ltoir[base], adapter.ptx), (python.ltoir, python.ptx)):
+            images.append(("lto", LinkInput(InputKind.LTOIR, ltoir, where)))
+            images.append(("ptx", LinkInput(InputKind.PTX, text.encode(), where)))
+        modules += [adapter.module, module]
+        versions |= {adapter.version} | ({python.version} if python.version else set())
+        identities += [adapter.identity, python.identity]
+    provides = {symbol for module in modules for symbol in module.provides}
+    defined = {symbol.name for symbol in provides}
+    requires = {symbol for module in modules for symbol in module.requires if symbol.name not in defined}
+    return UserInput(
+        UserSymbols(where, tuple(sorted(provides)), tuple(sorted(requires))),
+        tuple(images),
+        max(versions),
+        base,
+        hashlib.sha256("\0".join(identities).encode()).hexdigest(),
+    )
+
+
+def _check_layout(inner: Symbol, module: ptx.Module, symbol: Symbol, where: str) -> None:
+    own = next((s for s in module.provides if s.name == inner.name), None)
+    if own is None or not is_compatible(inner, own):
+        raise InterfaceMismatchError(
+            f"Numba passes {own.layout if own else 'nothing'} where {demangle(symbol.name)} passes {inner.layout}",
+            where=where,
+            hint=f"layouts are (result)(parameters) in bytes; {USE_CPP}",
+        )

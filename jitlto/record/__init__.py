@@ -1,0 +1,1 @@
+"""What is declared, stored and planned, as values."""

@@ -1,0 +1,175 @@
+"""Records of a database beside its fragments: families, groups, and parts of a sharded build."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from msgspec import Struct, structs
+
+from jitlto.base.errors import PlanError
+from jitlto.base.versions import Architecture
+from jitlto.record.exclusions import Exclusion
+from jitlto.record.fragment import Fragment, FragmentKey, Name, Role
+from jitlto.record.options import GroupLink, LinkOptions
+from jitlto.record.tuning import TuneRecord
+
+
+class DeprecatedValue(NamedTuple):
+    """A value that callers should no longer give.
+
+    Args:
+        parameter, value: The value, which fragments may still have.
+        use: The value to give instead, which stands in for it once no fragment has it; "" if there is none.
+        message: What callers should know besides.
+    """
+
+    parameter: str
+    value: str
+    use: str
+    message: str
+
+    def describe(self, family: str) -> str:
+        """Return the warning's text."""
+        text = f"{self.parameter}={self.value} of {family} is deprecated"
+        text += f": use {self.parameter}={self.use}" if self.use else ""
+        return f"{text}: {self.message}" if self.message else text
+
+
+class GroupRecord(Struct, frozen=True, omit_defaults=True):
+    """What the run side needs of a group's declaration: name, role, key parameters and interface header.
+
+    Args:
+        supplied: Whether callers supply its definition at run time.
+        link: Options of the link of each kernel that contains a fragment of the group, sorted by name.
+        exclude: Combinations that it lacks on purpose, sorted.
+        tune: What may be chosen by measuring; entrypoints only, None if nothing is declared.
+    """
+
+    name: Name
+    role: Role
+    key: tuple[Name, ...]
+    interface: str | None
+    supplied: bool
+    link: GroupLink = ()
+    exclude: tuple[Exclusion, ...] = ()
+    tune: TuneRecord | None = None
+
+
+class FamilyRecord(Struct, frozen=True, omit_defaults=True):
+    """What the run side needs of a family's declaration.
+
+    Args:
+        name: The family's name.
+        options: Compiler options for a user's own source.
+        link: Options of every link.
+        architectures: The architectures of its LTO-IR, sorted.
+        groups: Sorted by name.
+        headers: Name and text of the family's own headers that its interfaces include, sorted.
+        uses: The families whose device groups its kernels may contain, also those that these use; sorted.
+        version: The author's version of what callers see; empty if none is declared.
+        deprecated: Values that callers should no longer give, sorted.
+        interfaces: The names of the interfaces in the order in which they precede every source, callers' included.
+        differs: What in the interfaces means something else in callers' sources than in fragments; empty for nothing.
+    """
+
+    name: str
+    options: tuple[str, ...]
+    link: LinkOptions
+    architectures: tuple[Architecture, ...]
+    groups: tuple[GroupRecord, ...]
+    headers: tuple[tuple[str, str], ...]
+    uses: tuple[Name, ...] = ()
+    version: str = ""
+    deprecated: tuple[DeprecatedValue, ...] = ()
+    interfaces: tuple[str, ...] = ()
+    differs: str = ""
+
+    def group(self, name: str) -> GroupRecord | None:
+        """Return the group called ``name``, or None."""
+        return next((group for group in self.groups if group.name == name), None)
+
+    def link_options(self, fragments: Iterable[Fragment], overridden: Collection[str] = ()) -> LinkOptions:
+        """Return the link options of a kernel: an option of a group takes the place of the family's.
+
+        Args:
+            fragments: The kernel's fragments.
+            overridden: Options that the caller sets, about which groups need not agree.
+
+        Raises:
+            PlanError: If two groups set one option to different values.
+        """
+        chosen: dict[str, object] = {}
+        owners: dict[str, str] = {}
+        for name in dict.fromkeys(fragment.key.group for fragment in fragments):
+            group = self.group(name)
+            for option, value in group.link if group else ():
+                if option not in overridden and chosen.setdefault(option, value) != value:
+                    both = f"{owners[option]} has {option} = {chosen[option]}, {name} has {option} = {value}"
+                    raise PlanError(
+                        f"two groups of a kernel set one link option differently: {both}",
+                        code="plan-conflicting-link-options",
+                        where=self.name,
+                        hint=f"set {option} in one of the groups, or pass link_options={{{option!r}: ...}}",
+                    )
+                owners.setdefault(option, name)
+        return self.link.merge(chosen) if chosen else self.link
+
+    def for_callers_code(self, link_options: Mapping[str, object]) -> FamilyRecord:
+        """Return the record by which callers' code is compiled for a plan with these link options.
+
+        Raises:
+            JitltoError: On an unknown option or a value of the wrong kind.
+        """
+        link, built = self.link.merge(link_options), self.link.compile_flags()
+        if link.compile_flags() == built:
+            return self
+        own = [option for option in self.options if option not in built]
+        return structs.replace(self, link=link, options=(*own, *link.compile_flags()))
+
+    def groups_disagree(self) -> bool:
+        """Return whether any two groups set one link option differently."""
+        settings = {setting for group in self.groups for setting in group.link}
+        return len(settings) > len({option for option, _ in settings})
+
+    def with_used(self, families: Mapping[str, FamilyRecord]) -> FamilyRecord:
+        """Return the record with the device groups of the families that it uses, as planning sees it.
+
+        Args:
+            families: At least those in ``uses``.
+        """
+        used = [group for name in self.uses for group in families[name].groups if group.role is Role.DEVICE]
+        if not used:
+            return self
+        return structs.replace(self, groups=tuple(sorted((*self.groups, *used), key=lambda group: group.name)))
+
+    def select(self, fragments: Iterable[Fragment]) -> list[Fragment]:
+        """Return the fragments that this family's plans may contain, sorted by key: its own, and used device ones."""
+        own = [
+            f for f in fragments if f.key.family == self.name or (f.key.family in self.uses and f.role is Role.DEVICE)
+        ]
+        return sorted(own, key=lambda fragment: fragment.key)
+
+
+class PartRecord(Struct, frozen=True):
+    """Record of a part of a sharded build, for merging.
+
+    Args:
+        number, count: Part ``number`` of ``count``, counted from 1.
+        whole: SHA-256 of the content of the whole build, the same in all parts that belong together.
+        keys: Every fragment of the whole build, sorted.
+        toolchains: Each family's name and the identity of its compiler; sorted.
+        faults: What no interface declares as its fragments require it: family, symbol and reason; sorted.
+        advice: The build's advice on the families' matrices.
+    """
+
+    number: int
+    count: int
+    whole: str
+    keys: tuple[FragmentKey, ...]
+    toolchains: tuple[tuple[str, str], ...]
+    faults: tuple[tuple[Name, str, str], ...]
+    advice: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"part {self.number} of {self.count}"

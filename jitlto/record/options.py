@@ -1,0 +1,329 @@
+"""Options of the link, which hold for all fragments of a kernel, and rules for options of the compile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import asdict, force_setattr, replace
+
+from jitlto.base.errors import JitltoError
+from jitlto.base.text import abbreviate, suggest
+
+# NVRTC options that read or write files, without leading dashes: NVRTC accepts most with one dash or two (NVRTC's
+# «Supported Compile Options»).
+_HOST_OPTION = re.compile(r"(?:-Xcompiler|--compiler-options)\b")
+_OPTION = re.compile(r"(?:-D|--define-macro[= ]|-U|--undefine-macro[= ])\s*(\w+)")
+_DEFINITION = re.compile(r"--?(D|define-macro[= ]|U|undefine-macro[= ])\s*([\w$]+)(.*)", re.S)
+_FILES = frozenset(
+    [
+        *("include", "pre-include", "pch", "create-pch", "use-pch", "pch-dir", "time", "fdevice-time-trace"),
+        *("include-path", "Xptxas", "ptxas-options"),
+    ]
+)
+# Options for nvcc's programs alone, which NVRTC does not take.
+_OF_NVCC = frozenset(["Xcompiler", "Xfatbin", "Xlinker", "Xarchive", "Xnvlink"])
+# Options for the front end and the optimiser behind NVRTC can read and write any file: these cannot.
+_HARMLESS = re.compile(
+    r"-Xcudafe[= ]--?(?:diag_(?:suppress|remark|warn|warning|error)=[\w,]+|display_error_number|no_warnings)"
+)
+# Options that make ptxas read or write a file (`ptxas --help`), and those that make it only print (help, version),
+# which end in an internal error of nvJitLink.
+_PTXAS_FILES = frozenset(
+    [
+        *("options-file", "optf", "apply-controls", "output-file", "o", "input-as-string", "ias"),
+        *("help", "h", "version", "V"),
+    ]
+)
+
+# Far beyond any use. From a length between 65,000 and 100,000 on, an option crashes nvJitLink 13.5, and so the process.
+_LONGEST_OPTION, _MOST_OPTIONS = 1000, 100
+_LONGEST_COMPILE_OPTION = 30_000  # less than a process takes as one argument
+_LARGEST_COUNT = (1 << 31) - 1
+_MOST_REGISTERS = 255  # of a thread, on every architecture (CUDA C++ Programming Guide, «Compute Capabilities»)
+_NO_DEBUG = "device debugging and link-time optimisation exclude each other"
+# Compile options, without dashes, that have no effect on LTO-IR → the link option to use instead.
+_LINK_ONLY = {
+    "maxrregcount": "max_registers", "Xptxas": "ptxas", "ptxas-options": "ptxas", "O0": "optimization",
+    "O3": "optimization",
+}  # fmt: skip
+# Those that the compile and the link have to agree about → the link option that gives both.
+_BOTH = {
+    "use_fast_math": "fast_math", "ftz": "ftz", "prec-div": "prec_div", "prec-sqrt": "prec_sqrt", "fmad": "fma",
+    "lineinfo": "lineinfo", "generate-line-info": "lineinfo",
+}  # fmt: skip
+_FORBIDDEN = {
+    **dict.fromkeys(
+        ("include", "pre-include", "pch", "create-pch", "use-pch", "pch-dir", "time", "fdevice-time-trace",
+         "frandom-seed"),
+        "it reads or writes files, or changes names, which a build must not depend on",
+    ),
+    "G": _NO_DEBUG, "device-debug": _NO_DEBUG,
+    "arch": "architectures are declared as archs", "gpu-architecture": "architectures are declared as archs",
+    "I": "header directories are declared as include", "include-path": "header directories are declared as include",
+    "std": "the language standard is declared as std",
+    "dlto": "LTO-IR is always made",
+    "rdc": "code is always relocatable", "relocatable-device-code": "code is always relocatable",
+}  # fmt: skip
+# Options for all warnings at once. Of single ones a probe sets its own, see jitlto.compile.kernel_probe.
+_ALL_WARNINGS = re.compile(
+    r"(?:-Xcudafe[= ])?--?(?:w|no_warnings|disable-warnings)"
+    r"|--?(?:Werror|warning-as-error)[= ](?:.*,)?all-warnings(?:,.*)?"
+)
+
+#: The link options that groups may set for their kernels: those that no compiler needs to know.
+GROUP_LINK_OPTIONS = ("max_registers", "optimization", "split_compile", "ptxas")
+#: Link options of a group, sorted by name.
+GroupLink: TypeAlias = tuple[tuple[str, int | tuple[str, ...]], ...]
+
+
+class LinkOptions(Struct, frozen=True):
+    """Options for nvJitLink, beside the architecture (names and meaning: nvJitLink's «Supported Link Options»).
+
+    Args:
+        fast_math: Flush denormals, approximate division and square root, contract: sets the four options below that are
+            unset. Under ``[link]`` it is given to the compiler too, which alone takes approximate sines, logarithms and
+            the like.
+        ftz, prec_div, prec_sqrt, fma: Flush denormals to zero; precise division; precise square root; contraction.
+            None: nvJitLink's default. Under ``[link]`` they are given to the compiler too: it alone decides square
+            roots, and all of them for linked PTX.
+        max_registers: Most registers a thread may use, at most 255.
+        optimization: 0 or 3.
+        lineinfo: Keep line numbers for profilers; declared under ``[link]``, so that the compiler makes them.
+        split_compile: Threads for optimising one kernel in parts; 0 for all cores.
+        ptxas: Options passed on to ptxas, one each.
+    """
+
+    fast_math: bool = False
+    ftz: bool | None = None
+    prec_div: bool | None = None
+    prec_sqrt: bool | None = None
+    fma: bool | None = None
+    max_registers: int | None = None
+    optimization: int | None = None
+    lineinfo: bool = False
+    split_compile: int | None = None
+    ptxas: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("fast_math", "ftz", "prec_div", "prec_sqrt", "fma", "lineinfo"):
+            value, may_be_unset = getattr(self, name), name not in ("fast_math", "lineinfo")
+            if not isinstance(value, bool) and not (value is None and may_be_unset):
+                raise self._bad(name, "true or false")
+        if not _is_count(self.optimization, least=0) or self.optimization not in (None, 0, 3):
+            raise self._bad("optimization", "0 or 3")
+        if not _is_count(self.max_registers, least=1, most=_MOST_REGISTERS):
+            raise self._bad("max_registers", f"a whole number from 1 to {_MOST_REGISTERS}")
+        if not _is_count(self.split_compile, least=0):
+            raise self._bad("split_compile", "a whole number, 0 for all cores")
+        if not isinstance(self.ptxas, list | tuple) or not all(isinstance(option, str) for option in self.ptxas):
+            raise self._bad("ptxas", 'a list of options, e.g. ["-v"]')
+        if len(self.ptxas) > _MOST_OPTIONS or not all(map(_is_plain, self.ptxas)):
+            raise self._bad("ptxas", f"at most {_MOST_OPTIONS} options of at most {_LONGEST_OPTION} ASCII characters")
+        force_setattr(self, "ptxas", tuple(self.ptxas))
+        if any(o.startswith(("-g", "--device-debug")) for o in self.ptxas):
+            raise JitltoError(
+                f"invalid link option ptxas: {_NO_DEBUG}",
+                code="jitlto-link-option",
+                hint='use lineinfo = true, or link_mode="ptx"',
+            )
+        leaving = [option for option in self.ptxas if ptxas_touches_files(option)]
+        if leaving:
+            raise JitltoError(
+                f"invalid link option ptxas: {leaving[0]!r} makes ptxas read or write a file",
+                code="jitlto-link-option",
+                hint="write an option and its value as one string that begins with a dash; none may name a file",
+            )
+
+    @classmethod
+    def from_mapping(cls, options: Mapping[str, object], *, where: str | None = None) -> LinkOptions:
+        """Read a ``[link]`` table or a caller's mapping.
+
+        Raises:
+            JitltoError: On an unknown name or a value of the wrong kind.
+            TypeError: If ``options`` is not a mapping.
+        """
+        if not isinstance(options, Mapping):
+            raise TypeError(f"link options must be a dict, not {type(options).__name__}")
+        names = cls.__struct_fields__
+        for name in options:
+            if name in ("debug", "g", "G", "device_debug"):
+                raise JitltoError(
+                    f"invalid link option {name!r}: {_NO_DEBUG}",
+                    code="jitlto-link-option",
+                    where=where,
+                    hint="use lineinfo = true for profilers",
+                )
+            if name not in names:
+                hint = f"the link options are {', '.join(names)}"
+                raise JitltoError(
+                    f"unknown link option {abbreviate(name)}",
+                    code="jitlto-link-option",
+                    where=where,
+                    hint=suggest(name, names, hint) if isinstance(name, str) else hint,
+                )
+        try:
+            return cls(**options)  # type: ignore[arg-type]
+        except JitltoError as error:
+            raise JitltoError(error.what, code=error.code, where=where, hint=error.hint) from None
+
+    def merge(self, options: Mapping[str, object]) -> LinkOptions:
+        """Return these options with the given ones put over them."""
+        over = self.from_mapping(options)  # checks all of them, the unknown ones too
+        return replace(self, **{name: getattr(over, name) for name in options})
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the options that differ from their defaults, for storing."""
+        default = LinkOptions()
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+            if value != getattr(default, name)
+        }
+
+    def flags(self) -> tuple[str, ...]:
+        """Return nvJitLink's flags in canonical order: equal flags mean an equal link."""
+        flags = [f"-{name.replace('_', '-')}={int(v)}" for name, v in self._arithmetic().items() if v is not None]
+        if self.max_registers is not None:
+            flags.append(f"-maxrregcount={self.max_registers}")
+        if self.optimization is not None:
+            flags.append(f"-O{self.optimization}")
+        if self.lineinfo:
+            flags.append("-lineinfo")
+        if self.split_compile is not None:
+            flags.append(f"-split-compile={self.split_compile}")
+        return (*flags, *(f"-Xptxas={option}" for option in self.ptxas))
+
+    def assembler_options(self) -> list[str]:
+        """Return the names of the set options that only ptxas heeds, and so no link into PTX."""
+        return [name for name in ("max_registers", "ptxas") if getattr(self, name)]
+
+    def compile_flags(self) -> tuple[str, ...]:
+        """Return the compiler's flags for the options that a link alone cannot set.
+
+        The compiler decides which functions ``sinf`` and the like call, and the precision of square roots; line numbers
+        have to be there before they can be kept; PTX, which is linked without optimisation, is what it made it.
+        """
+        names = {"ftz": "--ftz", "prec_div": "--prec-div", "prec_sqrt": "--prec-sqrt", "fma": "--fmad"}
+        chosen = {names[name]: value for name, value in self._arithmetic().items() if value is not None}
+        flags = ["--use_fast_math"] if self.fast_math else []
+        flags += [f"{name}={'true' if value else 'false'}" for name, value in chosen.items()]
+        return (*flags, "--generate-line-info") if self.lineinfo else tuple(flags)
+
+    def find_ineffective(self, built: LinkOptions, link_mode: str) -> list[str]:
+        """Return the names of options that differ from those a family was built with and that no link can change."""
+        mine, theirs = self._arithmetic(), built._arithmetic()
+        late = {name for name in mine if link_mode == "ptx" or (name == "prec_sqrt" and self.prec_sqrt is not None)}
+        differing = sorted(name for name in late if _effective(name, mine) != _effective(name, theirs))
+        if self.fast_math != built.fast_math and (built.fast_math or link_mode == "ptx"):
+            differing.append("fast_math")
+        return [*differing, "lineinfo"] if self.lineinfo and not built.lineinfo else differing
+
+    def _arithmetic(self) -> dict[str, bool | None]:
+        """Return the four arithmetic switches, with what ``fast_math`` makes of those that are unset."""
+        fast = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": True} if self.fast_math else {}
+        given = {"ftz": self.ftz, "prec_div": self.prec_div, "prec_sqrt": self.prec_sqrt, "fma": self.fma}
+        return {name: fast.get(name) if value is None else value for name, value in given.items()}
+
+    def _bad(self, name: str, expected: str) -> JitltoError:
+        value = getattr(self, name)
+        what = f"invalid link option {name}: {abbreviate(value)}; expected {expected}"
+        return JitltoError(what, code="jitlto-link-option")
+
+
+def _effective(name: str, arithmetic: Mapping[str, bool | None]) -> bool:
+    """Return the value of a switch; for an unset one, the default of NVRTC and nvJitLink."""
+    value = arithmetic[name]
+    return name != "ftz" if value is None else value
+
+
+def _is_count(value: object, *, least: int, most: int = _LARGEST_COUNT) -> bool:
+    return value is None or (type(value) is int and least <= value <= most)
+
+
+def _is_plain(option: str) -> bool:
+    """Return whether the assembler can be given an option: it crashes on a long one, and a NUL would end it."""
+    return len(option) <= _LONGEST_OPTION and option.isascii() and option.isprintable()
+
+
+def _option_name(option: str) -> str:
+    """Return an option's name without dashes; no compiler sees what follows a NUL."""
+    option = option.partition("\0")[0]
+    return re.split(r"[=\s]", option.strip().lstrip("-"), maxsplit=1)[0]
+
+
+def touches_files(option: str) -> bool:
+    """Return whether a compile option names a file or directory, or does not begin with a dash."""
+    name = _option_name(option).replace("_", "-")
+    passed_on = name.startswith("X") and name not in _OF_NVCC and not _HARMLESS.fullmatch(option)
+    names_file = name in _FILES or name.startswith("I") or _has_absolute_path(option)
+    return not option.startswith("-") or passed_on or names_file
+
+
+def ptxas_touches_files(option: str) -> bool:
+    """Return whether an option makes ptxas read or write a file; ptxas takes a word without a dash as a file name."""
+    return not option.startswith("-") or _option_name(option) in _PTXAS_FILES | {""}
+
+
+def _has_absolute_path(option: str) -> bool:
+    """Return whether it defines a macro as an absolute path, which an ``#include`` could name."""
+    return re.search(r"""["<]\s*/""", option) is not None
+
+
+def describe_invalid_option(option: str) -> tuple[str, str | None] | None:
+    """Describe what is wrong with a compile option that an author declares, and what to do; None if it is valid."""
+    if len(option) > _LONGEST_COMPILE_OPTION or not option.isprintable():
+        return f"option {abbreviate(option)} has a character that cannot be printed, or is too long", (
+            f"write one option of at most {_LONGEST_COMPILE_OPTION} characters"
+        )
+    name = _option_name(option) if option.startswith("-") else ""
+    name = "I" if name.startswith("I") else name
+    if name in _LINK_ONLY:
+        return f"option {option!r} has no effect on LTO-IR: it belongs to the link", (
+            f"declare {_LINK_ONLY[name]} under [link]"
+        )
+    if name in _BOTH:
+        return f"option {option!r} would reach the compile alone, and the link has to agree", (
+            f"declare {_BOTH[name]} under [link], which gives it to both"
+        )
+    if _ALL_WARNINGS.fullmatch(option):
+        return f"option {option!r} is not allowed: jitlto reads the types of parameters in warnings", (
+            "name the warnings by number: --diag-suppress=NUMBER or --diag-error=NUMBER"
+        )
+    if name in _FORBIDDEN:
+        return f"option {option!r} is not allowed: {_FORBIDDEN[name]}", None
+    if _has_absolute_path(option):
+        return f"option {option!r} contains an absolute path, which names a file outside the family", (
+            "give the header's directory under include, and its name relative to it"
+        )
+    if not option.startswith("-"):
+        return (
+            f"option {option!r} does not begin with a dash",
+            "write an option and its value as one string, joined by =",
+        )
+    if touches_files(option):
+        return f"option {option!r} is not allowed: it reads or writes files", None
+    return None
+
+
+def option_macros(options: Iterable[str]) -> dict[str, str]:
+    """Return the macros that compiler options define or undefine, each with its option."""
+    found: dict[str, str] = {}
+    for option in options:
+        if _HOST_OPTION.match(option):  # nvcc gives them to the preprocessor of device code, too
+            found |= dict.fromkeys(_OPTION.findall(option), option)
+        elif match := _OPTION.match(option):
+            found[match[1]] = option
+    return found
+
+
+def macro_values(options: Iterable[str]) -> dict[str, str | None]:
+    """Return the values of macros that compiler options define, None for those that they undefine."""
+    values: dict[str, str | None] = {}
+    for option in options:
+        if match := _DEFINITION.fullmatch(option):
+            parameters, _, value = (match[3] or "=1").partition("=")
+            values[match[2]] = None if match[1][0] in "Uu" else f"{parameters}{value}"
+    return values

@@ -1,1 +1,0 @@
-"""Loaded kernels: launchers, argument conversion, streams and residency."""

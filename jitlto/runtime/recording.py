@@ -1,0 +1,214 @@
+"""Recording: write the plans that a program uses to a file, so that they can be linked ahead on any machine.
+
+The file has one line of JSON per plan; several processes may append to it at once. Recording never makes a program
+fail.
+
+>>> with jitlto.runtime.session.recording("used.jsonl"):
+...     plan.link()
+>>> [used.request.configuration for used in jitlto.runtime.recording.read("used.jsonl")]
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+import stat
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from jitlto.base import files
+from jitlto.base.errors import JitltoError
+from jitlto.base.events import Event, Kind
+from jitlto.base.versions import Architecture
+from jitlto.plan.plan import Plan, Request, SuppliedInput
+
+if TYPE_CHECKING:
+    from jitlto.cuda.nvjitlink import InputKind
+
+_SCHEMA = 1
+_OLD_NAMES = {"recorded": "wisdom", "supplied": "given"}  # as jitlto 0.1.0 wrote them
+_BEGIN = b'{"arch": "'  # of every line, for its names are sorted
+_log = logging.getLogger(__name__)
+
+
+class UsedPlan(NamedTuple):
+    """A plan that a program used.
+
+    Args:
+        request: The request that it answers.
+        arch: Its target architecture.
+        database: The file name of the database that it was made from, for messages.
+    """
+
+    request: Request
+    arch: Architecture
+    database: str
+
+    def to_line(self) -> bytes:
+        """Encode as one line of JSON, with the newline; equal plans make equal lines."""
+        request = self.request
+        content = {
+            "recorded": _SCHEMA,
+            "family": request.family,
+            "entry": request.entry,
+            "configuration": dict(request.configuration),
+            "pinned": request.pinned,
+            "supplied": [_encode_input(*item) for item in request.supplied],
+            "link_mode": request.link_mode,
+            "link_options": dict(request.link_options),
+            "arch": self.arch.sm,
+            "database": self.database,
+        }
+        return json.dumps(content, sort_keys=True).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> UsedPlan:
+        """Read a line.
+
+        Raises:
+            ValueError: If it is not a recorded plan, or was written by a newer version.
+        """
+        try:
+            content = json.loads(line)
+            for name, old in _OLD_NAMES.items():
+                if old in content:
+                    content.setdefault(name, content.pop(old))
+            if content["recorded"] != _SCHEMA:
+                raise ValueError("another schema")
+            request = Request(
+                str(content["family"]),
+                None if content["entry"] is None else str(content["entry"]),
+                {str(name): str(value) for name, value in content["configuration"].items()},
+                tuple(map(str, content["pinned"])),
+                tuple(_decode_input(item) for item in content["supplied"]),
+                str(content["link_mode"]),
+                dict(content["link_options"]),
+            )
+            return cls(request, Architecture.parse(content["arch"]), str(content["database"]))
+        except (KeyError, TypeError, AttributeError, RecursionError, JitltoError) as error:
+            raise ValueError(f"not a recorded plan: {error}") from error
+
+
+def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
+    """Read the plans of a recorded file, each once; see :func:`count_uses`."""
+    return [plan for plan, _ in count_uses(path)]
+
+
+def count_uses(path: str | os.PathLike[str]) -> list[tuple[UsedPlan, int]]:
+    """Read the plans of a recorded file, each once, in the order of first use, with how many processes used it.
+
+    Truncated or damaged lines are skipped, and a warning is logged.
+
+    Raises:
+        JitltoError: If the file cannot be read, or has lines but no recorded plan.
+    """
+    try:
+        lines = files.read(path).split(b"\n")
+    except OSError as error:
+        raise JitltoError(
+            f"cannot be read: {error.strerror or error}",
+            code="jitlto-unreadable-file",
+            where=str(path),
+            hint="record one: run the program with JITLTO_RECORD=FILE",
+        ) from error
+    used: dict[bytes, UsedPlan] = {}
+    bad: list[int] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line in used:
+            continue
+        try:
+            used[line] = UsedPlan.from_line(line)
+        except ValueError:
+            bad.append(number)
+    if bad and not used:
+        raise JitltoError(
+            "not a file of recorded plans",
+            code="jitlto-malformed-file",
+            where=str(path),
+            hint="record one with this version: JITLTO_RECORD=FILE",
+        )
+    if bad:
+        _log.warning(
+            "%s: %d of its lines cut off, damaged or of another version of jitlto, and skipped; the first is line %d",
+            path,
+            len(bad),
+            bad[0],
+        )
+    counts = Counter(lines)
+    return [(plan, counts[line]) for line, plan in used.items()]
+
+
+class Recorder:
+    """A subscriber to events that appends the plans in use to a file, each once.
+
+    If the file cannot be written, one warning is logged.
+
+    Args:
+        path: The file; it is created if it is missing, and appended to if it exists.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()  # so that a later chdir has no effect
+        self._seen: dict[str, object] = {}
+        self._broken = False
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == Kind.REQUESTED and isinstance(event.plan, Plan):
+            self.record(event.plan)
+
+    def record(self, plan: Plan) -> None:
+        """Add a plan, unless it was added before."""
+        # No lock, which a fork could leave locked: setdefault lets one thread in.
+        mine = object()
+        if self._seen.setdefault(plan.digest, mine) is not mine:
+            return
+        if plan.request is None:
+            _log.warning("%r is not recorded: a Python function cannot be recorded", plan)
+            return
+        try:
+            _append(self._path, UsedPlan(plan.request, plan.target, plan.database.path.name).to_line())
+        except OSError as error:
+            if not self._broken:
+                _log.warning("%s: plans are not recorded: %s", self._path, error.strerror or error)
+            self._broken = True
+
+
+def _append(path: Path, line: bytes) -> None:
+    """Append a line in one write, so that lines of several processes do not mix."""
+    descriptor = files.open_descriptor(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError("not a regular file")
+        size = status.st_size
+        # Compare only the bytes that are there: a process that died in the first line has written a part of it.
+        begin = os.pread(descriptor, 2 * len(_BEGIN), 0).lstrip(b"\n")[: len(_BEGIN)] if size else b""
+        if not _BEGIN.startswith(begin):
+            raise OSError("the file holds something else")
+        # A process that died in a line did not end it. (While another process writes, this may add an empty line, which
+        # does no harm.)
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            line = b"\n" + line
+        if os.write(descriptor, line) != len(line):
+            raise OSError("the file takes no more")
+    finally:
+        os.close(descriptor)
+
+
+def _encode_input(name: str, data: bytes | str, kind: InputKind | None) -> dict[str, object]:
+    content = {"text": data} if isinstance(data, str) else {"base64": base64.b64encode(data).decode()}
+    return {"name": name, "kind": kind, **content}
+
+
+def _decode_input(content: Mapping[str, str]) -> SuppliedInput:
+    from jitlto.cuda.nvjitlink import InputKind  # imported lazily: takes 5 ms, and recording does not need it
+
+    kind = None if content["kind"] is None else InputKind(content["kind"])
+    data = content["text"] if "text" in content else base64.b64decode(content["base64"], validate=True)
+    if not isinstance(data, {None: str, InputKind.PTX: str | bytes}.get(kind, bytes)):
+        raise TypeError("a source is text, and a binary input is not")
+    return (str(content["name"]), data, kind)

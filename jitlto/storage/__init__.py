@@ -1,1 +1,0 @@
-"""Files: the fragment database, its serialization, cache directories and family declarations."""

@@ -1,0 +1,340 @@
+"""Manifests: the SHA-256 of files, in the format of ``sha256sum``, and signatures of them.
+
+One line per file: the SHA-256 in hexadecimal, two spaces, the name relative to the manifest. A signature is OpenSSH's,
+in a separate file beside the manifest (PROTOCOL.sshsig; ``ssh-keygen -Y sign`` and ``-Y verify``).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from jitlto.base import files
+from jitlto.base.errors import ManifestError
+from jitlto.base.text import check_type
+
+#: Namespace of signatures, so that a signature made for a different purpose is not accepted.
+NAMESPACE = "jitlto"
+_LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
+_KEY = "make a key with `ssh-keygen -t ed25519 -f KEY`"
+_LARGEST = 16 << 20  # bytes: of manifests and of signatures
+_LARGEST_KEY = 1 << 20  # bytes; ssh-keygen would read all of it
+_LARGEST_FILE = 16 << 30  # bytes of a listed file, which take half a minute
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The content of a manifest.
+
+    Args:
+        path: The file; names are relative to its directory.
+        text: The whole text, to which a signature applies.
+        digests: SHA-256 in hexadecimal, by name.
+    """
+
+    path: Path
+    text: bytes
+    digests: Mapping[str, str]
+
+    @classmethod
+    def read(cls, path: Path) -> Manifest:
+        """Read a manifest.
+
+        Raises:
+            ManifestError: If it cannot be read, a line is not in the format, or a name is repeated or leads out of its
+                directory.
+        """
+        text = bytes_of(path)
+        digests: dict[str, str] = {}
+        try:
+            lines = text.decode().removesuffix("\n").split("\n") if text else []
+        except UnicodeDecodeError as error:
+            raise _invalid(path, "not UTF-8") from error
+        for number, line in enumerate(lines, 1):
+            match = _LINE.fullmatch(line)
+            if not match:
+                raise _invalid(f"{path}:{number}", "expected a SHA-256 and a name")
+            name = match[2].removeprefix("./")
+            if name in digests or not _is_inside(name):
+                raise _invalid(f"{path}:{number}", f"{name!r} is repeated, or is not a plain relative path")
+            digests[name] = match[1]
+        if not digests:
+            raise _invalid(path, "empty")
+        return cls(path, text, digests)
+
+    def name_of(self, file: Path) -> str | None:
+        """Return the name under which a file is listed: the longest end of its path that is listed, or None."""
+        parts = Path(os.path.abspath(file)).parts  # noqa: PTH100 - a link is a name like any other
+        ends = ("/".join(parts[-count:]) for count in range(len(parts) - 1, 0, -1))
+        return next((end for end in ends if end in self.digests), None)
+
+    def check(self, file: Path) -> str:
+        """Check a file, and return its SHA-256.
+
+        Raises:
+            ManifestError: If it is not listed, cannot be read, or does not match the SHA-256 in the manifest.
+        """
+        name = self.name_of(file)
+        if name is None:
+            hint = f"use the manifest published with the file; this one lists {_list_some(self.digests)}"
+            what = f"is not listed in {self.path}"
+            raise _error("manifest-not-listed", what, file, hint)
+        actual = sha256(file)
+        if actual != self.digests[name]:
+            what = f"does not match {name} in {self.path}: its SHA-256 is {actual}, not "
+            hint = "do not use it; download it and its manifest again"
+            raise _error("manifest-mismatch", what + self.digests[name], file, hint)
+        return actual
+
+    def check_all(self, databases: Iterable[Path] = ()) -> list[Path]:
+        """Check databases and the packs beside them, by default all listed files; return the checked files.
+
+        Raises:
+            ManifestError: As :meth:`check` does.
+        """
+        check_type(databases, Iterable, "databases must be paths")
+        databases = [Path(database) for database in databases]
+        listed = [self.path.parent / name for name in self.digests] if not databases else []
+        databases = databases or [file for file in listed if file.suffix == files.SUFFIX]
+        checked = list(dict.fromkeys([*with_packs(databases), *listed]))
+        for file in checked:
+            self.check(file)
+        return checked
+
+
+def write(path: Path, listed: Iterable[Path]) -> Manifest:
+    """Write the manifest of files in or below its directory; an existing manifest is replaced.
+
+    Raises:
+        ManifestError: If a file is elsewhere, cannot be read or has a name that ``sha256sum`` would escape; or if the
+            manifest cannot be written.
+    """
+    directory = os.path.abspath(path.parent)  # noqa: PTH100
+    digests = {}
+    for file in listed:
+        name = Path(os.path.relpath(os.path.abspath(file), directory)).as_posix()  # noqa: PTH100
+        if not name.isprintable():
+            what = f"cannot be listed in {path}: its path {name!r} has characters that cannot stand in a line"
+            raise _error("manifest-invalid-name", what, repr(str(file)), "rename it")
+        if not _is_inside(name):
+            what = f"cannot be listed in {path}: it is not in the directory of the manifest or below"
+            hint = "use -o to write the manifest to a directory above all files"
+            raise _error("manifest-outside", what, file, hint)
+        digests[name] = sha256(file)
+    text = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()
+    try:
+        target, mode = files.check_replaceable(path)
+        if mode is not None and target.stat().st_size and not _LINE.match(_first_line(target)):
+            what, hint = "exists and is not a manifest: not overwritten", "use -o to give a different name"
+            raise _error("manifest-overwrite", what, path, hint)
+        files.write(path, text)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return Manifest(path, text, digests)
+
+
+def with_packs(databases: Iterable[Path]) -> list[Path]:
+    """Return databases, each with the packs beside it: every file that a process may load with them."""
+    return list(dict.fromkeys(path for database in databases for path in (database, *files.beside(database, ".pack"))))
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal.
+
+    Raises:
+        ManifestError: If it cannot be read, or is larger than 16 GiB.
+    """
+    digest = hashlib.sha256()
+    try:
+        with files.open_regular(path) as (file, status):
+            if status.st_size > _LARGEST_FILE:
+                raise OSError(None, f"larger than {_LARGEST_FILE >> 30} GiB")
+            for _ in range(0, status.st_size + 1, _PIECE):  # a file that grows meanwhile does not match
+                digest.update(file.read(_PIECE))
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    return digest.hexdigest()
+
+
+def sign(path: Path, key: Path) -> Path:
+    """Sign a manifest with an SSH key, as ``ssh-keygen -Y sign`` does; return the signature's file.
+
+    Args:
+        path: The manifest.
+        key: A private key, whose passphrase ssh-keygen may ask for, or the public key of a key in the SSH agent.
+
+    Raises:
+        ManifestError: If ssh-keygen is not installed or fails.
+    """
+    signature, text = signature_of(path), bytes_of(path)
+    try:
+        with files.open_regular(key) as (_, status):  # ssh-keygen would wait for a FIFO
+            if status.st_size > _LARGEST_KEY:
+                raise _unsignable(path, f"{key} is not a key")
+    except OSError as error:
+        raise _unsignable(path, f"{error.filename}: {error.strerror}") from error
+    try:
+        files.check_replaceable(signature)
+    except OSError as error:
+        raise _unwritable(signature, error) from error
+    # A copy, so that the signature is written like every other file. Not standard input, where ssh-keygen could not
+    # ask for a passphrase.
+    with files.temporary_directory("jitlto-sign-") as directory:
+        copy = Path(directory) / "manifest"
+        copy.write_bytes(text)
+        command = [_ssh_keygen(), "-q", "-Y", "sign", "-n", NAMESPACE, "-f", os.path.abspath(key), str(copy)]  # noqa: PTH100
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
+        made = signature_of(copy)
+        if done.returncode or not made.is_file():
+            raise _unsignable(path, done.stderr.strip() or "ssh-keygen failed")
+        try:
+            files.write(signature, made.read_bytes())
+        except OSError as error:
+            raise _unwritable(signature, error) from error
+    return signature
+
+
+def check_signature(manifest: Manifest, signers: Path, signer: str | None = None) -> str:
+    """Check the signature of a manifest.
+
+    Args:
+        manifest: The manifest in memory; its bytes are checked, and the file is not read again.
+        signers: The file that lists the trusted keys, in the format ``allowed_signers`` of OpenSSH (ssh-keygen(1)).
+        signer: The name of the required signer; by default any trusted one.
+
+    Returns:
+        The name of the signer.
+
+    Raises:
+        ManifestError: If there is no signature, no ssh-keygen, or no trusted signature of these bytes.
+    """
+    program = _ssh_keygen()
+    path = signature_of(manifest.path)
+    if not os.path.lexists(path):
+        what = f"is not signed: {path} does not exist"
+        raise _error("manifest-unsigned", what, manifest.path, f"download {path.name} too")
+    # Reading them reports an unreadable file, which ssh-keygen does not always do.
+    signature, trusted = bytes_of(path), bytes_of(signers)
+    located = ["-s", os.path.abspath(path), "-f", os.path.abspath(signers)]  # noqa: PTH100
+    for name in _candidates(program, located, signature, trusted) if signer is None else [signer]:
+        command = [program, "-Y", "verify", *located, "-n", NAMESPACE, "-I", name]
+        if "\0" not in name and not _run(command, manifest.text).returncode:
+            return name
+    raise _error(
+        "manifest-untrusted",
+        f"the signature {path} was not made by {f'the key of {signer!r}' if signer else 'a key'} that "
+        f"{signers} lists for the namespace {NAMESPACE!r}, or is not of this manifest",
+        manifest.path,
+        "do not use the files; download manifest and signature again, or get the signer's new public key",
+    )
+
+
+def _candidates(program: str, located: list[str], signature: bytes, trusted: bytes) -> list[str]:
+    """Return every name that is listed with the key of a signature, each once.
+
+    A key may be listed in several lines, each with several names, and for other namespaces and times in each:
+    ``find-principals`` stops at the first. But it alone knows the names in a certificate.
+    """
+    names = re.split(b"[,\n]", _run([program, "-Y", "find-principals", *located]).stdout)
+    key = _key_of(signature)
+    for line in trusted.splitlines():
+        fields = re.match(rb'\s*(?:"([^"]*)"|([^\s#"]\S*))\s(.*)', line)
+        if fields and key in fields[3].split():
+            names += (fields[1] or fields[2] or b"").split(b",")
+    texts = (name.strip().decode("utf-8", "surrogateescape") for name in names)
+    return list(dict.fromkeys(name for name in texts if name and not name.startswith("!")))
+
+
+def _key_of(signature: bytes) -> bytes:
+    """Return the public key in a signature, in the form in which signers are listed; empty if it is malformed.
+
+    In base64, a signature is ``SSHSIG``, a version of 4 bytes, the key's length in 4 bytes, the key, and more.
+    """
+    lines = [line for line in signature.splitlines() if not line.startswith(b"-----")]
+    try:
+        data = base64.b64decode(b"".join(lines))
+    except ValueError:
+        return b""
+    return base64.b64encode(data[14 : 14 + int.from_bytes(data[10:14], "big")])
+
+
+def _run(command: list[str], standard_input: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(command, input=standard_input, capture_output=True, check=False)
+
+
+def signature_of(path: Path) -> Path:
+    """Return the path of a manifest's signature."""
+    return path.parent / f"{path.name}.sig"
+
+
+def _ssh_keygen() -> str:
+    program = shutil.which("ssh-keygen")
+    if program is None:
+        what = "signatures need ssh-keygen, which is not installed"
+        hint = "install OpenSSH (openssh-client), 8.2 or later"
+        raise ManifestError(what, code="manifest-no-ssh-keygen", hint=hint)
+    return program
+
+
+def _is_inside(name: str) -> bool:
+    """Return whether a name is a normalized relative path below the manifest's directory, printable in one line."""
+    plain = PurePosixPath(name)
+    parts = plain.parts
+    return str(plain) == name and bool(parts) and ".." not in parts and not plain.is_absolute() and name.isprintable()
+
+
+def bytes_of(path: Path) -> bytes:
+    """Return the content of a manifest, a signature or a list of signers.
+
+    Raises:
+        ManifestError: If it cannot be read, or is larger than 16 MiB.
+    """
+    try:
+        with files.open_regular(path) as (file, status):
+            if status.st_size > _LARGEST:
+                raise _error("manifest-invalid", f"is larger than {_LARGEST >> 20} MiB", path, "check the path")
+            return file.read(_LARGEST)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _first_line(path: Path) -> str:
+    with files.open_regular(path) as (file, _):
+        return file.read(200).decode("utf-8", "replace").partition("\n")[0]
+
+
+def _error(code: str, what: str, where: object, hint: str) -> ManifestError:
+    return ManifestError(what, code=code, where=str(where), hint=hint)
+
+
+def _unreadable(path: Path, error: Exception) -> ManifestError:
+    why = getattr(error, "strerror", None) or error
+    return _error("manifest-unreadable", f"cannot be read: {why}", path, "check the path")
+
+
+def _unwritable(path: Path, error: OSError) -> ManifestError:
+    hint = files.write_hint(error, "use -o to write to a different path")
+    return _error("manifest-unwritable", f"cannot be written: {error.strerror}", path, hint)
+
+
+def _unsignable(path: Path, why: str) -> ManifestError:
+    return _error("manifest-unsignable", f"cannot be signed: {why}", path, _KEY)
+
+
+def _invalid(where: object, why: str) -> ManifestError:
+    return _error(
+        "manifest-invalid", f"is not a manifest: {why}", where, "create one with `jitlto manifest DB -o FILE`"
+    )
+
+
+def _list_some(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    return ", ".join(listed[:5]) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "")

@@ -1,0 +1,1 @@
+"""Problems, variants, and what was measured to be the fastest."""

@@ -1,0 +1,366 @@
+"""The best variant for a problem, looked up in wisdom; a problem that was asked for before costs one look-up."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jitlto.base.cached import cached_property
+from jitlto.base.errors import JitltoError, LinkError, PlanError
+from jitlto.base.frozen import Shared
+from jitlto.base.types import is_exact
+from jitlto.cuda import device
+from jitlto.launch import dispatcher
+from jitlto.launch.quick_lookup import new_dispatcher
+from jitlto.plan.configuration import normalize_configuration
+from jitlto.record.tuning import Launch, TuneRecord, Variant, applies, launch
+from jitlto.tuning import devices
+from jitlto.tuning.knowledge import Knowledge
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from jitlto.base.config import Config
+    from jitlto.base.versions import Architecture
+    from jitlto.launch.dispatcher import LaunchedFamily
+    from jitlto.launch.launcher import Launcher
+    from jitlto.plan.cache_entry import LinkedKernel
+    from jitlto.plan.plan import Plan
+    from jitlto.record.family_record import FamilyRecord
+    from jitlto.tuning.wisdom import Entry, Trial
+
+    class Configured(Protocol):
+        """The part of a session that choosing uses."""
+
+        @property
+        def config(self) -> Config: ...
+
+    class TunedFamily(LaunchedFamily, Protocol):
+        """The parts of a family that choosing uses."""
+
+        @property
+        def session(self) -> Configured: ...
+
+        @property
+        def record(self) -> FamilyRecord: ...
+
+        @property
+        def location(self) -> Path: ...
+
+        @property
+        def best(self) -> Chooser: ...
+
+        def plan(
+            self,
+            *,
+            entry: str | None = None,
+            arch: str | Architecture | None = None,
+            link_mode: str = "lto",
+            link_options: Mapping[str, object] | None = None,
+            **configuration: object,
+        ) -> Plan: ...
+
+
+_MOST_GUESSES = 8  # that are tried: each may have to be linked
+_MOST_PROBLEMS = 4096  # bounds the memory of callers that ask for new sizes in every call
+
+#: Called with a problem for which nothing was measured, in the mode ``learning``.
+Learner = Callable[[Mapping[str, object]], object]
+
+
+class Best:
+    """The variant to use for a problem.
+
+    Args:
+        launcher: Its kernel.
+        variant: What was chosen.
+        launch: How it is launched for the problem.
+        origin: ``measured``, ``guess`` or ``default``.
+        reason: Why it is a guess, or a default; empty if it was measured.
+    """
+
+    __slots__ = ("__weakref__", "_attributes", "launch", "launcher", "origin", "reason", "variant")
+
+    def __init__(self, launcher: Launcher, variant: Variant, launch: Launch, origin: str, reason: str) -> None:
+        self.launcher, self.variant, self.launch, self.origin, self.reason = launcher, variant, launch, origin, reason
+        self._attributes: dict[str, Any] = {"shared_memory": launch.shared_memory} if launch.shared_memory else {}
+        if launch.cluster is not None:
+            self._attributes["cluster"] = launch.cluster
+
+    def __repr__(self) -> str:
+        return f"<Best {self.variant}: {self.origin}{': ' if self.reason else ''}{self.reason}>"
+
+    def __call__(self, stream: Any, *arguments: Any) -> None:
+        """Launch it as the family declares.
+
+        Raises:
+            PlanError: If the family declares no launch: then call ``launcher``, with a grid and a block.
+        """
+        if self.launch.grid is None or self.launch.block is None:
+            hint = "call best.launcher(stream, grid, block, ...)"
+            raise PlanError("the family declares no launch choices", code="plan-launch-choice", hint=hint)
+        self.launcher(stream, self.launch.grid, self.launch.block, *arguments, **self._attributes)
+
+
+class Chooser(Shared):
+    """Chooses the best variant for a problem. Made by :attr:`KernelFamily.best`. Thread-safe.
+
+    Args:
+        family: The family.
+        names: Names of a problem whose values are passed by position.
+        fixed: Values that are the same for all calls.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_compiled_table")  # as KernelFamily's
+    _compiled_table: Any
+
+    def __new__(cls, *_: object, **_more: object) -> Chooser:
+        """Create an instance of a class that the compiled core makes, if there is one, because it calls that faster."""
+        return new_dispatcher(cls, Chooser)  # type: ignore[no-any-return]
+
+    def __init__(
+        self, family: TunedFamily, names: Sequence[str] = (), fixed: Mapping[str, object] | None = None
+    ) -> None:
+        self.names = tuple(names)
+        #: Number of the device → problem → answer.
+        self.tables: dict[int, dict[object, Best]] = {}
+        self._family = family
+        self._fixed = dict(fixed or {})
+        self._learner: Learner | None = None
+        self._more: weakref.WeakSet[Chooser] = weakref.WeakSet()
+        dispatcher.watch(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be made again, in another process, by its family."""
+        if self._learner is not None:
+            raise JitltoError(
+                "a chooser that learns cannot be sent to another process",
+                code="jitlto-not-portable",
+                where=self._family.name,
+                hint="call family.best.learn(...) there",
+            )
+        if not self.names and not self._fixed:
+            return getattr, (self._family, "best")
+        return partial(self._family.best.dispatcher, *self.names, **self._fixed), ()
+
+    def __call__(self, *values: object, **problem: object) -> Best:
+        """Return the best variant for a problem: its sizes and parameters, by name or in the order of ``names``.
+
+        Args:
+            *values: Of ``names``.
+            **problem: Other sizes and parameters; ``entry``: the entrypoint's group, if several are tuned.
+
+        Raises:
+            PlanError: If it is no problem of the family, or no variant is for it.
+            JitltoError: As :meth:`KernelFamily.launcher`.
+        """
+        alike = devices.are_alike()
+        table = self.tables.setdefault(0 if alike else device.ordinal(), {})
+        key = (*values, *problem.items(), *map(type, values), *map(type, problem.values()))
+        try:
+            found = table.get(key)
+        except TypeError:  # a value that cannot be hashed
+            return self.choose(self._named(values) | problem)
+        if found is None:
+            found = self.choose(self._named(values) | problem)
+            if not all(map(is_exact, (*values, *problem.values()))):
+                return found
+            if len(table) >= _MOST_PROBLEMS:
+                table.clear()
+            table[key] = found
+        if alike and self._compiled_table is not None:
+            self._compiled_table.remember((*values, *problem.values()), tuple(problem), found)
+        return found
+
+    def dispatcher(self, *names: str, **fixed: object) -> Chooser:
+        """Return a chooser for callers that ask in every call.
+
+        Args:
+            *names: Sizes and parameters whose values are passed with each call, in this order.
+            **fixed: The others.
+        """
+        made = Chooser(self._family, names, self._fixed | fixed)
+        made._learner = self._learner
+        self._more.add(made)
+        return made
+
+    def forget_quick(self) -> None:
+        """Forget all answers, and what was read."""
+        self.tables.clear()
+        self.__dict__.pop("knowledge", None)
+        if self._compiled_table is not None:
+            self._compiled_table.forget()
+        for each in self._more:
+            each.forget_quick()
+
+    def learn(self, learner: Learner | None) -> None:
+        """Have a function called with each problem for which nothing was measured, if ``JITLTO_TUNING=learning``.
+
+        It should tune for the problem, as :meth:`KernelFamily.tune` does; then the problem is looked up again.
+        """
+        for each in (self, *self._more):
+            each._learner = learner
+        self.forget_quick()
+
+    @cached_property
+    def knowledge(self) -> Knowledge:
+        """The wisdom that it looks problems up in, read at the first."""
+        return Knowledge.load(self._family.session.config.wisdom, self._family.location)
+
+    def choose(self, problem: Mapping[str, object]) -> Best:
+        """Return the best variant for a problem, without looking at earlier answers."""
+        asked = Problem.read(self._family, self._fixed | dict(problem))
+        mode = self._family.session.config.tuning
+        if mode == "off":
+            return self._default(asked, "JITLTO_TUNING=off")
+        found = self._known(asked)
+        if mode == "learning" and self._learner is not None and (found is None or found.origin != "measured"):
+            self._learner(self._fixed | dict(problem))
+            self.forget_quick()
+            found = self._known(asked)
+        return found or self._default(asked, "nothing was measured")
+
+    def _named(self, values: tuple[object, ...]) -> dict[str, object]:
+        if len(values) != len(self.names):
+            raise PlanError(
+                f"{len(values)} values given for {len(self.names)} names",
+                code="plan-value-count",
+                where=self._family.name,
+                hint=f"give one value for each of {', '.join(self.names)}" if self.names else "give them by name",
+            )
+        return dict(zip(self.names, values, strict=True))
+
+    def _known(self, asked: Problem) -> Best | None:
+        """Return what wisdom says: what was measured with the kernel at hand, or else the nearest guess."""
+        guess: Best | None = None
+        for found in islice(self._candidates(asked), _MOST_GUESSES):
+            if guess is not None and found.guess:
+                continue
+            usable = self._usable(asked, found.entry)
+            if usable is None:
+                continue
+            trial, launcher = usable
+            where = launch(trial.variant, asked.configuration, asked.sizes)
+            if not found.guess and launcher.chosen.digest == trial.kernel:
+                return Best(launcher, trial.variant, where, "measured", "")
+            reason = found.guess or "it was measured with another version of the kernel, or of nvJitLink"
+            guess = guess or Best(launcher, trial.variant, where, "guess", reason)
+        return guess
+
+    def _candidates(self, asked: Problem) -> Iterator[Any]:
+        bucket = asked.record.bucket(asked.sizes)
+        kind = devices.current_kind()
+        return self.knowledge.find(self._family.name, asked.entry, asked.configuration, bucket, kind, asked.allows)
+
+    @staticmethod
+    def _usable(asked: Problem, measured: Entry | None) -> tuple[Trial, Launcher] | None:
+        """Return the fastest of what was measured whose kernel exists, and that kernel."""
+        for _ in range(_MOST_GUESSES):
+            if measured is None:
+                break
+            trial = measured.chosen
+            try:
+                return trial, asked.launcher(trial.variant)
+            except (PlanError, LinkError):  # it is not declared for this configuration
+                gone = trial.variant.kernel
+                measured = measured.among(lambda variant, gone=gone: variant.kernel != gone)  # type: ignore[misc]
+        return None
+
+    def _default(self, asked: Problem, reason: str) -> Best:
+        variant, launcher = asked.default()
+        return Best(launcher, variant, launch(variant, asked.configuration, asked.sizes), "default", reason)
+
+
+class Problem:
+    """A problem that is asked for: the entrypoint, its configuration without free parameters, and sizes."""
+
+    def __init__(
+        self, family: TunedFamily, entry: str, record: TuneRecord, configuration: dict[str, str], sizes: dict[str, int]
+    ) -> None:
+        self.family, self.entry, self.record = family, entry, record
+        self.configuration, self.sizes = configuration, sizes
+        self._allowed: dict[Variant, bool] = {}
+
+    @classmethod
+    def read(cls, family: TunedFamily, problem: Mapping[str, object]) -> Problem:
+        """Read a problem as callers give it.
+
+        Raises:
+            PlanError: If it is none.
+        """
+        tuned = {group.name: group.tune for group in family.record.groups if group.tune is not None}
+        given = dict(problem)
+        entry = given.pop("entry", None)
+        if entry is None and len(tuned) == 1:
+            entry = next(iter(tuned))
+        record = tuned.get(str(entry))
+        if record is None:
+            what = (
+                f"{entry or family.name} declares nothing to choose from" if not tuned or entry else "several are tuned"
+            )
+            hint = f"give entry: {', '.join(sorted(tuned))}" if tuned else "declare it: [entrypoint.NAME.tune]"
+            raise PlanError(what, code="plan-not-tuned", where=family.name, hint=hint)
+        configuration, sizes = record.split(given, family.name)
+        normal = normalize_configuration(configuration, family.parameters, family.name)
+        return cls(family, str(entry), record, dict(normal), sizes)
+
+    @cached_property
+    def declared(self) -> frozenset[Variant]:
+        """The variants that the family declares for the configuration."""
+        return frozenset(self.record.variants(self.family.parameters, self.configuration))
+
+    def allows(self, variant: Variant) -> bool:
+        """Return whether a variant is declared and meets all conditions."""
+        if variant not in self._allowed:
+            is_declared = variant in self.declared
+            self._allowed[variant] = is_declared and applies(self.record, variant, self.configuration, self.sizes)
+        return self._allowed[variant]
+
+    def variants(self) -> Iterator[Variant]:
+        """Yield the variants for the problem, the default first; some may name kernels that do not exist."""
+        for variant in self.record.variants(self.family.parameters, self.configuration):
+            if applies(self.record, variant, self.configuration, self.sizes):
+                yield variant
+
+    def request(self, variant: Variant) -> dict[str, Any]:
+        """Return the arguments of ``launcher`` and ``plan`` for a variant."""
+        several = len(self.family.entrypoints) > 1
+        how: dict[str, Any] = {"entry": self.entry} if several else {}
+        if variant.link:
+            how["link_options"] = dict(variant.link)
+        return {**how, **self.configuration, **dict(variant.parameters)}
+
+    def launcher(self, variant: Variant) -> Launcher:
+        """Return the launcher of a variant."""
+        return self.family.launcher(**self.request(variant))
+
+    def link(self, variant: Variant) -> LinkedKernel:
+        """Link the kernel of a variant, or find it in a cache, without loading it."""
+        return self.family.plan(**self.request(variant)).link()
+
+    def default(self) -> tuple[Variant, Launcher]:
+        """Return the first variant for the problem that exists.
+
+        Raises:
+            PlanError: If there is none.
+            JitltoError: If it cannot be linked or loaded.
+        """
+        failure: PlanError | None = None
+        tried = set()
+        for variant in self.variants():
+            if variant.parameters in tried:
+                continue
+            tried.add(variant.parameters)
+            try:
+                return variant, self.launcher(variant)
+            except PlanError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        sizes = " ".join(f"{name}={value}" for name, value in self.sizes.items())
+        what, hint = f"no variant is for {sizes}", f"its conditions: {'; '.join(self.record.when) or 'none'}"
+        raise PlanError(what, code="plan-no-variant", where=f"{self.family.name}/{self.entry}", hint=hint)

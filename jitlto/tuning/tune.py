@@ -1,0 +1,232 @@
+"""Tuning: link the variants for a problem, check that their results agree, and time them; what is found is wisdom."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from jitlto.base.errors import JitltoError, PlanError, TuningError
+from jitlto.compile.machine_code import hash_code
+from jitlto.link.parallel import run_parallel
+from jitlto.record.tuning import Variant, launch
+from jitlto.tuning import devices, wisdom_file
+from jitlto.tuning.best import Best, Problem
+from jitlto.tuning.search import MOST_SWEPT, Outcome, Search
+from jitlto.tuning.wisdom import Entry, Trial, make_entry
+
+if TYPE_CHECKING:
+    from jitlto.tuning.best import TunedFamily
+
+_MOST_VARIANTS = 100_000
+
+
+class Measures(Protocol):
+    """What times launches, and reads and writes arrays: :class:`jitlto.tuning.bench.Bench`, or a simulation."""
+
+    stream: Any
+    cold: bool
+
+    def time(self, launch: Callable[[], object]) -> float: ...
+
+    def read(self, array: Any) -> bytes: ...
+
+    def write(self, array: Any, data: bytes) -> None: ...
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What kernels are timed with.
+
+    Args:
+        arguments: The kernel's arguments, or a function that returns them for a variant.
+        results: The arrays among them whose contents the variants must agree on, contiguous in device memory.
+        launch: Launches a variant, where the family declares no launch or it needs more: ``launch(best, stream)``.
+    """
+
+    arguments: Sequence[object] | Callable[[Best], Sequence[object]] = ()
+    results: Sequence[object] = ()
+    launch: Callable[[Best, Any], object] | None = None
+
+    def bind(self, best: Best, stream: Any) -> Callable[[], object]:
+        """Return the launch of a variant."""
+        own = self.launch
+        if own is not None:
+            return lambda: own(best, stream)
+        arguments = tuple(self.arguments(best) if callable(self.arguments) else self.arguments)
+        return lambda: best(stream, *arguments)
+
+
+@dataclass(frozen=True)
+class TuneReport:
+    """What tuning for one problem found.
+
+    Args:
+        entry: The evidence, of which ``Entry.chosen`` is the answer.
+        outcome: The search.
+        variants: How many variants exist for the problem; those that come to the same code and launch are one.
+        seconds: How long it took: linking, and all.
+        link_seconds: How long linking took.
+    """
+
+    entry: Entry
+    outcome: Outcome
+    variants: int
+    seconds: float
+    link_seconds: float
+
+
+def tune(
+    family: TunedFamily,
+    problem: Mapping[str, object],
+    workload: Workload,
+    *,
+    measures: Measures,
+    budget: float = 60.0,
+    again: bool = False,
+    save: bool = True,
+    on_time: Callable[[Variant, str], object] = lambda *_: None,
+) -> TuneReport:
+    """Find the fastest variant for a problem, and add it to the user's wisdom; see :meth:`KernelFamily.tune`."""
+    begin = time.monotonic()
+    asked = Problem.read(family, problem)
+    default, _ = asked.default()
+    variants = [default]
+    for variant in asked.variants():
+        if variant != default:
+            variants.append(variant)
+        if len(variants) > _MOST_VARIANTS:
+            raise TuningError(f"more than {_MOST_VARIANTS} variants", code="tuning-too-many", where=family.name)
+    rejected: dict[Variant, str] = {}
+    if len(variants) <= MOST_SWEPT:
+        variants, rejected = _linked(asked, variants, begin + budget)
+    linked = time.monotonic()
+    results = _Results(measures, workload.results, asked.record.tolerance, asked.family.name)
+
+    def prepare(variant: Variant) -> Callable[[], object]:
+        best = Best(asked.launcher(variant), variant, launch(variant, asked.configuration, asked.sizes), "", "")
+        bound = workload.bind(best, measures.stream)
+        results.check(bound, str(variant))
+        return bound
+
+    known = {} if again else _known(asked, measures.cold)
+    search = Search(
+        variants,
+        prepare,
+        measures,
+        budget=max(0.0, budget - (linked - begin)),
+        known={variant: [trial.seconds] for variant, trial in known.items()},
+        on_time=on_time,
+        clock=time.monotonic,
+    )
+    outcome = search.run()
+    outcome.rejected.update(rejected)
+    entry = _entry(asked, outcome, known, measures.cold)
+    if save:
+        wisdom_file.add(family.session.config.wisdom, entry)
+    return TuneReport(entry, outcome, len(variants), time.monotonic() - begin, linked - begin)
+
+
+def _linked(asked: Problem, variants: Sequence[Variant], end: float) -> tuple[list[Variant], dict[Variant, str]]:
+    """Link the kernels of variants ahead, in parallel; return those to be timed, and why others cannot be used.
+
+    Variants that do not exist are left out, and those that are launched like an earlier one with the same machine code.
+    """
+    missing: set[object] = set()
+    failed: dict[object, str] = {}
+    codes: dict[object, str] = {}
+
+    def link(variant: Variant) -> str | None:
+        return hash_code(asked.link(variant).cubin) if time.monotonic() < end else None
+
+    for _, variant, outcome in run_parallel(link, {variant.kernel: variant for variant in variants}.values()):
+        if isinstance(outcome, PlanError):
+            missing.add(variant.kernel)
+        elif isinstance(outcome, JitltoError):
+            failed[variant.kernel] = outcome.what
+        elif outcome is not None:
+            codes[variant.kernel] = outcome
+    distinct: dict[object, Variant] = {}
+    rejected = {}
+    for variant in variants:
+        kernel = variant.kernel
+        if kernel in failed:
+            rejected[variant] = failed[kernel]
+        elif kernel not in missing:
+            distinct.setdefault((codes.get(kernel, kernel), variant.launch), variant)
+    return list(distinct.values()), rejected
+
+
+def _known(asked: Problem, cold: bool) -> dict[Variant, Trial]:
+    """Return what an earlier search on this kind of device measured of kernels that are the same now."""
+    path = asked.family.session.config.wisdom
+    wisdom = wisdom_file.read(path, missing_ok=True)
+    bucket, kind = asked.record.bucket(asked.sizes), devices.current_kind()
+    for found in wisdom.find(asked.family.name, asked.entry, asked.configuration, bucket, kind, asked.allows):
+        if not found.guess and found.entry.cold == cold:
+            known = {trial.variant: trial for trial in found.entry.trials if _is_current(asked, trial)}
+            if known:
+                return known
+    return {}
+
+
+def _is_current(asked: Problem, trial: Trial) -> bool:
+    try:
+        return asked.family.plan(**asked.request(trial.variant)).digest == trial.kernel
+    except JitltoError:
+        return False
+
+
+def _entry(asked: Problem, outcome: Outcome, known: Mapping[Variant, Trial], cold: bool) -> Entry:
+    trials = []
+    for each in outcome.candidates:
+        if each.launch is None:
+            trials.append(known[each.variant])
+        else:
+            digest = asked.launcher(each.variant).chosen.digest
+            trials.append(Trial(each.variant, digest, each.seconds, each.spread, len(each.times)))
+    bucket = asked.record.bucket(asked.sizes)
+    kind = devices.current_kind()
+    return make_entry(asked.family.name, asked.entry, asked.configuration, bucket, kind, trials, cold=cold)
+
+
+class _Results:
+    """The results of the default, with which those of the others are compared."""
+
+    def __init__(self, measures: Measures, arrays: Sequence[object], tolerance: float, where: str) -> None:
+        self._measures, self._arrays, self._tolerance, self._where = measures, arrays, tolerance, where
+        self._before = [measures.read(array) for array in arrays]
+        self._expected: list[bytes] | None = None
+
+    def check(self, launch: Callable[[], object], variant: str) -> None:
+        """Launch a variant, and compare what it writes; the first is what others are compared with.
+
+        Raises:
+            TuningError: If the results differ by more than the tolerance.
+        """
+        for array, data in zip(self._arrays, self._before, strict=True):
+            self._measures.write(array, data)
+        launch()
+        found = [self._measures.read(array) for array in self._arrays]
+        if self._expected is None:
+            self._expected = found
+            return
+        for number, (array, one, other) in enumerate(zip(self._arrays, self._expected, found, strict=True)):
+            if one != other and not _agree(array, one, other, self._tolerance):
+                what = f"{variant} has other results than the default (array {number})"
+                hint = "correct the kernel or `free`; or declare a tolerance under tune"
+                raise TuningError(what, code="tuning-results-differ", where=self._where, hint=hint)
+
+
+def _agree(array: Any, one: bytes, other: bytes, tolerance: float) -> bool:
+    """Return whether numbers differ by no more than the tolerance, relative to the larger of two."""
+    kind = str(array.__cuda_array_interface__["typestr"])
+    if tolerance == 0 or kind[1] not in "fc":
+        return False
+    import numpy as np  # imported lazily: only a tolerance needs it
+
+    a, b = (np.frombuffer(data, np.dtype(kind)).astype("c16" if kind[1] == "c" else "f8") for data in (one, other))
+    with np.errstate(invalid="ignore"):
+        close = abs(a - b) <= tolerance * np.maximum(abs(a), abs(b))
+    return bool((close | (a == b) | (np.isnan(a) & np.isnan(b))).all())

@@ -1,0 +1,275 @@
+"""Wisdom: which variant of a kernel was measured to be the best for a problem on a device, with the evidence.
+
+Entries are values, and what is chosen is a function of the evidence alone: two processes with the same wisdom choose
+the same. Merging keeps, of two entries with one key, that with more evidence, so it does not matter in which order, how
+often and in which groups files are merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import log2, sqrt
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta, Struct
+
+from jitlto.base.cached import cached_property
+from jitlto.record.tuning import Pairs, Variant
+
+#: Relative difference below which two times count as equal, however precisely they were measured.
+TIE = 0.018
+
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Count = Annotated[int, Meta(ge=0, le=(1 << 62))]
+Seconds = Annotated[float, Meta(gt=0, le=1e6)]
+Sizes = tuple[tuple[Name, Count], ...]
+
+
+class DeviceKind(Struct, frozen=True):
+    """What of a device decides how fast kernels are.
+
+    Args:
+        name: As the driver gives it.
+        architecture: Such as ``sm_90``.
+        memory_clock: In kHz.
+        multiprocessors: How many it has.
+    """
+
+    name: Name
+    architecture: Name
+    memory_clock: Count
+    multiprocessors: Annotated[int, Meta(ge=1, le=1 << 20)]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} ({self.architecture}, {self.multiprocessors} SMs, memory at {self.memory_clock // 1000} MHz)"
+        )
+
+    def distance(self, other: DeviceKind) -> float:
+        """Return how little the measurements of one tell of the other; 0 for the same."""
+        if self == other:
+            return 0.0
+        ratios = (
+            (self.multiprocessors, other.multiprocessors),
+            (self.memory_clock or 1, other.memory_clock or 1),
+        )
+        return (100.0 * (self.architecture != other.architecture)) + sum(abs(log2(a / b)) for a, b in ratios) + 0.01
+
+
+class Trial(Struct, frozen=True):
+    """The times of one variant.
+
+    Args:
+        variant: What was launched.
+        kernel: The digest of its plan.
+        seconds: The median.
+        spread: Half of the range between the quartiles, relative to the median.
+        count: How many times were taken.
+    """
+
+    variant: Variant
+    kernel: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+    seconds: Seconds
+    spread: Annotated[float, Meta(ge=0, le=1e6)]
+    count: Annotated[int, Meta(ge=1, le=1 << 40)]
+
+    @property
+    def noise(self) -> float:
+        """The standard error of the median, relative to it; a normal distribution's, from its quartiles."""
+        return 1.86 * self.spread / sqrt(self.count)
+
+
+class Entry(Struct, frozen=True, dict=True):
+    """What was measured for one bucket of problems on one device.
+
+    Args:
+        family, entry: The kernel: the family and the group of its entrypoint.
+        configuration: The problem's values of parameters, sorted.
+        bucket: The problem's bucket of sizes, sorted.
+        device: Where it was measured.
+        default: The variant that is used without wisdom; the first trial is of it.
+        trials: The default's, and the others sorted.
+        cold: Whether nothing of the data was in the L2.
+    """
+
+    family: Name
+    entry: Name
+    configuration: Pairs
+    bucket: Sizes
+    device: DeviceKind
+    trials: Annotated[tuple[Trial, ...], Meta(min_length=1, max_length=10_000)]
+    cold: bool = False
+
+    @property
+    def default(self) -> Trial:
+        """The trial of the variant that is used without wisdom."""
+        return self.trials[0]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What is measured: entries with one key are about the same. It has the digest of the default kernel."""
+        place = (self.family, self.entry, self.configuration, self.bucket)
+        return (*place, msgspec.to_builtins(self.device), self.cold, self.default.kernel)
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The entry in its canonical form."""
+        return msgspec.json.encode(self, order="sorted")
+
+    @cached_property
+    def chosen(self) -> Trial:
+        """The trial of the variant to use.
+
+        The default, unless another is faster by more than a tie; of several others that tie, that which differs least
+        from the default.
+        """
+        near = [trial for trial in self.trials if trial.seconds <= self._fastest.seconds * (1 + self.band)]
+        return min(near, key=lambda trial: (_differences(trial.variant, self.default.variant), _spelled(trial.variant)))
+
+    @cached_property
+    def band(self) -> float:
+        """Relative difference up to which times count as equal: that of a tie, or the noise where that is larger."""
+        return max(TIE, 2 * (self._fastest.noise + self.default.noise))
+
+    @property
+    def _fastest(self) -> Trial:
+        return min(self.trials, key=lambda trial: trial.seconds)
+
+    @property
+    def speed_up(self) -> float:
+        """How many times as fast as the default the chosen variant is."""
+        return self.default.seconds / self.chosen.seconds
+
+    def among(self, allows: Callable[[Variant], bool]) -> Entry | None:
+        """Return what was measured of some variants; None if that decides nothing.
+
+        Without the default, the fastest stands in its place.
+        """
+        trials = [trial for trial in self.trials if allows(trial.variant)]
+        if len(trials) == len(self.trials):
+            return self
+        if trials in ([], [self.default]):
+            return None
+        if trials[0] != self.default:
+            trials.sort(key=lambda trial: trial.seconds)
+        return msgspec.structs.replace(self, trials=tuple(trials))
+
+    def without_evidence(self) -> Entry:
+        """Return the entry with the trials that decide alone: of the default, the chosen and the fastest variant."""
+        deciding = {self.default, self.chosen, self._fastest}
+        return msgspec.structs.replace(self, trials=tuple(trial for trial in self.trials if trial in deciding))
+
+
+def make_entry(
+    family: str,
+    entry: str,
+    configuration: Mapping[str, str],
+    bucket: Sizes,
+    device: DeviceKind,
+    trials: Iterable[Trial],
+    *,
+    cold: bool = False,
+) -> Entry:
+    """Return an entry in its canonical order; the first trial is the default's."""
+    first, *rest = trials
+    ordered = (first, *sorted(rest, key=lambda trial: _spelled(trial.variant)))
+    return Entry(family, entry, tuple(sorted(configuration.items())), bucket, device, ordered, cold)
+
+
+class Found(NamedTuple):
+    """An entry that may answer for a problem, and why it is only a guess; empty if it was measured for it."""
+
+    entry: Entry
+    guess: str
+
+
+class Wisdom:
+    """Entries, at most one of each key. Immutable; two that are equal have equal bytes."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        best: dict[tuple[object, ...], Entry] = {}
+        for entry in entries:
+            key = _hashable(entry.key)
+            other = best.get(key)
+            if other is None or _evidence(entry) > _evidence(other):
+                best[key] = entry
+        self.entries = tuple(sorted(best.values(), key=lambda entry: entry.encoded))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Wisdom) and self.entries == other.entries
+
+    def __hash__(self) -> int:
+        return hash(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def merge(self, *others: Wisdom) -> Wisdom:
+        """Return all entries; of two with one key that with more evidence."""
+        return Wisdom(entry for each in (self, *others) for entry in each.entries)
+
+    def replace(self, entry: Entry) -> Wisdom:
+        """Return this with an entry in place of that with the same key."""
+        return Wisdom((*(each for each in self.entries if each.key != entry.key), entry))
+
+    def find(
+        self,
+        family: str,
+        entry: str,
+        configuration: Mapping[str, str],
+        bucket: Sizes,
+        device: DeviceKind,
+        allows: Callable[[Variant], bool],
+    ) -> Iterator[Found]:
+        """Yield the entries that may answer for a problem: those measured for it, then guesses, the nearest first.
+
+        Args:
+            allows: Whether a variant may be used for it; of each entry, only what was measured of such variants counts.
+        """
+        wanted = tuple(sorted(configuration.items()))
+        names = [name for name, _ in bucket]
+        about = [
+            each
+            for whole in self.entries
+            if (whole.family, whole.entry) == (family, entry) and [name for name, _ in whole.bucket] == names
+            if (each := whole.among(allows)) is not None
+        ]
+        for each in sorted(about, key=lambda each: _distance(each, wanted, bucket, device)):
+            reasons = []
+            if each.device != device:
+                reasons.append(f"it was measured on {each.device}")
+            if each.configuration != wanted:
+                values = " ".join(f"{name}={value}" for name, value in each.configuration)
+                reasons.append(f"it was measured for {values or 'another configuration'}")
+            if each.bucket != bucket:
+                reasons.append(f"it was measured for {' '.join(f'{name}={value}' for name, value in each.bucket)}")
+            yield Found(each, "; ".join(reasons))
+
+
+def _evidence(entry: Entry) -> tuple[int, bytes]:
+    return _count(entry), entry.encoded
+
+
+def _count(entry: Entry) -> int:
+    return sum(trial.count for trial in entry.trials)
+
+
+def _spelled(variant: Variant) -> bytes:
+    return msgspec.json.encode(variant, order="sorted")
+
+
+def _distance(entry: Entry, configuration: Pairs, bucket: Sizes, device: DeviceKind) -> tuple[object, ...]:
+    """Return by how much what was measured differs from what is asked; the last parts make the order one for all."""
+    differing = len(set(entry.configuration) ^ set(configuration))
+    ratio = sum(abs(log2((a + 1) / (b + 1))) for (_, a), (_, b) in zip(entry.bucket, bucket, strict=True))
+    return entry.device.distance(device), differing, ratio, -_count(entry), entry.encoded
+
+
+def _differences(one: Variant, other: Variant) -> int:
+    pairs = (one.parameters, other.parameters), (one.launch, other.launch), (one.link, other.link)
+    return sum(len(set(a) ^ set(b)) for a, b in pairs)
+
+
+def _hashable(value: object) -> tuple[object, ...]:
+    return tuple(tuple(sorted(each.items())) if isinstance(each, dict) else each for each in value)  # type: ignore[attr-defined]

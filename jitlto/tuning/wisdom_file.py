@@ -1,0 +1,130 @@
+"""Files of wisdom: JSON, an entry in each line, with the SHA-256 of the entries.
+
+A file that is damaged, truncated, foreign or of another version is refused. Equal wisdom makes equal bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from jitlto.base import files
+from jitlto.base.cache_dir import FileLock
+from jitlto.base.cached import decoder
+from jitlto.base.errors import WisdomError
+from jitlto.tuning.wisdom import Entry, Wisdom
+
+#: Suffix of a file of wisdom beside a database.
+SUFFIX = ".wisdom"
+_SCHEMA = 1
+_LARGEST = 256 << 20  # bytes
+_PATIENCE = 10.0  # seconds to wait for another process that writes
+
+
+class _Content(Struct, forbid_unknown_fields=True):
+    jitlto_wisdom: int
+    sha256: str
+    entries: msgspec.Raw
+
+
+class _Head(Struct):
+    jitlto_wisdom: Any = None
+
+
+def encode(wisdom: Wisdom) -> bytes:
+    """Return the bytes of a file."""
+    lines = [entry.encoded for entry in wisdom.entries]
+    head = b'{"jitlto_wisdom":%d,"sha256":"%s","entries":[' % (_SCHEMA, _digest(lines).encode())
+    return head + (b"\n" + b",\n".join(lines) if lines else b"") + b"\n]}\n"
+
+
+def decode(data: bytes, where: str) -> Wisdom:
+    """Read the bytes of a file.
+
+    Raises:
+        WisdomError: If they are not what :func:`encode` returns, but for white space.
+    """
+    try:
+        head = decoder(_Head).decode(data)
+        if head.jitlto_wisdom is None:
+            raise ValueError("it does not begin as one")
+        if type(head.jitlto_wisdom) is int and head.jitlto_wisdom > _SCHEMA:
+            what, hint = f"was written by a newer jitlto (schema {head.jitlto_wisdom})", "update jitlto, or tune again"
+            raise WisdomError(what, code="wisdom-newer", where=where, hint=hint)
+        content = decoder(_Content).decode(data)
+        entries = decoder(tuple[Entry, ...]).decode(content.entries)
+    except (ValueError, RecursionError) as error:
+        is_ours = data.lstrip().startswith(b'{"jitlto_wisdom"')
+        what = "is damaged" if is_ours else "is not a file of wisdom"
+        hint = "get the file again, or remove it and tune again: jitlto tune"
+        code = "wisdom-damaged" if is_ours else "wisdom-foreign"
+        raise WisdomError(f"{what}: {error}".partition(" - at")[0], code=code, where=where, hint=hint) from None
+    if content.jitlto_wisdom != _SCHEMA or content.sha256 != _digest(entry.encoded for entry in entries):
+        hint = "get the file again, or remove it and tune again: jitlto tune"
+        what = "is damaged: its entries do not have the SHA-256 that it gives"
+        raise WisdomError(what, code="wisdom-damaged", where=where, hint=hint)
+    return Wisdom(entries)
+
+
+def read(path: Path, *, missing_ok: bool = False) -> Wisdom:
+    """Read a file.
+
+    Args:
+        path: The file.
+        missing_ok: Return no wisdom if there is no such file.
+
+    Raises:
+        WisdomError: If it cannot be read, or is not a file of wisdom.
+    """
+    try:
+        data = files.read(path)
+        if len(data) > _LARGEST:
+            raise OSError(None, "too large")
+    except OSError as error:
+        if missing_ok and isinstance(error, FileNotFoundError):
+            return Wisdom()
+        what, hint = f"cannot be read: {error.strerror or error}", "make one: jitlto tune"
+        raise WisdomError(what, code="wisdom-unreadable", where=str(path), hint=hint) from None
+    return decode(data, str(path))
+
+
+def write(path: Path, wisdom: Wisdom) -> None:
+    """Write a file, whole or not at all.
+
+    Raises:
+        WisdomError: If it cannot be written.
+    """
+    try:
+        os.makedirs(path.parent, exist_ok=True)  # noqa: PTH103 - a name that is too long is an OSError
+        files.write(path, encode(wisdom))
+    except OSError as error:
+        what = f"cannot be written: {error.strerror or error}"
+        hint = files.write_hint(error, "name a file that you may write")
+        raise WisdomError(what, code="wisdom-unwritable", where=str(path), hint=hint) from None
+
+
+def add(path: Path, entry: Entry) -> None:
+    """Add an entry to a file, in place of that with the same key; processes that add at once wait for each other.
+
+    Raises:
+        WisdomError: If the file cannot be read or written.
+    """
+    lock = FileLock(path.with_name(f"{path.name}.lock"))
+    with contextlib.suppress(OSError):  # without locks, the entry of another process may be lost
+        os.makedirs(path.parent, exist_ok=True)  # noqa: PTH103
+        lock.acquire(_PATIENCE)
+    try:
+        write(path, read(path, missing_ok=True).replace(entry))
+    finally:
+        lock.release()
+
+
+def _digest(lines: Iterable[bytes]) -> str:
+    return hashlib.sha256(b"\n".join(lines)).hexdigest()

@@ -1,1 +1,0 @@
-"""Proofs without a GPU: every kernel plans and links, and what is wrong where not."""

@@ -1,0 +1,250 @@
+"""The store: what is read is what was written, whatever happens to the files; it never makes anything fail."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitlto.base.cache_dir import CacheDir, open_cache_dir
+from tests.support.process import started
+
+pytestmark = pytest.mark.one_major
+
+KEYS = [hashlib.sha256(bytes([n])).hexdigest() for n in range(40)]
+LARGE = 1 << 30
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CacheDir:
+    return CacheDir(tmp_path / "store", LARGE)
+
+
+def files(store: CacheDir) -> list[Path]:
+    return [p for p in store.directory.rglob("*") if p.is_file() and p.parent.name != "locks"]
+
+
+@pytest.mark.slow
+@given(st.binary(max_size=3000))
+@settings(max_examples=30)
+def test_a_stored_entry_is_read_back(tmp_path_factory: pytest.TempPathFactory, payload: bytes) -> None:
+    store = CacheDir(tmp_path_factory.mktemp("s") / "store", LARGE)
+    assert store.get("units", KEYS[0]) is None
+    store.put("units", KEYS[0], payload)
+    assert store.get("units", KEYS[0]) == payload
+    assert store.get("other", KEYS[0]) is None
+    assert CacheDir(store.directory, LARGE).get("units", KEYS[0]) == payload
+
+
+@pytest.mark.slow
+@given(st.data())
+@settings(max_examples=60)
+def test_a_damaged_entry_is_a_miss_and_is_replaced(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    store = CacheDir(tmp_path_factory.mktemp("s") / "store", LARGE)
+    store.put("units", KEYS[0], b"some payload")
+    (file,) = files(store)
+    whole = file.read_bytes()
+    damage = data.draw(st.sampled_from(["cut", "flip", "grow", "empty"]))
+    position = data.draw(st.integers(0, len(whole) - 1))
+    damaged = {
+        "cut": whole[:position],
+        "flip": whole[:position] + bytes([whole[position] ^ 1 << data.draw(st.integers(0, 7))]) + whole[position + 1 :],
+        "grow": whole + b"x",
+        "empty": b"",
+    }[damage]
+    file.write_bytes(damaged)
+    assert store.get("units", KEYS[0]) is None
+    store.put("units", KEYS[0], b"some payload")
+    assert store.get("units", KEYS[0]) == b"some payload"
+
+
+@pytest.mark.slow
+def test_many_writers_and_readers_of_one_entry_see_whole_payloads(store: CacheDir) -> None:
+    payloads = [bytes([n]) * 50_000 for n in range(8)]
+
+    def work(number: int) -> set[bytes | None]:
+        seen = set()
+        for _ in range(30):
+            store.put("units", KEYS[0], payloads[number])
+            seen.add(store.get("units", KEYS[0]))
+        return seen
+
+    with ThreadPoolExecutor(8) as pool:
+        for seen in pool.map(work, range(8)):
+            assert seen <= set(payloads)
+    assert len(files(store)) == 1
+
+
+def test_the_directory_is_this_users_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = CacheDir(tmp_path / "a" / "store", LARGE)
+    assert store.directory.stat().st_mode & 0o777 == 0o700
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    with caplog.at_level(logging.WARNING, "jitlto"):
+        assert open_cache_dir(shared, LARGE) is None
+    assert "written by others" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["file", "below a file"])
+def test_a_directory_that_cannot_be_used_is_a_warning_and_no_store(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    (tmp_path / "file").write_text("x")
+    with caplog.at_level(logging.WARNING, "jitlto"):
+        assert open_cache_dir(tmp_path / "file" / ("" if kind == "file" else "sub"), LARGE) is None
+    assert "is ignored" in caplog.text
+
+
+def test_a_non_file_in_place_of_an_entry_is_an_immediate_miss(store: CacheDir) -> None:
+    path = Path(store._path("units", KEYS[0]))
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    assert store.get("units", KEYS[0]) is None
+    path.unlink()
+    path.mkdir()
+    (path / "inner").write_text("x")
+    assert store.get("units", KEYS[0]) is None
+    store.put("units", KEYS[0], b"payload")
+    assert store.get("units", KEYS[0]) == b"payload"
+
+
+def test_a_full_store_is_reported_once_and_harmless(store: CacheDir, caplog: pytest.LogCaptureFixture) -> None:
+    (store.directory / "units").write_text("in the way")
+    with caplog.at_level(logging.WARNING, "jitlto"):
+        for key in KEYS[:3]:
+            store.put("units", key, b"payload")
+            assert store.get("units", key) is None
+    assert caplog.text.count("no more entries can be stored") == 1
+
+
+def test_damage_is_reported_once(store: CacheDir, caplog: pytest.LogCaptureFixture) -> None:
+    for key in KEYS[:2]:
+        store.put("units", key, b"payload")
+        Path(store._path("units", key)).write_bytes(b"damaged")
+    with ThreadPoolExecutor(8) as pool:
+        assert not any(pool.map(lambda n: store.get("units", KEYS[n % 2]), range(100)))
+    assert caplog.text.count("is damaged") == 2
+
+
+def test_a_removed_directory_is_recreated_for_this_user_alone(store: CacheDir) -> None:
+    shutil.rmtree(store.directory)
+    assert store.get("units", KEYS[0]) is None
+    claim = store.claim(KEYS[0])
+    assert claim is not None
+    claim.release()
+    store.put("units", KEYS[0], b"payload")
+    assert store.get("units", KEYS[0]) == b"payload"
+    assert store.directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_store_does_not_follow_chdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = CacheDir(Path("here"), LARGE)
+    store.put("units", KEYS[0], b"payload")
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "there")
+    assert store.get("units", KEYS[0]) == b"payload"
+    store.put("units", KEYS[1], b"payload")
+    assert list((tmp_path / "there").iterdir()) == []
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from jitlto.base.cache_dir import CacheDir
+claim = CacheDir(Path(sys.argv[1]), 1 << 30).claim(sys.argv[2])
+print("held" if claim else "not", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.timing
+def test_one_process_at_a_time_has_a_claim_and_death_ends_it(store: CacheDir) -> None:
+    with started("-c", HOLD, store.directory, KEYS[0]) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        assert store.claim(KEYS[0]) is None
+        other = store.claim(KEYS[1])
+        assert other is not None
+        other.release()
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        begin = time.monotonic()
+        claim = store.claim(KEYS[0])
+        assert claim is not None
+        assert time.monotonic() - begin < 1
+        claim.release()
+    again = store.claim(KEYS[0])
+    assert again is not None
+    again.release()
+
+
+# --- upkeep ---
+
+
+def test_the_longest_unused_entries_go_first(store: CacheDir) -> None:
+    for number, key in enumerate(KEYS[:10]):
+        store.put("units", key, bytes(1000))
+        os.utime(Path(store._path("units", key)), (number * 10_000, number * 10_000))
+    assert store.get("units", KEYS[0]) is not None  # which makes it the last used
+    assert store.prune(5 * 1100) == 5
+    assert [n for n in range(10) if store.get("units", KEYS[n])] == [0, 6, 7, 8, 9]
+    assert store.usage().size <= 5 * 1100
+    assert store.usage().entries == {"units": 5}
+
+
+def test_entries_that_fit_stay_and_stale_temporary_files_are_removed(store: CacheDir) -> None:
+    store.put("units", KEYS[0], b"payload")
+    left = Path(store._path("units", KEYS[0])).with_name(".jitlto-half")
+    left.write_bytes(b"half")
+    assert store.prune() == 0
+    os.utime(left, (0, 0))
+    assert store.prune() == 1
+    assert not left.exists()
+    assert store.get("units", KEYS[0]) == b"payload"
+
+
+def test_files_that_are_not_entries_are_not_removed(store: CacheDir) -> None:
+    foreign = [store.directory / name for name in ("main.o", "src/main.o", "src/ab/main.o", "units/ab/notes", ".x")]
+    for path in foreign:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"work")
+        os.utime(path, (0, 0))
+    store.put("units", KEYS[0], b"payload")
+    assert store.usage().entries == {"units": 1}
+    assert store.entries("units") == {KEYS[0]: Path(store._path("units", KEYS[0]))}
+    assert store.entries("src") == {}
+    assert store.clear() == 1
+    assert [path.read_bytes() for path in foreign] == [b"work"] * len(foreign)
+
+
+def test_entries_that_are_removed_while_they_are_listed_are_none(
+    store: CacheDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put("kind", KEYS[0], b"entry")
+    assert store.usage().size > 0
+    assert store.entries("kind")
+    scandir = os.scandir
+
+    def emptied(path: str) -> object:
+        found = list(scandir(path))
+        with contextlib.suppress(FileNotFoundError):
+            (store.directory / "kind").rename(store.directory.with_name("gone"))
+        return contextlib.nullcontext(found)
+
+    monkeypatch.setattr(os, "scandir", emptied)
+    assert store.usage().size == 0
+    assert store.entries("kind") == {}

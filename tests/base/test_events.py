@@ -1,0 +1,212 @@
+"""Events: counts and events say what happened, and whoever listens harms nothing."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from jitlto.base import events
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.errors import LinkError
+from jitlto.base.events import KINDS, Event, Kind
+from jitlto.link import packs
+from jitlto.link.kernel_cache import KernelCache
+from jitlto.plan.cache_entry import LinkedKernel
+from jitlto.plan.plan import Plan
+from jitlto.runtime import session
+from jitlto.runtime.family import KernelFamily
+from tests.support.kernels import entry, get_or_link
+
+
+@pytest.fixture
+def plan(mini: KernelFamily) -> Plan:
+    return mini.plan(arch="sm_90", data_type="float", op_name="twice")
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> KernelCache:
+    return KernelCache(CacheDir(tmp_path / "cache", 1 << 30))
+
+
+@pytest.fixture
+def heard() -> Iterator[list[Event]]:
+    """The events of a test."""
+    told: list[Event] = []
+    stop = events.subscribe(told.append)
+    yield told
+    stop()
+
+
+def ask(cache: KernelCache, plan: Plan) -> LinkedKernel:
+    return get_or_link(cache, plan)
+
+
+def told(heard: list[Event]) -> list[str]:
+    return [event.kind for event in heard]
+
+
+def test_a_link_and_a_find_are_told_and_counted(cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
+    before = events.counters()
+    kernels = [ask(cache, plan) for _ in range(3)]
+    after = events.counters()
+    assert told(heard) == [Kind.LINKED, Kind.FOUND_ON_DISK, Kind.FOUND_ON_DISK]
+    assert after["linked"] - before["linked"] == 1
+    assert after["found_on_disk"] - before["found_on_disk"] == 2
+    assert after["waited"] == before["waited"]
+    for event, kernel in zip(heard, kernels, strict=True):
+        assert event == Event(event.kind, "mini/kern[data_type=float]", plan.digest, kernel.seconds)
+    assert heard[0].seconds > heard[1].seconds > 0
+
+
+def test_a_find_in_a_pack_is_told_as_such(tmp_path: Path, cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
+    packs.write(tmp_path / "family.pack", {plan.digest: entry(plan)})
+    kernel = get_or_link(cache, plan, tmp_path / "family.fragdb")
+    assert kernel.layer == "pack"
+    assert told(heard) == [Kind.FOUND_IN_PACK]
+
+
+@pytest.mark.timing
+@pytest.mark.slow
+def test_who_waits_for_another_thread_says_how_long(cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
+    inside = threading.Event()
+
+    def slow() -> LinkedKernel:
+        inside.set()
+        time.sleep(0.2)
+        return plan.link(use_cache=False)
+
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(cache.get_or_link, plan.link_key, slow, plan.database.path)
+        assert inside.wait(10)
+        others = [pool.submit(ask, cache, plan) for _ in range(3)]
+        assert all(other.result(10) == first.result(10) for other in others)
+    assert sorted(told(heard)) == [Kind.LINKED, Kind.WAITED, Kind.WAITED, Kind.WAITED]
+    assert all(0.05 < event.seconds < 5 for event in heard if event.kind is Kind.WAITED)
+
+
+@pytest.mark.timing
+@pytest.mark.slow
+def test_who_waits_for_another_process_says_how_long(cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
+    assert cache.store is not None
+    claim = CacheDir(cache.store.directory, 1 << 30).claim(plan.digest)
+    assert claim is not None
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask, cache, plan)
+        time.sleep(0.2)
+        claim.release()
+        assert asking.result(10).layer == "link"
+    assert told(heard) == [Kind.WAITED, Kind.LINKED]
+    assert 0.15 < heard[0].seconds < 5
+
+
+def test_a_link_that_fails_is_no_event(cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
+    def refuse() -> LinkedKernel:
+        raise LinkError("refused")
+
+    with pytest.raises(LinkError):
+        cache.get_or_link(plan.link_key, refuse, plan.database.path)
+    assert heard == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("error", [ValueError, LinkError, RecursionError])
+def test_a_subscriber_that_raises_harms_nobody(
+    cache: KernelCache, plan: Plan, heard: list[Event], caplog: pytest.LogCaptureFixture, error: type[Exception]
+) -> None:
+    def fail(event: Event) -> None:
+        raise error("a subscriber's own trouble")
+
+    after: list[Event] = []
+    stops = [events.subscribe(fail), events.subscribe(after.append)]
+    try:
+        assert ask(cache, plan).layer == "link"
+        assert ask(cache, plan).layer == "disk"
+    finally:
+        for stop in stops:
+            stop()
+    assert heard == after
+    assert len(heard) == 2
+    assert "a subscriber's own trouble" in caplog.text
+
+
+def test_a_subscriber_may_be_slow_and_ask_for_the_same_kernel(cache: KernelCache, plan: Plan) -> None:
+    got: list[LinkedKernel] = []
+
+    def curious(event: Event) -> None:
+        if event.kind is Kind.LINKED:
+            got.append(ask(cache, plan))
+
+    stop = events.subscribe(curious)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            asked = [pool.submit(ask, cache, plan) for _ in range(2)]
+            assert all(each.result(10) == got[0] for each in asked)
+    finally:
+        stop()
+
+
+def test_a_subscriber_may_subscribe_and_stop_while_it_is_told() -> None:
+    late: list[Event] = []
+    stops = []
+
+    def once(event: Event) -> None:
+        stops[0]()
+        stops.append(events.subscribe(late.append))
+
+    stops.append(events.subscribe(once))
+    for _ in range(2):
+        events.default.emit(Kind.PLANNED, "f/k[]")
+    for stop in stops:
+        stop()
+    events.default.emit(Kind.PLANNED, "f/k[]")
+    assert late == [Event(Kind.PLANNED, "f/k[]")]
+
+
+def test_a_subscription_ends_alone_and_more_than_once() -> None:
+    told: list[Event] = []
+    one, other = events.subscribe(told.append), events.subscribe(told.append)
+    one()
+    one()
+    events.default.emit(Kind.LOADED, "f/k[]")
+    assert len(told) == 1
+    other()
+    events.default.emit(Kind.LOADED, "f/k[]")
+    assert len(told) == 1
+
+
+@pytest.mark.slow
+def test_counters_count_every_kind_from_every_thread() -> None:
+    assert tuple(events.counters()) == KINDS
+    before = events.counters()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: events.default.emit(KINDS[n % len(KINDS)], "f/k[]"), range(1000 * len(KINDS))))
+    after = events.counters()
+    assert {after[name] - before[name] for name in after} == {1000}
+    assert before != after  # what was given out does not move
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_process_counts_its_own_events() -> None:
+    events.default.emit(Kind.LINKED, "f/k[]")
+    child = os.fork()
+    if child == 0:
+        try:
+            begun = sum(events.counters().values())
+            events.default.emit(Kind.LINKED, "f/k[]")
+            os._exit(0 if (begun, events.counters()["linked"]) == (0, 1) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_the_caches_of_a_process_tell_through_one_door(plan: Plan, heard: list[Event]) -> None:
+    plan.link()
+    plan.link()
+    assert told(heard)[-1] is Kind.FOUND_ON_DISK
+    assert session.default.kernel_cache is session.default.kernel_cache

@@ -1,0 +1,416 @@
+"""Files: which one stands under a name, which database it holds, what stands beside it, and how another replaces it."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import gc
+import itertools
+import os
+import re
+import shutil
+import sqlite3
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from jitlto import load
+from jitlto.base import files
+from jitlto.base.config import Config
+from jitlto.base.errors import JitltoError
+from jitlto.base.files import beside, digest_of, identity, is_database, open_regular, read, replacing
+from jitlto.base.user_caches import UserCache
+from jitlto.build import pipeline
+from jitlto.build.execution import timings
+from jitlto.cli.output_files import write_output
+from jitlto.cuda import nvdisasm, toolkit
+from jitlto.database import FragmentDatabase, writer
+from jitlto.family import declaration
+from jitlto.stores import manifest
+from jitlto.tuning import wisdom_file
+from jitlto.tuning.wisdom import Wisdom
+from tests.conftest import BuildFamily
+from tests.support.errors import raises
+from tests.support.families import MINI, write_family
+from tests.support.outputs import SPECIAL, limited_file_size, special_file
+from tests.support.source_code import syntax_trees
+
+
+def test_every_change_makes_another_identity(tmp_path: Path) -> None:
+    path, other = tmp_path / "a", tmp_path / "b"
+    path.write_bytes(b"one")
+    other.write_bytes(b"one")
+    seen = [identity(path.stat()), identity(other.stat())]
+    assert identity(path.stat()) == seen[0]
+    time.sleep(0.02)
+    path.write_bytes(b"two")
+    seen.append(identity(path.stat()))
+    os.utime(path, ns=(seen[0][3], seen[0][3]))  # whoever sets the time back changes the file
+    seen.append(identity(path.stat()))
+    os.replace(other, path)  # noqa: PTH105
+    seen.append(identity(path.stat()))
+    assert len(set(seen)) == len(seen)
+
+
+def test_beside_a_file_stand_those_of_its_stem(tmp_path: Path) -> None:
+    for name in ("x.pack", "x.b.pack", "x.pack.old", "xy.pack", "y.pack", "x.fragdb"):
+        (tmp_path / name).touch()
+    assert [path.name for path in beside(tmp_path / "x.fragdb", ".pack")] == ["x.b.pack", "x.pack"]
+    assert beside(tmp_path / "none" / "x.fragdb", ".pack") == []
+
+
+def test_the_digest_of_a_database_is_that_of_the_whole_content(
+    mini_path: Path, shipped_path: Path, build_family: BuildFamily
+) -> None:
+    changed = build_family(
+        MINI | {"op.cu.jinja": MINI["op.cu.jinja"].replace("{{expr}}", "3.0f * ({{expr}})")}, "other"
+    )
+    digests = set()
+    for path in (mini_path, shipped_path, changed.path):
+        with FragmentDatabase(path) as database:
+            assert digest_of(path) == database.digest
+            digests.add(database.digest)
+    assert len(digests) == 3
+
+
+def edited(path: Path, *statements: str) -> Path:
+    connection = sqlite3.connect(path)
+    connection.isolation_level = None
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+    return path
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("UPDATE meta SET value = replace(value, substr(value, 1, 1), 'f') WHERE name = 'digest'",),
+        (
+            "UPDATE meta SET name = 'digests' WHERE name = 'digest'",
+            "INSERT INTO meta VALUES ('digest', printf('%064d', 0))",
+        ),
+        ("DELETE FROM meta", "INSERT INTO meta VALUES ('digest', printf('%064d', 0))"),
+        ("PRAGMA page_size = 8192", "VACUUM"),
+        ("PRAGMA page_size = 1024", "VACUUM"),
+        ("DROP TABLE meta", "CREATE TABLE meta(name TEXT, value TEXT)", "INSERT INTO meta VALUES ('digest', 'x')"),
+        ("PRAGMA application_id = 7",),
+        ("DELETE FROM meta",),
+    ],
+)
+def test_the_digest_of_an_edited_file_is_what_is_written_there_or_nothing(
+    mini_path: Path, tmp_path: Path, statements: tuple[str, ...]
+) -> None:
+    path = tmp_path / "edited.fragdb"
+    shutil.copy(mini_path, path)
+    edited(path, *statements)
+    rows = dict(sqlite3.connect(path).execute("SELECT name, value FROM meta").fetchall())
+    assert digest_of(path) in (None, rows.get("digest"))
+
+
+def test_what_is_no_database_has_no_digest(mini_path: Path, tmp_path: Path) -> None:
+    whole = mini_path.read_bytes()
+    cut = [whole[:length] for length in (0, 100, 5000, 8192, -1)]
+    for number, data in enumerate([*cut, b"x", whole + b"x", b"x" + whole[1:], bytes(8192)]):
+        path = tmp_path / str(number)
+        path.write_bytes(data)
+        assert digest_of(path) is None
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("fifo", "missing", "."):
+        assert digest_of(tmp_path / name) is None
+
+
+def test_what_a_process_writes_is_read_and_a_fifo_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"text")
+    assert read(tmp_path / "file") == b"text"
+    ours, theirs = os.pipe()
+    os.write(theirs, b"from a process")
+    os.close(theirs)
+    assert read(f"/dev/fd/{ours}") == b"from a process"
+    os.close(ours)
+    os.mkfifo(tmp_path / "fifo")
+    for path, why in ((tmp_path / "fifo", "a FIFO without a writer"), (Path("/dev/zero"), "not a file")):
+        with pytest.raises(OSError, match=why):
+            read(path)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_a_new_file_is_written_whole_and_umask_says_who_may_read_it(tmp_path: Path, umask: int) -> None:
+    path = tmp_path / "file"
+    before = os.umask(umask)
+    try:
+        with replacing(path) as temporary:
+            temporary.write_bytes(b"half")
+            assert not path.exists()
+            temporary.write_bytes(b"whole")
+    finally:
+        os.umask(before)
+    assert path.read_bytes() == b"whole"
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("failure", [OSError, ValueError, KeyboardInterrupt])
+def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path, failure: type[BaseException]) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with pytest.raises(failure), replacing(path) as temporary:
+        temporary.write_bytes(b"half")
+        raise failure
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    files.write(path, b"new")
+    assert (path.read_bytes(), path.stat().st_mode & 0o7777) == (b"new", mode)
+
+
+def test_a_link_is_kept_and_the_file_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    target = tmp_path / "inner" / "file"
+    (tmp_path / "first").symlink_to("second")
+    (tmp_path / "second").symlink_to("inner/file")
+    for data in (b"new", b"newer"):
+        files.write(tmp_path / "first", data)
+        assert (target.read_bytes(), target.is_symlink()) == (data, False)
+    assert (tmp_path / "first").is_symlink()
+    assert (tmp_path / "second").is_symlink()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match="symbolic links"):
+        files.write(tmp_path / "loop", b"new")
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_what_is_no_file_is_neither_replaced_nor_written_to(tmp_path: Path, kind: str) -> None:
+    path = special_file(tmp_path / "special", kind)
+    (tmp_path / "link").symlink_to("special")
+    before = path.lstat()
+    for name in ("special", "link"):
+        with pytest.raises(OSError, match="not a regular file"):
+            files.write(tmp_path / name, b"new")
+        with pytest.raises(OSError, match="not a regular file"):
+            files.check_replaceable(tmp_path / name)
+    assert identity(path.lstat()) == identity(before)
+
+
+def test_an_open_file_without_a_name_is_not_written_to(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w") as file:
+        (tmp_path / "file").unlink()
+        with pytest.raises(OSError, match="not a regular file"):
+            files.write(Path(f"/proc/self/fd/{file.fileno()}"), b"new")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\0", "a\ud800", "dir\0/x"])
+def test_a_path_that_no_file_can_have_is_an_oserror(tmp_path: Path, name: str) -> None:
+    attempts: list[Callable[[Path], object]] = [
+        lambda path: files.write(path, b""),
+        read,
+        files.check_replaceable,
+        is_database,
+        lambda p: open_regular(p).__enter__(),
+    ]
+    for attempt in attempts:
+        with pytest.raises(OSError, match="not a valid path"):
+            attempt(tmp_path / name)
+    assert digest_of(tmp_path / name) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_a_file_may_grow_no_further_the_old_one_stays(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with limited_file_size(1000), pytest.raises(OSError, match="File too large"):
+        files.write(path, bytes(10_000))
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_no_matter_of_rights() -> None:
+    def hint(number: int) -> str:
+        return files.write_hint(OSError(number, os.strerror(number)), "get rights")
+
+    with closing(sqlite3.connect(":memory:")) as connection, pytest.raises(sqlite3.Error) as caught:
+        connection.executescript("PRAGMA max_page_count=1; CREATE TABLE a (b); CREATE TABLE c (d);")
+    assert hint(errno.EACCES) == hint(errno.EROFS) == hint(errno.ENOENT) == "get rights"
+    assert hint(errno.ENOSPC) == hint(errno.EDQUOT) == files.write_hint(caught.value, "get rights") != "get rights"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("what", ["database", "output", "timings", "manifest", "wisdom", "cache", "temporary"])
+def test_whatever_is_written_to_a_full_disk_has_that_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, number: int
+) -> None:
+    path, full = tmp_path / f"file{'.json' if what == 'timings' else ''}", OSError(number, os.strerror(number))
+
+    def fail(*_: object) -> None:
+        raise full
+
+    (listed := tmp_path / "listed").write_text("a file")
+    work: dict[str, Callable[[], object]] = {
+        "database": lambda: writer.write(path, [], [], {}),
+        "output": lambda: write_output(path, b"text"),
+        "timings": lambda: timings.write(timings.Recorder().timings(), path),
+        "manifest": lambda: manifest.write(path, [listed]),
+        "wisdom": lambda: wisdom_file.write(path, Wisdom()),
+        "cache": lambda: UserCache("cubins", "kernels", path / "cubins", 0).open(),
+        "temporary": lambda: files.temporary_directory("x").__enter__(),
+    }
+    monkeypatch.setattr(os, "fsync", fail)
+    if what in ("cache", "temporary"):
+        monkeypatch.setattr(os, "mkdir", fail)
+    with pytest.raises(JitltoError) as caught:
+        work[what]()
+    assert caught.value.hint == files.write_hint(full, "")
+
+
+@pytest.mark.parametrize("call", ["fsync", "fchmod"])
+def test_where_bytes_do_not_reach_the_disk_the_old_file_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(OSError, match="No space"):
+        files.write(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_without_a_temporary_directory_there_is_one_error_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mini_path: Path
+) -> None:
+    def fail() -> None:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    def build() -> object:
+        return pipeline.build([declaration.load_family(write_family(tmp_path / "mini", MINI))], tmp_path / "x.fragdb")
+
+    monkeypatch.setattr(tempfile, "gettempdir", fail)
+    monkeypatch.setattr(toolkit, "find_binary", lambda _: "nvdisasm")
+    (tmp_path / "SUMS").write_text("0" * 64 + "  x\n")
+    (tmp_path / "key").touch()
+    attempts: list[Callable[[], object]] = [
+        lambda: files.temporary_directory("x").__enter__(), build, lambda: nvdisasm.disassemble(b"\x7fELF" + bytes(60)),
+        lambda: manifest.sign(tmp_path / "SUMS", tmp_path / "key"),
+    ]  # fmt: skip
+    for attempt in attempts:
+        with raises(JitltoError, "jitlto-no-temporary-directory", "No usable", hint="TMPDIR"):
+            attempt()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["SUMS", "key", "mini"]
+    settings = Config.read({"HOME": "~"})
+    assert settings.cache_dir.is_absolute()
+    assert load("mini", mini_path).plan(arch="sm_90", data_type="float", op_name="twice").digest
+
+
+def test_a_temporary_directory_is_removed_whenever_an_interrupt_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the first line that is run within the ``with`` statement, at the second, and so on until none is left."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    created = False
+    for last in itertools.count(1):
+        lines = itertools.count(1)
+
+        def interrupt(frame: FrameType, event: str, _: object, lines: Iterator[int] = lines, last: int = last) -> Any:
+            if event == "line" and frame.f_code.co_filename != __file__ and next(lines) == last:
+                raise KeyboardInterrupt
+            return interrupt
+
+        before = sys.gettrace()
+        try:
+            sys.settrace(interrupt)
+            with files.temporary_directory("x-") as directory:
+                sys.settrace(before)
+                assert Path(directory).is_dir()
+            break
+        except KeyboardInterrupt as interrupted:
+            sys.settrace(before)
+            created |= "mkdir" in {frame.name for frame in traceback.extract_tb(interrupted.__traceback__)}
+        gc.collect(1)  # what is new; a whole collection takes long where thousands of tests are loaded
+        assert list(tmp_path.iterdir()) == []
+    assert created
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_is_removed_even_if_an_interrupt_comes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "file").touch()
+    unlink, calls = os.unlink, itertools.count()
+
+    def interrupted(*args: Any, **how: Any) -> None:
+        if next(calls) == 0:
+            raise KeyboardInterrupt
+        unlink(*args, **how)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "unlink", interrupted)
+        files.remove_directory(tmp_path / "x")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_one_function_writes_files_at_paths_that_users_give() -> None:
+    """What else writes does so in directories of jitlto's own, or temporary ones."""
+    own = {
+        "build/compilers/header_tree.py",  # in the temporary directory of a compile, or of the build
+        "build/foreign/cmake.py",  # in its temporary directory
+        "build/compilers/snapshot.py",  # a descriptor in memory
+        "build/execution/header_files.py",  # in the temporary directory of the build
+        "build/lineinfo.py",  # in a directory that is renamed when it is complete
+        "build/rendering/worker.py",  # a pipe
+        "build/packaging/scaffold.py",  # in a directory that is renamed when it is complete
+        "cuda/nvdisasm.py",  # in its temporary directory
+        "runtime/linking/packs.py",  # to the name that `replacing` yields
+        "storage/cache_dir.py",  # the user's cache
+        "storage/database/writer.py",  # to the name that `replacing` yields
+        "storage/files.py",
+        "storage/manifest.py",  # in its temporary directory
+        "storage/twin.py",  # in the directory of build/lineinfo.py
+        "storage/remote/artifacts.py",  # to the name that `replacing` yields
+    }
+    assert {str(path) for path, tree in syntax_trees().items() if any(writes(tree))} == own
+
+
+def writes(tree: ast.AST) -> Iterator[ast.Call]:
+    """The calls that write a file: methods of a path, and ``open`` with a mode that writes."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        modes = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+        if name in ("write_bytes", "write_text") or (
+            name == "open"
+            and any(
+                isinstance(mode, str) and re.fullmatch("[rwax]b?[+]?b?", mode) and set(mode) & set("wax+")
+                for mode in modes
+            )
+        ):
+            yield node
+
+
+def test_what_cannot_be_replaced_is_an_oserror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (Path(), Path("/"), tmp_path, tmp_path / "none" / "file", tmp_path / ("x" * 256)):
+        with pytest.raises(OSError, match=r"Errno"), replacing(path) as temporary:
+            temporary.write_bytes(b"new")
+    assert list(tmp_path.iterdir()) == []
+    assert list(Path("/").glob(".jitlto-*")) == []

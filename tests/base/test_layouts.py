@@ -1,0 +1,198 @@
+"""Layouts of C++ types are the compiler's."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jitlto.base.layouts import (
+    Layout,
+    find_difference,
+    format_definition,
+    is_supported,
+    parse_definitions,
+    parse_fields,
+    parse_type,
+)
+from tests.support.compiled import compiled
+from tests.support.layouts import Declared, structures
+
+ELEMENTS = (
+    "char",
+    "uchar",
+    "short",
+    "ushort",
+    "int",
+    "uint",
+    "long",
+    "ulong",
+    "longlong",
+    "ulonglong",
+    "float",
+    "double",
+)
+VECTORS = [f"{element}{count}" for element in ELEMENTS for count in (1, 2, 3, 4)]
+
+
+def offsets(layout: Layout) -> list[int]:
+    return [field.offset for field in layout.fields]
+
+
+def ask_nvrtc(definitions: str, questions: list[str]) -> list[int]:
+    """The values of constant expressions."""
+    text = f"{definitions}__device__ unsigned long long answers[] = {{ {', '.join(questions)} }};\n"
+    text += "__global__ void use(unsigned long long* out) { *out = answers[threadIdx.x]; }\n"
+    found = re.search(r"\.b8 answers\[\d+\] = \{([^}]*)\}", compiled(text).ptx)
+    assert found is not None
+    data = bytes(map(int, found[1].split(",")))  # without zeros at the end
+    return np.frombuffer(data.ljust(8 * len(questions), b"\0"), np.uint64).tolist()
+
+
+@pytest.mark.slow
+@settings(max_examples=8, suppress_health_check=list(HealthCheck), deadline=None)
+@given(st.lists(structures(), min_size=10, max_size=30))
+def test_structures_lie_in_memory_as_the_compiler_lays_them_out(several: list[Declared]) -> None:
+    definitions, questions, expected = "", [], []
+    for number, declared in enumerate(several):
+        layout = declared.layout()
+        definitions += f"namespace n{number} {{\n{declared.cpp()}}}\n"
+        type_ = f"n{number}::{declared.name}"
+        questions += [f"sizeof({type_})", f"alignof({type_})"]
+        questions += [f"__INTADDR__(&(({type_}*)0)->{field.name})" for field in layout.fields]
+        expected += [layout.size, layout.alignment, *offsets(layout)]
+    assert ask_nvrtc(definitions, questions) == expected
+
+
+@pytest.mark.slow
+def test_vector_types_are_as_large_and_aligned_as_the_compilers() -> None:
+    questions = [f"{question}({type_})" for type_ in VECTORS for question in ("sizeof", "alignof")]
+    known = [parse_type(type_) for type_ in VECTORS]
+    assert ask_nvrtc("", questions) == [value for v in known if v for value in (v.size, v.alignment)]
+
+
+@pytest.mark.slow
+@settings(max_examples=8, suppress_health_check=list(HealthCheck), deadline=None)
+@given(st.lists(structures(), min_size=5, max_size=10))
+def test_the_parameters_of_kernels_have_the_size_and_alignment_of_their_layouts(several: list[Declared]) -> None:
+    text = "".join(f"namespace n{number} {{\n{each.cpp()}}}\n" for number, each in enumerate(several))
+    names = [f"n{number}::{each.name}" for number, each in enumerate(several)]
+    parameters = ", ".join(f"const __grid_constant__ {name} a{number}" for number, name in enumerate(names))
+    module = compiled(f'{text}extern "C" __global__ void k({parameters}) {{}}\n').module
+    layouts = [each.layout() for each in several]
+    assert list(module.declarations["k"].parameters) == [(layout.size, layout.alignment) for layout in layouts]
+
+
+def test_offsets_follow_from_alignments() -> None:
+    layout = parse_fields("s", ["char a", "double b", "int c[3]", "float4 d", "bool e", "void* f;"])
+    assert offsets(layout) == [0, 8, 16, 32, 48, 56]
+    assert (layout.size, layout.alignment) == (64, 16)
+    outer = parse_fields("t", ["char a", "s b[2]"], {"s": layout}, alignment=32)
+    assert offsets(outer) == [0, 16]
+    assert (outer.size, outer.alignment) == (160, 32)
+    empty = parse_fields("u", [])
+    assert (empty.size, empty.alignment) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("type_", "size", "alignment"),
+    [
+        ("float", 4, 4), ("const  float", 4, 4), ("unsigned __int128", 16, 16), ("float const*", 8, 8), ("T&", 8, 8),
+        ("cuda::std::uint32_t", 4, 4), ("struct float4", 16, 16), ("float3[2][3]", 72, 4), ("float [2] [3] ", 24, 4),
+        ("double4_32a", 32, 32),
+        ("double4_16a", 32, 16), ("dim3", 12, 4), ("__half2", 4, 4), ("cuda::std::complex<double>", 16, 16),
+        ("void (*)(int)*", 8, 8),
+    ],
+)  # fmt: skip
+def test_known_types_have_a_layout(type_: str, size: int, alignment: int) -> None:
+    layout = parse_type(type_)
+    assert layout is not None
+    assert (layout.size, layout.alignment) == (size, alignment)
+
+
+@pytest.mark.parametrize(
+    "type_", ["mine::point", "float5", "half4x", "", "float[0]", "point[3]", "auto", "xfloat4", "box<int [3]>"]
+)
+def test_other_types_have_none(type_: str) -> None:
+    assert parse_type(type_) is None
+
+
+@pytest.mark.parametrize("field", ["float", "mine::point p", "float p : 3", "int 3p", "p"])
+def test_what_is_no_field_is_an_error_that_names_it(field: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(repr(field))):
+        parse_fields("s", ["int a", field])
+
+
+def test_two_fields_of_one_name_are_an_error() -> None:
+    with pytest.raises(ValueError, match="'a'"):
+        parse_fields("s", ["int a", "float a"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (["int a", "int b"], ["b", "offset 4"]),
+        (["int a", "float c"], ["c", "b"]),
+        (["float b", "int a"], ["b", "offset 0"]),
+        (["int a"], ["4 bytes", "8"]),
+        (["int a", "short b", "short c"], ["b", "short"]),
+    ],
+)
+def test_a_difference_is_named(fields: list[str], words: list[str]) -> None:
+    expected = parse_fields("wanted", ["int a", "float b"])
+    difference = find_difference(expected, parse_fields("given", fields))
+    assert difference is not None
+    assert all(word in difference for word in words)
+    assert find_difference(expected, expected) is None
+
+
+@settings(max_examples=20)
+@given(structures())
+def test_a_layout_does_not_differ_from_itself(declared: Declared) -> None:
+    assert find_difference(declared.layout(), declared.layout()) is None
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [
+        ("void* a", "unsigned long long a"), ("bool a", "unsigned char a"), ("char a", "unsigned char a"),
+        ("__half a", "unsigned short a"), ("float4 a", "float a[4]"), ("float2 a[2]", "float a[4]"),
+    ],
+)  # fmt: skip
+def test_what_is_stored_alike_is_no_difference(expected: str, actual: str) -> None:
+    assert find_difference(parse_fields("s", [expected]), parse_fields("t", [actual])) is None
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"), [("int a", "unsigned a"), ("void* a", "double a"), ("float a", "unsigned a")]
+)
+def test_other_scalars_of_the_same_size_are_a_difference(expected: str, actual: str) -> None:
+    assert find_difference(parse_fields("s", [expected]), parse_fields("t", [actual])) is not None
+
+
+def test_function_types_are_not_supported_outside_of_template_arguments() -> None:
+    assert not is_supported("void (*)(int)")
+    assert not is_supported("int mine::s::*")
+    assert is_supported("mine::apply<void (*)(int), wrap<int mine::s::*> >")
+    assert is_supported("mine::wchar_t_like")
+
+
+@settings(max_examples=20)
+@given(structures())
+def test_definitions_are_read_as_they_were_written(declared: Declared) -> None:
+    def definitions(each: Declared) -> str:
+        own = format_definition(each.name, each.fields, each.alignment)
+        return " ".join([*map(definitions, each.inner), own])
+
+    assert parse_definitions(definitions(declared)) == declared.layout()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "struct s { int x; }", "struct s { int x; }; more", "class s { int x; };", "struct s { t x; };"]
+)
+def test_what_defines_no_structure_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"definition|not known"):
+        parse_definitions(text)

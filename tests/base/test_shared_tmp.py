@@ -1,0 +1,319 @@
+"""Caches in shared directories: files and links of other users are not used, followed or harmed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jitlto.base import config
+from jitlto.base.cache_dir import CacheDir, make_private, open_cache_dir, require_owned_path
+
+KEY, OTHER_KEY = "ab" * 32, "cd" * 32
+LARGE = 1 << 30
+MINE, THEIRS = 54321, 54322  # users that need not exist
+as_root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root, to be two users")
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A directory like ``/tmp``: world-writable, with the sticky bit."""
+    directory = Path(tempfile.mkdtemp(prefix="jitlto-shared-", dir="/tmp"))
+    directory.chmod(0o1777)
+    yield directory
+    shutil.rmtree(directory)
+
+
+def as_user(user: int, work: Callable[[], Any]) -> Any:
+    """Run a function as a different user in a subprocess; return its result through JSON."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(user)
+            os.setuid(user)
+            os.write(writing, json.dumps(work()).encode())
+        except BaseException:  # noqa: BLE001 - told to the test
+            os.write(writing, json.dumps({"failed": traceback.format_exc()}).encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as file:  # noqa: PTH123 - a descriptor
+        answer = json.loads(file.read())
+    os.waitpid(child, 0)
+    assert not (isinstance(answer, dict) and "failed" in answer), answer["failed"]
+    return answer
+
+
+def refusal(directory: Path) -> str:
+    """Return why a directory is rejected as a cache, or an empty text."""
+    try:
+        CacheDir(directory, LARGE)
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+def user_refusal(directory: Path) -> str:
+    return str(as_user(MINE, lambda: refusal(directory)))
+
+
+# --- whose directory ---
+
+
+@pytest.mark.slow
+@as_root
+def test_a_directory_that_another_user_made_in_tmp_is_rejected(shared: Path) -> None:
+    theirs = shared / "cache"
+    theirs.mkdir()
+    for mode in (0o700, 0o755, 0o777, 0o1777):
+        os.chown(theirs, THEIRS, THEIRS)
+        theirs.chmod(mode)
+        assert user_refusal(theirs / "cubins")
+        assert user_refusal(theirs)
+        assert list(theirs.iterdir()) == []
+
+
+@as_root
+def test_the_same_holds_for_the_directory_of_users_without_a_home(shared: Path) -> None:
+    theirs = shared / f"jitlto-{MINE}"
+    theirs.mkdir(mode=0o755)
+    os.chown(theirs, THEIRS, THEIRS)
+    assert f"belongs to user {THEIRS}" in user_refusal(theirs / "jitlto" / "cubins")
+
+
+@pytest.mark.slow
+@as_root
+def test_a_directory_that_everybody_may_rename_is_refused(shared: Path) -> None:
+    for mode in (0o777, 0o757):
+        shared.chmod(mode)
+        assert "who could replace its contents" in user_refusal(shared / "a" / "cubins")
+        assert list(shared.iterdir()) == []
+    shared.chmod(0o1777)
+    assert user_refusal(shared / "a" / "cubins") == ""
+
+
+@pytest.mark.slow
+@as_root
+def test_a_link_that_another_user_has_planted_is_not_followed(shared: Path) -> None:
+    mine = shared / "mine"
+    mine.mkdir(mode=0o700)
+    os.chown(mine, MINE, MINE)
+    (shared / "link").symlink_to(mine)
+    os.lchown(shared / "link", THEIRS, THEIRS)
+    for path in (shared / "link", shared / "link" / "cubins"):
+        assert f"belongs to user {THEIRS}" in user_refusal(path)
+    assert list(mine.iterdir()) == []
+    os.lchown(shared / "link", MINE, MINE)
+    assert user_refusal(shared / "link" / "cubins") == ""
+    assert (mine / "cubins").is_dir()
+
+
+def test_this_users_links_are_followed_and_cycles_end(tmp_path: Path) -> None:
+    (tmp_path / "real" / "inner").mkdir(parents=True)
+    (tmp_path / "absolute").symlink_to(tmp_path / "real")
+    (tmp_path / "relative").symlink_to("./absolute/inner/../inner")
+    (tmp_path / "circle").symlink_to("circle")
+    assert refusal(tmp_path / "relative" / "cache") == ""
+    assert (tmp_path / "real" / "inner" / "cache").is_dir()
+    with pytest.raises(OSError, match="too many symbolic links"):
+        require_owned_path(str(tmp_path / "circle" / "x"))
+    assert refusal(tmp_path / "circle" / "x")
+
+
+def test_directories_are_private_under_every_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        make_private(str(tmp_path / "a" / "b" / "c"))
+        store = CacheDir(tmp_path / "home" / ".cache" / "jitlto" / "cubins", LARGE)
+        store.put("units", KEY, b"payload")
+        claim = store.claim(KEY)
+        assert claim is not None
+        claim.release()
+    finally:
+        os.umask(before)
+    made = [path for path in tmp_path.rglob("*") if not path.name.endswith(".lock")]
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_dir()} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_file()} == {0o600}
+    assert store.get("units", KEY) == b"payload"
+
+
+def test_a_group_writable_parent_is_accepted(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home").chmod(0o2775)  # as a umask of 002 makes them
+    assert refusal(tmp_path / "home" / ".cache" / "jitlto" / "cubins") == ""
+
+
+def test_a_refused_directory_is_a_warning_and_no_cache(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with caplog.at_level(logging.WARNING, "jitlto"):
+        assert open_cache_dir(tmp_path / "open" / "cubins", LARGE) is None
+    assert "is ignored" in caplog.text
+    assert not (tmp_path / "open" / "cubins").exists()
+
+
+def test_the_ordinary_directories_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Path(tempfile.mkdtemp(prefix="jitlto-home-"))
+    try:
+        for variables in ({"XDG_CACHE_HOME": str(home)}, {"JITLTO_CACHE_DIR": str(home / "own")}):
+            assert refusal(config.Config.read(variables).cache_dir / "cubins") == ""
+    finally:
+        shutil.rmtree(home)
+
+
+# --- what is planted in it ---
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CacheDir:
+    store = CacheDir(tmp_path / "cache", LARGE)
+    store.put("units", KEY, b"payload")
+    return store
+
+
+def test_a_link_is_not_an_entry_and_its_target_stays(store: CacheDir, tmp_path: Path) -> None:
+    whole = Path(store._path("units", KEY)).read_bytes()
+    victim = tmp_path / "victim"
+    victim.write_bytes(whole)
+    planted = Path(store._path("units", OTHER_KEY))
+    planted.parent.mkdir()
+    planted.symlink_to(victim)
+    assert store.get("units", OTHER_KEY) is None
+    store.put("units", OTHER_KEY, b"other")
+    assert store.get("units", OTHER_KEY) == b"other"
+    assert not planted.is_symlink()
+    assert victim.read_bytes() == whole
+    planted.unlink()
+    planted.symlink_to(victim)
+    assert store.clear() == 2
+    assert victim.read_bytes() == whole
+
+
+@as_root
+def test_an_entry_of_another_user_or_that_others_may_write_is_a_miss(store: CacheDir) -> None:
+    path = Path(store._path("units", KEY))
+    assert store.get("units", KEY) == b"payload"
+    os.chown(path, THEIRS, -1)
+    assert store.get("units", KEY) is None
+    os.chown(path, 0, -1)
+    path.chmod(0o666)
+    assert store.get("units", KEY) is None
+    store.put("units", KEY, b"payload")
+    assert store.get("units", KEY) == b"payload"
+
+
+@as_root
+def test_a_hard_link_to_a_file_of_another_user_is_a_miss(store: CacheDir, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    shutil.copy(Path(store._path("units", KEY)), theirs)
+    os.chown(theirs, THEIRS, THEIRS)
+    Path(store._path("units", KEY)).unlink()
+    os.link(theirs, Path(store._path("units", KEY)))
+    assert store.get("units", KEY) is None
+    whole = theirs.read_bytes()
+    store.put("units", KEY, b"mine")
+    assert store.get("units", KEY) == b"mine"
+    assert theirs.read_bytes() == whole
+
+
+def test_a_link_in_the_place_of_a_lock_is_not_written_through(store: CacheDir, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"work")
+    (store.directory / "locks").mkdir()
+    (store.directory / "locks" / f"{KEY[:3]}.lock").symlink_to(victim)
+    claim = store.claim(KEY)
+    assert claim is not None  # a lock only saves work
+    claim.release()
+    assert victim.read_bytes() == b"work"
+
+
+@pytest.mark.parametrize("what", ["fifo", "directory", "link to nothing"])
+def test_what_is_no_file_in_the_place_of_a_lock_is_not_waited_for(store: CacheDir, tmp_path: Path, what: str) -> None:
+    path = store.directory / "locks" / f"{KEY[:3]}.lock"
+    path.parent.mkdir()
+    if what == "fifo":
+        os.mkfifo(path)
+    elif what == "directory":
+        path.mkdir()
+    else:
+        path.symlink_to(tmp_path / "made")
+    claim = store.claim(KEY)
+    assert claim is not None
+    claim.release()
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("place", ["units", "units/ab", "locks"])
+def test_a_link_in_the_place_of_a_directory_is_not_written_or_removed_through(
+    store: CacheDir, tmp_path: Path, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    victim = tmp_path / "victim"
+    (victim / "ab").mkdir(parents=True)
+    for work in (victim / KEY[2:], victim / "ab" / KEY[2:]):  # files that are called like entries
+        work.write_bytes(b"work")
+    shutil.rmtree(store.directory / place, ignore_errors=True)
+    (store.directory / place).symlink_to(victim)
+    with caplog.at_level(logging.WARNING, "jitlto"):
+        store.put("units", KEY, b"more")
+        store.put("units", "ab" + "ef" * 31, b"more")
+    claim = store.claim(KEY)
+    assert claim is not None
+    claim.release()
+    store.clear()
+    assert sorted(path.relative_to(victim) for path in victim.rglob("*")) == [
+        *map(Path, sorted(["ab", f"ab/{KEY[2:]}", KEY[2:]], key=Path))
+    ]
+    assert (place == "locks") != ("is not this user's own" in caplog.text)
+
+
+@as_root
+def test_a_directory_that_was_exchanged_after_the_check_is_neither_used_nor_filled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    above = tmp_path / "above"
+    store = CacheDir(above / "cache", LARGE)
+    store.put("units", KEY, b"mine")
+    shutil.copytree(store.directory, tmp_path / "theirs")
+    for path in [tmp_path / "theirs", *(tmp_path / "theirs").rglob("*")]:
+        os.chown(path, THEIRS, THEIRS)
+    before = sorted((tmp_path / "theirs").rglob("*"))
+    store.directory.rename(above / "moved")
+    for exchange in ("directory", "link"):
+        if exchange == "directory":
+            (tmp_path / "theirs").rename(store.directory)
+        else:
+            store.directory.rename(tmp_path / "theirs")
+            store.directory.symlink_to(tmp_path / "theirs")
+        assert store.get("units", KEY) is None
+        store.put("units", OTHER_KEY, b"more")
+        claim = store.claim(OTHER_KEY)
+        assert claim is not None
+        claim.release()
+    assert sorted((tmp_path / "theirs").rglob("*")) == before
+    assert "is not this user's own directory" in caplog.text
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o777, 0o2777])
+@pytest.mark.parametrize("user", [0, MINE])
+def test_a_volume_that_everybody_may_write_to_is_refused_with_a_remedy_that_helps(
+    shared: Path, mode: int, user: int
+) -> None:
+    """As an emptyDir of Kubernetes, whose group may be one of the user's."""
+    shared.chmod(mode)
+    refused = as_user(user, lambda: refusal(shared / "cubins"))
+    (remedy,) = re.findall(r"chmod \S+ /\S+", refused)
+    subprocess.run(remedy.split(), check=True)
+    assert as_user(user, lambda: refusal(shared / "cubins")) == ""
+    assert (shared / "cubins").stat().st_uid == user

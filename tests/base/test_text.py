@@ -1,0 +1,58 @@
+"""Words of messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from jitlto.base.text import abbreviate, describe_differences, pluralize, shorten_digests, suggest
+
+
+@pytest.mark.parametrize(
+    ("count", "what", "said"),
+    [
+        (0, "kernel", "0 kernels"),
+        (1, "kernel", "1 kernel"),
+        (1, "history", "1 history"),
+        (0, "key", "0 keys"),
+        (38, "history", "38 histories"),
+    ],
+)
+def test_a_number_of_things(count: int, what: str, said: str) -> None:
+    assert pluralize(count, what) == said
+
+
+def test_digests_are_short_for_people() -> None:
+    digest = "feebac3bea344e6c9165cc1c1019c5ce1bcaef62"
+    assert shorten_digests(f"nvrtc 13.5 {digest}, {2 * digest[:32]}") == "nvrtc 13.5 feebac3bea34, feebac3bea34"
+    assert shorten_digests("0x0123456789ab deadbeef") == "0x0123456789ab deadbeef"
+
+
+def test_of_two_compilers_only_what_differs_is_named() -> None:
+    assert describe_differences(f"nvcc\nrelease 13.0\n{40 * 'a'}", f"nvcc\nrelease 13.1\n{40 * 'a'}") == (
+        "release 13.0",
+        "release 13.1",
+    )
+    assert describe_differences("nvrtc 13.5 " + 40 * "a", "nvrtc 13.5 " + 40 * "b") == (
+        "nvrtc 13.5 " + 12 * "a",
+        "nvrtc 13.5 " + 12 * "b",
+    )
+    assert describe_differences("nvcc", "nvcc\ngcc 12") == ("nvcc", "gcc 12")
+
+
+def test_the_nearest_name_is_suggested() -> None:
+    assert suggest("optn", ["options", "option", "key"]) == "did you mean 'option'?"
+    assert suggest("dtype", ["idx_type", "data_type"]) == "did you mean 'data_type'?"
+    assert suggest("ption", ["option", "notion"]) == "did you mean 'option'?"
+    assert suggest("zzz", ["option"]) == ""
+    assert suggest("zzz", ["option"], "the keys are option") == "the keys are option"
+
+
+def test_a_value_in_a_message_is_short_and_never_fails() -> None:
+    class Failing:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    assert abbreviate("a") == "'a'"
+    assert len(abbreviate("x" * 10**6)) < 250
+    assert abbreviate(10**5000) == "<int>"
+    assert abbreviate(Failing()) == "<Failing>"

@@ -1,0 +1,61 @@
+"""The user's caches: looking at them creates nothing, and entries can be removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.config import Config
+from jitlto.base.errors import JitltoError
+from jitlto.base.user_caches import Removed, UserCache, project_caches, user_caches
+from tests.support.errors import raises
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> UserCache:
+    return UserCache("cubins", "linked kernels", tmp_path / "cache" / "cubins", 1 << 20)
+
+
+def test_the_caches_follow_the_settings(empty_cache: Path) -> None:
+    assert [(each.name, each.directory) for each in user_caches()] == [
+        ("cubins", empty_cache / "cubins"),
+        ("build", empty_cache / "build"),
+    ]
+
+
+def test_looking_at_a_cache_does_not_make_it(cache: UserCache) -> None:
+    assert (cache.problem(), cache.usage().entries) == (None, {})
+    assert cache.remove(everything=True) == Removed(0, 0, 0)
+    assert not cache.directory.exists()
+
+
+def test_a_cache_is_cleared_or_pruned_to_a_bound(cache: UserCache) -> None:
+    directory = cache.open()
+    for key in ("ab", "cd", "ef"):
+        directory.put("kernels", key * 32, b"payload")
+    size = cache.usage().size
+    assert cache.remove() == Removed(0, 0, size)
+    pruned = cache.remove(bound=size - 1)
+    assert pruned.removed == 1
+    assert pruned.bytes + pruned.bytes_left == size
+    assert cache.remove(everything=True).bytes_left == 0
+
+
+def test_a_directory_that_cannot_be_used_is_an_error_that_names_it(cache: UserCache) -> None:
+    cache.directory.parent.mkdir()
+    cache.directory.touch()
+    assert "is not a directory" in str(cache.problem())
+    with raises(JitltoError, "jitlto-unusable-cache", where="cubins", hint="JITLTO_CACHE_DIR"):
+        cache.open()
+
+
+def test_caches_of_projects_are_found_if_they_exist(tmp_path: Path) -> None:
+    settings = Config.read({"JITLTO_CACHE_DIR": str(tmp_path)})
+    assert project_caches(settings) == ()
+    directory = tmp_path / "projects" / ("ab" * 32) / "build"
+    CacheDir(directory, 1 << 20).put("compiled", "cd" * 32, b"unit")
+    (cache,) = project_caches(settings)
+    assert (cache.name, cache.directory, cache.bound) == ("build", directory, settings.build_cache_size)
+    assert cache.remove(everything=True).removed == 1

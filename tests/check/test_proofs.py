@@ -1,0 +1,183 @@
+"""What is proved is not proved again; a failure is; shares divide all work among jobs."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.versions import Architecture
+from jitlto.build.proofs import ENTRIES, Proofs
+from jitlto.build.shards import Shard
+from jitlto.check.check import check
+from jitlto.check.link_all import LinkJob
+from jitlto.check.scope import Scope
+from jitlto.database import FragmentDatabase
+from jitlto.link import definitions
+from jitlto.record.check_result import CheckResult, FamilyLinks
+from tests.support.memory_stores import MemoryStores
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CacheDir:
+    return CacheDir(tmp_path / "store", 1 << 30)
+
+
+def run(
+    store: CacheDir | None, jobs: Sequence[int], failing: Sequence[int] = (), stores: MemoryStores | None = None
+) -> tuple[list[int], list[int]]:
+    """Do jobs; return those that were done and those that failed."""
+    done: list[int] = []
+    ended: list[int] = []
+
+    def work(jobs: Sequence[int], _: int | None) -> Iterator[tuple[int, int, str | None]]:
+        for position, job in reversed(list(enumerate(jobs))):
+            done.append(job)
+            yield position, job, "failed" if job in failing else None
+
+    proofs = Proofs(store, stores)
+    totals: list[int] = []
+    scope = Scope(Shard(1, 1), proofs, None, totals.append, ended.append)
+    found = {position: (job, text) for position, job, text in scope.run(work, jobs, lambda job: proofs.key("n", job))}
+    assert totals == [len(jobs)]
+    assert sorted(ended) == list(range(len(jobs)))
+    assert all(jobs[position] == job for position, (job, _) in found.items())
+    return sorted(done), sorted(job for job, text in found.values() if text)
+
+
+def test_what_was_proved_is_known_and_what_failed_is_tried_again(store: CacheDir) -> None:
+    assert run(store, [1, 2, 3], failing=[2]) == ([1, 2, 3], [2])
+    assert run(store, [1, 2, 3, 4], failing=[2]) == ([2, 4], [2])
+    assert run(store, [4, 2]) == ([2], [])
+    assert run(store, [1, 2, 3, 4]) == ([], [])
+
+
+def test_another_machine_knows_what_stores_have_and_a_reader_writes_nothing(tmp_path: Path) -> None:
+    stores = MemoryStores()
+    reader = CacheDir(tmp_path / "reader", 1 << 30)
+    assert run(CacheDir(reader.directory, 1 << 30, readonly=True), [1, 2], stores=stores) == ([1, 2], [])
+    assert not stores.objects
+    assert run(CacheDir(tmp_path / "one", 1 << 30), [1, 2], failing=[2], stores=stores) == ([1, 2], [2])
+    stores.asked.clear()
+    other = CacheDir(tmp_path / "other", 1 << 30)
+    assert run(other, [1, 2], stores=stores) == ([2], [])
+    assert [len(names) for names in stores.asked] == [2]
+    assert run(other, [1, 2]) == ([], [])
+    assert run(None, [1, 2], stores=stores) == ([], [])
+
+
+def test_a_proof_under_another_key_proves_nothing() -> None:
+    stores = MemoryStores()
+    run(None, [1, 2], stores=stores)
+    one, two = stores.objects
+    stores.objects[one], stores.objects[two] = stores.objects[two], stores.objects[one]
+    assert run(None, [1, 2], stores=stores) == ([1, 2], [])
+
+
+def test_without_a_cache_everything_is_done_again() -> None:
+    assert run(None, [1, 2]) == run(None, [1, 2]) == ([1, 2], [])
+
+
+def test_a_proof_of_something_else_or_a_damaged_one_is_none(store: CacheDir) -> None:
+    one, other = (Proofs(store).key("n", number) for number in (1, 2))
+    store.put(ENTRIES, one, other.encode())
+    assert not Proofs(store).has(one)
+    assert Proofs(store).key("m", 1) != one
+    assert not Proofs(store).has(None)
+
+
+@pytest.mark.slow
+@given(st.lists(st.integers(), max_size=20), st.integers(1, 7))
+def test_every_item_is_in_exactly_one_share(items: list[int], count: int) -> None:
+    shares = [Shard(number, count).share(items) for number in range(1, count + 1)]
+    assert sorted(item for share in shares for item in share) == sorted(items)
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+Check = Callable[..., CheckResult]
+
+
+@pytest.fixture
+def run_check(mini_path: Path, store: CacheDir, monkeypatch: pytest.MonkeyPatch) -> Iterator[Check]:
+    """Check `mini`, with a cache of its own."""
+    monkeypatch.setattr("jitlto.check.check.Proofs", lambda session, *stores: Proofs(session and store, *stores))
+    with FragmentDatabase(mini_path) as database:
+        yield lambda **how: check(database, targets=[Architecture(80), Architecture(90)], **how)
+
+
+@pytest.fixture
+def linked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kernels that are linked, without linking them."""
+    found: list[str] = []
+
+    def link(jobs: Sequence[LinkJob], _: int | None = None) -> Iterator[tuple[int, LinkJob, None]]:
+        for position, job in enumerate(jobs):
+            found.append(f"{dict(job.kernel.configuration)} {job.arch} {job.mode}")
+            yield position, job, None
+
+    monkeypatch.setattr("jitlto.check.check.link_all", link)
+    return found
+
+
+def links_of(result: CheckResult) -> FamilyLinks:
+    links = result.links_of("mini")
+    assert links is not None
+    return links
+
+
+def test_an_unchanged_kernel_is_linked_once(run_check: Check, linked: list[str]) -> None:
+    assert links_of(run_check(compare=False)).known == 0
+    assert len(set(linked)) == len(linked) == 8
+    again = run_check(compare=False)
+    assert (again.holds, len(linked), links_of(again).linked, links_of(again).known) == (True, 8, 4, 8)
+    run_check(compare=False, use_cache=False)
+    assert linked[8:] == linked[:8]
+    assert links_of(run_check(compare=False, mode="ptx")).known == 0  # other images
+
+
+def test_a_kernel_of_damaged_images_is_not_believed_to_link(
+    mini_path: Path, tmp_path: Path, run_check: Check, linked: list[str]
+) -> None:
+    run_check(compare=False)
+    damaged = Path(shutil.copy(mini_path, tmp_path / "damaged.fragdb"))
+    with closing(sqlite3.connect(damaged)) as connection, connection:
+        connection.execute("UPDATE blob SET data = zeroblob(length(data))")
+    with FragmentDatabase(damaged) as database:
+        result = check(database, targets=[Architecture(90)], compare=False)
+        assert links_of(result).known == 0
+        assert len(linked) == 8 + 4
+        assert Proofs(None).image_key(database, database.fragments()[0].images, "hidden") is None
+
+
+def test_shares_link_every_kernel_once(run_check: Check, linked: list[str]) -> None:
+    run_check(compare=False, use_cache=False)
+    whole = list(linked)
+    shares = [run_check(compare=False, shard=Shard(number, 3)) for number in (1, 2, 3)]
+    assert sorted(linked[8:]) == sorted(whole)
+    assert [result.shard for result in shares] == ["1/3", "2/3", "3/3"]
+    assert [links_of(result).linked for result in shares] == [2, 1, 1]
+    assert links_of(run_check(compare=False)).known == 8
+
+
+@pytest.mark.slow
+def test_comparisons_are_divided_and_known_too(run_check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[object] = []
+
+    def spy(*args: Any) -> object:
+        found.append(args)
+        return definitions.find_conflict(*args)
+
+    monkeypatch.setattr("jitlto.check.compare.find_conflict", spy)
+    counts = []
+    for shard in (Shard(1, 2), Shard(2, 2), None):
+        assert run_check(shard=shard).holds
+        counts.append(len(found))
+    assert 0 < counts[0] < counts[1] == counts[2]

@@ -1,0 +1,437 @@
+"""nvcc: the same bytes everywhere, all headers read are reported, and errors have NVRTC's format."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from jitlto.base.errors import CompileError, ToolchainError
+from jitlto.base.versions import Architecture
+from jitlto.build.cache.cache import decode_compiled, encode_compiled
+from jitlto.build.pipeline import build
+from jitlto.compile import diagnostics, ltoir_symbols, nvcc
+from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.compile.compiler import CompiledSource, CompileJob
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import Source
+from jitlto.compile.nvcc import Compiler
+from jitlto.cuda import nvjitlink, toolkit
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
+from jitlto.record.fragment import ImageKind
+from jitlto.record.options import LinkOptions
+from jitlto.runtime.family import KernelFamily
+from tests.support.errors import raises
+from tests.support.families import MINI, write_family
+
+BASE = (Architecture(75),)
+BOTH = (ImageKind.LTOIR, ImageKind.PTX)
+OPTIONS = ("--std=c++17",)
+INTERNAL = """#include "deep/helper.h"
+#include <cassert>
+#include <cuda_fp16.h>
+#include <thrust/version.h>
+namespace { __device__ int counter; __device__ __noinline__ int hidden(int x) { return x * 3 + counter; } }
+static __device__ int table[4];
+static __device__ __noinline__ int help(int x) { return table[x & 3] + x; }
+__device__ int f(int x) { assert(x); counter++; table[x & 3] = x; return hidden(x) + help(x) + helper(x); }
+__device__ __half g(__half x) { return x + x; }
+__device__ const char* where() { return __FILE__; }
+"""
+HELPER = "#pragma once\nstatic __device__ int helper(int x) { return x + 1; }\n"
+SCRIPT = """
+import hashlib
+import sys
+from pathlib import Path
+from jitlto.compile.nvcc import Compiler
+from jitlto.build.cache.cache import encode_compiled
+from jitlto.compile.compiler import CompileJob
+from jitlto.record.fragment import ImageKind
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.base.versions import Architecture
+root = Path(sys.argv[1])
+source = HeaderSearch([root], as_written=True).closure((root / "source.cu").read_bytes())
+compiler = Compiler()
+architectures = (Architecture(75), Architecture(80))
+options = ("--std=c++17", *sys.argv[2:])
+job = CompileJob("nvcc", compiler.identity, source, architectures, options, (ImageKind.LTOIR, ImageKind.PTX))
+compiled = encode_compiled(compiler.compile(job))
+print(hashlib.sha256(compiled).hexdigest())
+"""
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Compiler:
+    try:
+        return Compiler()
+    except ToolchainError as error:
+        pytest.skip(error.what)
+
+
+def compile_text(
+    compiler: Compiler,
+    text: str,
+    headers: dict[str, str] | None = None,
+    architectures: tuple[Architecture, ...] = BASE,
+    options: tuple[str, ...] = OPTIONS,
+    images: tuple[ImageKind, ...] = (ImageKind.PTX,),
+) -> CompiledSource:
+    search = HeaderSearch([], {name: content.encode() for name, content in (headers or {}).items()}, as_written=True)
+    return compiler.compile(
+        CompileJob("nvcc", compiler.identity, search.closure(text.encode()), architectures, options, images)
+    )
+
+
+@pytest.fixture(scope="module")
+def nvcc_mini(compiler: Compiler, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelFamily]:
+    """The family ``mini``, compiled with nvcc."""
+    directory = tmp_path_factory.mktemp("mini")
+    toml = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\ntoolchain = "nvcc"')
+    path = write_family(directory, MINI | {"family.toml": toml})
+    report = build([declaration.load_family(path)], directory / "mini.fragdb", jobs=1)
+    with FragmentDatabase(report.path) as database:
+        yield KernelFamily("mini", database)
+
+
+def refused(compiler: Compiler, text: str, headers: dict[str, str] | None = None, *options: str) -> CompileError:
+    with pytest.raises(CompileError) as caught:
+        compile_text(compiler, text, headers, options=options)
+    return caught.value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["--generate-line-info"]])
+def test_the_same_bytes_in_every_process_and_directory(compiler: Compiler, tmp_path: Path, options: list[str]) -> None:
+    repository = str(Path(nvcc.__file__).parents[3])
+    results = []
+    for number, name in enumerate(("here", "a longer path/there")):
+        root = tmp_path / name
+        (root / "deep").mkdir(parents=True)
+        (root / "deep" / "helper.h").write_text(HELPER)
+        (root / "source.cu").write_text(INTERNAL)
+        environment = os.environ | {"PYTHONPATH": repository, "TMPDIR": str(root), "PYTHONHASHSEED": str(number)}
+        results.append(
+            subprocess.run(
+                [sys.executable, "-c", SCRIPT, str(root), *options], cwd=root, env=environment, text=True, check=True,
+                stdout=subprocess.PIPE,
+            ).stdout
+        )  # fmt: skip
+        assert {path.name for path in root.iterdir()} == {"deep", "source.cu"}
+    assert results[0] == results[1]
+
+
+ALONE = {
+    "a kernel": "__device__ float f(float);\n__global__ void k(float* x, int n) { x[n] = f(x[0]); }\n",
+    "a device function": "__device__ int g(double);\n__device__ float f(float x) { return g(x); }\n",
+    "two architectures": "__device__ __half g(__half x);\n__global__ void k(__half* x) { *x = g(*x); }\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ALONE)
+@pytest.mark.parametrize("told", [True, False], ids=["nvJitLink tells the symbols", "nvJitLink cannot tell"])
+def test_ltoir_alone_has_the_same_bytes_and_symbols_as_beside_ptx(
+    compiler: Compiler, kind: str, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if told and not ltoir_symbols.can_read_all(compiler.version):
+        pytest.skip("nvJitLink is of another release than nvcc")
+    codes: list[tuple[str, ...]] = []
+    run = Compiler._run_nvcc
+
+    def recorded(self: Compiler, *arguments: Any) -> Any:
+        codes.append(arguments[3])
+        return run(self, *arguments)
+
+    monkeypatch.setattr(Compiler, "_run_nvcc", recorded)
+    if not told:
+        monkeypatch.setattr(ltoir_symbols, "can_read_all", lambda version: True)
+        monkeypatch.setattr(ltoir_symbols, "read_modules", lambda *arguments: None)
+    architectures = (Architecture(75), Architecture(80)) if kind == "two architectures" else BASE
+    text = "#include <cuda_fp16.h>\n" + ALONE[kind]
+    both, alone = (
+        compile_text(compiler, text, architectures=architectures, images=images) for images in (BOTH, BOTH[:1])
+    )
+    assert codes == [("lto_", "compute_"), ("lto_",), *([] if told else [("compute_",)])]
+    assert alone.images == tuple(image for image in both.images if image[0] is ImageKind.LTOIR)
+    assert {s.name for s in alone.provides} >= {s.name for s in both.provides}
+    assert (alone.requires, alone.kernels, alone.parameters) == (both.requires, both.kernels, both.parameters)
+    assert (alone.target, alone.reads) == (both.target, both.reads)
+
+
+def test_what_symbols_are_read_with_is_part_of_the_identity(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ltoir_symbols, "can_read_all", lambda version: False)
+    without = compiler.identify(BOTH[:1])
+    monkeypatch.setattr(ltoir_symbols, "can_read_all", lambda version: True)
+    assert compiler.identify(BOTH[:1]) != without == compiler.identify(BOTH)
+
+
+@pytest.mark.slow
+def test_the_bytes_do_not_depend_on_the_toolkits_directory(
+    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = compile_text(compiler, INTERNAL, {"deep/helper.h": HELPER}, images=BOTH)
+    (tmp_path / "moved").symlink_to(compiler._top)
+    found = str(tmp_path / "moved" / Path(compiler._nvcc).relative_to("toolkit"))
+    monkeypatch.setattr(toolkit, "find_binary", lambda name: found)
+    moved = Compiler()
+    assert moved._top == tmp_path / "moved"
+    assert moved.identity == compiler.identity
+    assert compile_text(moved, INTERNAL, {"deep/helper.h": HELPER}, images=BOTH) == here
+
+
+@pytest.mark.slow
+def test_environment_variables_that_change_the_result_are_ignored(
+    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "#ifdef HEARD\n#error heard\n#endif\n#if __has_include(<outside.h>)\n#error found\n#endif\n"
+    (tmp_path / "outside.h").write_text("")
+    for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"):
+        monkeypatch.setenv(name, "-DHEARD")
+    for name in ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert compile_text(Compiler(), text).provides == ()
+
+
+@pytest.mark.slow
+def test_a_compile_gives_symbols_and_images(compiler: Compiler) -> None:
+    text = """__device__ float other(float);
+__device__ int counter = 1;
+__global__ void kern(float* x, char n) { x[n] = other(x[n]) + counter; }
+"""
+    architectures = (Architecture(75), Architecture(90))
+    compiled = compile_text(compiler, text, architectures=architectures, images=BOTH)
+    assert compiled.toolchain == "nvcc"
+    assert compiled.version == compiler.version
+    assert compiled.target == Architecture(75)
+    assert {s.name for s in compiled.provides} == {"_Z4kernPfc", "counter"}
+    assert [s.name for s in compiled.requires] == ["_Z5otherf"]
+    assert compiled.kernels == (("_Z4kernPfc", ((8, 8), (1, 1))),)
+    assert [(kind, architecture) for kind, architecture, _ in compiled.images] == [
+        (ImageKind.LTOIR, Architecture(75)), (ImageKind.LTOIR, Architecture(90)), (ImageKind.PTX, Architecture(75)),
+    ]  # fmt: skip
+    assert decode_compiled(encode_compiled(compiled)) == replace(compiled, reads=())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("images", [(ImageKind.LTOIR,), (ImageKind.PTX,)])
+def test_symbols_are_read_for_every_choice_of_images(compiler: Compiler, images: tuple[ImageKind, ...]) -> None:
+    compiled = compile_text(compiler, "__device__ int f() { return 1; }", images=images)
+    assert [kind for kind, _, _ in compiled.images] == list(images)
+    assert [s.name for s in compiled.provides] == ["_Z1fv"]
+
+
+@pytest.mark.slow
+def test_headers_of_every_architecture_are_reported(compiler: Compiler) -> None:
+    text = """#if __CUDA_ARCH__ == 750
+#include "deep/low.h"
+#elif __CUDA_ARCH__ == 800
+#include "high.h"
+#else
+#include "never.h"
+#endif
+#include <cuda_fp16.h>
+#include <cstdint>
+"""
+    headers = {"deep/low.h": '#include "beside.h"\n', "deep/beside.h": "", "high.h": "", "never.h": ""}
+    compiled = compile_text(compiler, text, headers, (Architecture(75), Architecture(80)))
+    own = [name for name in compiled.reads if not name.startswith("<")]
+    assert own == ["deep/beside.h", "deep/low.h", "high.h"]
+    assert "<toolkit>/cuda_fp16.h" in compiled.reads
+    assert any(name.startswith("<host>/") and name.endswith("/cstdint") for name in compiled.reads)
+    assert all(len(compiler.external(name) or "") == 64 for name in compiled.reads if name.startswith("<"))
+
+
+@pytest.mark.slow
+def test_a_header_that_is_gone_has_no_hash(compiler: Compiler) -> None:
+    assert compiler.external("<toolkit>/no/such.h") is None
+    assert compiler.external("<host>/no/such.h") is None
+    assert compiler.external("other.h") is None
+
+
+@pytest.mark.slow
+def test_a_header_that_is_not_read_changes_nothing(compiler: Compiler) -> None:
+    text = '#ifdef NEVER\n#include "never.h"\n#endif\nstatic __device__ int x;\n__device__ int* f() { return &x; }\n'
+    one, other = (compile_text(compiler, text, {"never.h": content}, images=BOTH) for content in ("int x;", "int y;"))
+    assert one == other
+
+
+@pytest.mark.slow
+def test_headers_are_found_by_name_and_not_beside_the_includer(compiler: Compiler) -> None:
+    headers = {
+        "a/first.h": '#include "value.h"\n',
+        "a/value.h": "#define VALUE 1\n",
+        "a/a/value.h": "#define VALUE 2\n",
+    }
+    compile_text(compiler, '#include "a/first.h"\nstatic_assert(VALUE == 1, "");\n#include "a/a/value.h"\n', headers)
+
+
+@pytest.mark.slow
+def test_a_header_above_its_root_is_not_written_outside(compiler: Compiler) -> None:
+    text = '# /* */ include "../../up.h"\n#include <../../up.h>\n#ifndef UP\n#error\n#endif\n'
+    compiled = compile_text(compiler, text, {"../../up.h": "#define UP\n"})
+    assert "../../up.h" in compiled.reads
+
+
+@pytest.mark.slow
+def test_the_flags_of_the_link_are_taken(compiler: Compiler) -> None:
+    flags = LinkOptions(fast_math=True, lineinfo=True).compile_flags()
+    compiled = compile_text(compiler, "__device__ float f(float x) { return x / 3; }", options=flags, images=BOTH)
+    text = compiled.images[-1][2].decode()
+    assert ".ftz.f32" in text
+    assert ".loc" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("\n  int f() { return nope; }\n", 'error: identifier "nope" is undefined'),
+        ("\n#error this is wrong\n", "error: #error this is wrong"),
+        ("\n#include <no/such.h>\n", 'catastrophic error: cannot open source file "no/such.h"'),
+    ],
+)
+def test_errors_have_the_form_of_nvrtcs_and_mark_the_line(compiler: Compiler, text: str, says: str) -> None:
+    error = refused(compiler, text)
+    assert f"{nvrtc.program_name(Source(text.encode(), {}))}(2): {says}" in error.log
+    assert ">    2 |" in diagnostics.annotate(error, "name.cu", text, "here").what
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ["int f() { return nope; }", "#error nope"])
+def test_an_error_in_a_header_has_its_name(compiler: Compiler, line: str) -> None:
+    error = refused(compiler, '#include "deep/bad.h"\n', {"deep/bad.h": f"\n{line}\n"})
+    assert "deep/bad.h(2): error" in error.log
+    assert "include/deep" not in error.log
+
+
+@pytest.mark.slow
+def test_a_missing_header_is_named_and_hinted(compiler: Compiler) -> None:
+    error = refused(compiler, '#define NAME "no/such.h"\n#include NAME\n')
+    assert diagnostics.find_missing_header(error.log) == "no/such.h"
+    assert str(error.hint).startswith("no/such.h is not beside")
+
+
+def test_a_refused_option_is_a_compile_error_that_names_it(compiler: Compiler) -> None:
+    assert "--no-such-option" in refused(compiler, "", None, "--no-such-option").log
+    assert "NVCC_CCBIN" in refused(compiler, "", None, "-ccbin=clang").what
+    assert "-odir" in refused(compiler, "", None, "-odir=/tmp").what
+
+
+@pytest.mark.slow
+def test_warnings_are_kept(compiler: Compiler) -> None:
+    assert "never referenced" in compile_text(compiler, "__device__ int f() { int unused; return 1; }").log
+
+
+def test_a_missing_host_compiler_is_an_error(compiler: Compiler, tmp_path: Path) -> None:
+    with raises(ToolchainError, "toolchain-missing", "'gcc'", hint="g++"):
+        Compiler({"PATH": str(tmp_path)})
+    with raises(ToolchainError, "toolchain-missing", "no-such-compiler"):
+        Compiler({"PATH": os.environ["PATH"], "NVCC_CCBIN": "no-such-compiler"})
+
+
+def test_a_missing_nvcc_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolkit, "find_binary", lambda name: None)
+    with raises(ToolchainError, "toolchain-missing", "nvcc", hint="nvidia-cuda-nvcc"):
+        Compiler()
+
+
+def test_a_different_host_compiler_changes_the_identity(compiler: Compiler, tmp_path: Path) -> None:
+    other = tmp_path / "gcc"
+    other.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec echo another\nexec {compiler._host} "$@"\n')
+    other.chmod(0o755)
+    path = os.environ["PATH"]
+    by_path, by_file, by_folder = (
+        Compiler(given).identity
+        for given in (
+            {"PATH": f"{tmp_path}:{path}"},
+            *({"PATH": path, "NVCC_CCBIN": str(p)} for p in (other, tmp_path)),
+        )
+    )
+    assert by_path == by_file == by_folder != compiler.identity
+
+
+@pytest.mark.slow
+def test_another_program_of_the_same_version_is_another_identity(compiler: Compiler, tmp_path: Path) -> None:
+    host = tmp_path / "gcc"
+    identities = []
+    for options in ("", "-DWRAPPED "):
+        host.write_text(f'#!/bin/sh\nexec {compiler._host} {options}"$@"\n')
+        host.chmod(0o755)
+        identities.append(Compiler({"PATH": os.environ["PATH"], "NVCC_CCBIN": str(host)}).identity)
+    assert len({compiler.identity, *identities}) == 3
+
+
+@pytest.mark.slow
+def test_an_absolute_path_that_macros_make_is_refused(compiler: Compiler, tmp_path: Path) -> None:
+    (tmp_path / "h.h").write_text("")
+    with raises(CompileError, "compile-absolute-include", str(tmp_path)):
+        compile_text(compiler, f'#include "{tmp_path}/h.h"\n')
+
+
+@pytest.mark.slow
+def test_the_include_directories_are_searched_in_order_beside_the_includer_first(
+    compiler: Compiler, tmp_path: Path
+) -> None:
+    files = {
+        "a/k.h": "#define A\n#include_next <k.h>\n",
+        "b/k.h": "#define B\n",
+        "b/h.h": '#define NAME "near.h"\n#include NAME\n',
+        "b/near.h": "#define NEAR\n",
+        "a/near.h": "#error\n",
+        "common.h": "#define COMMON\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    text = b"""#include <k.h>
+#include "h.h"
+#include "../common.h"
+#if !defined(A) || !defined(B) || !defined(NEAR) || !defined(COMMON) || __has_include("include/k.h")
+#error
+#endif
+"""
+    search = HeaderSearch([tmp_path / "a", tmp_path / "b"], as_written=True)
+    compiled = compiler.compile(
+        CompileJob("nvcc", compiler.identity, search.closure(text), BASE, OPTIONS, (ImageKind.PTX,))
+    )
+    own = [name for name in compiled.reads if not name.startswith("<")]
+    assert own == ["+1//h.h", "+1//k.h", "+1//near.h", "../common.h", "k.h"]
+    assert all(search.find(name) is not None for name in own)
+
+
+def test_a_killed_nvcc_is_an_error_with_the_signal(compiler: Compiler, tmp_path: Path) -> None:
+    killed = Compiler()
+    script = tmp_path / "toolkit" / "bin" / "nvcc"
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/bin/sh\nkill -KILL $$\n")
+    script.chmod(0o755)
+    killed._top, killed._nvcc = tmp_path / "toolkit", "toolkit/bin/nvcc"
+    with raises(ToolchainError, "toolchain-killed", "nvcc", "SIGKILL"):
+        compile_text(killed, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("link_mode", ["lto", "ptx"])
+def test_a_family_made_with_nvcc_is_planned_and_linked(
+    compiler: Compiler, nvcc_mini: KernelFamily, link_mode: Literal["lto", "ptx"]
+) -> None:
+    if nvjitlink.version() < compiler.version:
+        pytest.skip("nvJitLink is older than nvcc")
+    plan = nvcc_mini.plan(data_type="float", op_name="square", link_mode=link_mode)
+    assert {image.toolchain for fragment in plan.fragments for image in fragment.images} == {"nvcc"}
+    assert plan.link(arch="sm_90").cubin[:4] == b"\x7fELF"
+
+
+def test_no_path_is_in_the_identity(compiler: Compiler) -> None:
+    assert str(compiler._top) not in compiler.identity
+    assert str(compiler.version) in compiler.identity

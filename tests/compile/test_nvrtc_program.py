@@ -1,0 +1,308 @@
+"""Compiling with NVRTC: the same bytes everywhere, and errors that help."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+from jitlto.base.errors import CompileError
+from jitlto.base.versions import Architecture
+from jitlto.compile import diagnostics
+from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import Source
+from jitlto.compile.nvrtc_program import compile_closure, compile_source
+from jitlto.cuda import toolkit
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
+from tests.support.process import output_of
+
+BASE = [Architecture(75)]
+OPTIONS = ["--std=c++17"]
+
+INTERNAL = """
+#include "helper.h"
+namespace { __device__ __noinline__ int hidden(int x) { return x * 3 + 1; } }
+static __device__ int counter = 5;
+__device__ int visible(int x) { return hidden(x) + counter++ + helper(x); }
+"""
+HELPER = """#pragma once
+static __device__ int table[4] = {1, 2, 3, 4};
+static __device__ __noinline__ int helper(int x) { return table[x & 3]; }
+"""
+
+STATIC = """
+static __device__ int counter = FACTOR;
+static __device__ __noinline__ int help(int x) { return x * FACTOR + counter++; }
+__device__ int visible(int x) { return help(x) + help(x + 1); }
+"""
+CALLER = """
+__device__ int visible(int);
+__device__ int other(int);
+extern "C" __global__ void kernel(int* out) { *out = visible(*out) + other(*out); }
+"""
+
+SCRIPT = """
+import hashlib, sys
+from pathlib import Path
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
+from jitlto.compile.nvrtc_program import compile_closure
+from jitlto.base.versions import Architecture
+root = Path(sys.argv[1])
+c = compile_closure(HeaderSearch([root]), (root / "source.cu").read_bytes(), [Architecture(75), Architecture(80)],
+                    ["--std=c++17"])
+print(*(hashlib.sha256(data).hexdigest() for data in (*c.ltoir.values(), c.ptx.encode())))
+"""
+
+
+def source(text: str, headers: dict[str, bytes] | None = None) -> Source:
+    return Source(text.encode(), headers or {})
+
+
+def failure(text: str, roots: list[Path] | None = None) -> CompileError:
+    with pytest.raises(CompileError) as caught:
+        compile_closure(HeaderSearch(roots or []), text.encode(), BASE, OPTIONS)
+    return caught.value
+
+
+@pytest.mark.slow
+def test_the_same_bytes_in_every_process_and_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = []
+    for number, name in enumerate(("here", "a longer path/there")):
+        root = tmp_path / name
+        root.mkdir(parents=True)
+        (root / "helper.h").write_text(HELPER)
+        (root / "source.cu").write_text(INTERNAL)
+        outputs.append(output_of(SCRIPT, root, cwd=Path("/"), TMPDIR=str(root), PYTHONHASHSEED=str(number)))
+    assert outputs[0] == outputs[1]
+    monkeypatch.chdir("/")  # which NVRTC writes into LTO-IR
+    here = compile_closure(
+        HeaderSearch([], {"helper.h": HELPER.encode()}),
+        INTERNAL.encode(),
+        [Architecture(75), Architecture(80)],
+        OPTIONS,
+    )
+    assert hashlib.sha256(here.ptx.encode()).hexdigest() in outputs[0]
+    assert all(hashlib.sha256(data).hexdigest() in outputs[0] for data in here.ltoir.values())
+
+
+@pytest.mark.slow
+def test_sources_with_one_head_have_internal_symbols_of_their_own() -> None:
+    """Their programs have one name, of which the names of internal symbols are made."""
+    names = []
+    for function in ("first", "second"):
+        text = INTERNAL.replace("visible", function).replace("3 + 1", f"{len(function)} + 1").encode()
+        compiled = compile_source(Source(text, {"helper.h": HELPER.encode()}), BASE, OPTIONS)
+        names.append({d.name for d in compiled.module.declarations.values() if "INTERNAL" in d.name})
+    assert len(names[0]) == len(names[1]) > 1
+    assert not names[0] & names[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+def test_internal_symbols_are_apart_even_if_their_names_are_equal(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A linked kernel carries these names, so they are short; chance could make two programs' equal."""
+    monkeypatch.setattr(nvrtc, "_name_program", lambda _: "equal.cu")
+    texts = [STATIC.replace("FACTOR", factor) for factor in ("1003", "1005")]
+    texts = [texts[0], texts[1].replace("visible", "other"), CALLER]
+    inputs = []
+    for text in texts:
+        compiled = compile_source(source(text), BASE, OPTIONS)
+        data = compiled.ltoir[BASE[0]] if mode == "lto" else compiled.ptx.encode()
+        inputs.append(LinkInput(InputKind.LTOIR if mode == "lto" else InputKind.PTX, data, "input"))
+    if mode == "lto":
+        linked = link(inputs, BASE[0], ["-lto"], ptx=True).data.decode()
+        assert linked.count("1003") == linked.count("1005") > 0
+    else:
+        assert b"equal" in link(inputs, BASE[0], []).data
+
+
+@pytest.mark.slow
+def test_a_kernel_carries_short_names_of_its_sources() -> None:
+    inputs = [
+        LinkInput(InputKind.LTOIR, compile_source(source(text), BASE, OPTIONS).ltoir[BASE[0]], "input")
+        for text in (STATIC.replace("FACTOR", "3"), STATIC.replace("FACTOR", "5").replace("visible", "other"), CALLER)
+    ]
+    cubin = link(inputs, BASE[0], ["-lto"]).data
+    assert b"help" in cubin
+    assert not re.search(rb"[0-9a-f]{21}", cubin)
+
+
+@pytest.mark.slow
+def test_a_compile_gives_symbols_and_images() -> None:
+    architectures = [Architecture(90), Architecture(75)]
+    result = compile_source(source("__device__ float f(float x) { return x; }"), architectures, OPTIONS)
+    assert set(result.ltoir) == set(architectures)
+    assert all(len(data) > 100 for data in result.ltoir.values())
+    assert len(set(result.ltoir.values())) == 2
+    assert result.module.target == Architecture(75)
+    assert [s.name for s in result.module.provides] == ["_Z1ff"]
+    assert result.version == toolkit.nvrtc_version()
+    assert "\0" not in result.ptx
+
+
+@pytest.mark.slow
+def test_the_identity_is_that_of_what_is_compiled() -> None:
+    texts = ("__device__ int f() { return 1; }", "__device__ int f() { return 2; }")
+
+    def identity(text: str, architectures: list[Architecture] = BASE, options: list[str] = OPTIONS) -> str:
+        return compile_source(source(text), architectures, options).identity
+
+    one = identity(texts[0])
+    assert identity(texts[0]) == one
+    assert len({one, identity(texts[1]), identity(texts[0], [Architecture(80)]), identity(texts[0], BASE, [])}) == 4
+
+
+def test_warnings_are_kept() -> None:
+    result = compile_source(source("__device__ int f() { int unused; return 1; }"), BASE, OPTIONS)
+    assert "never referenced" in result.warnings
+
+
+HELPED = """inline __device__ int helper(int a) { return a * 3 + 1; }
+__device__ int f(int a, int b) { return helper(__dp4a(a, b, 1)); }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ptx", [True, False])
+def test_symbols_are_the_same_whether_ptx_is_kept_or_not(ptx: bool) -> None:
+    search = HeaderSearch(toolkit.header_roots(), {})
+    result = compile_source(search.closure(HELPED.encode()), BASE, OPTIONS, ptx=ptx)
+    assert [s.name for s in result.module.provides] == ["_Z1fii"]
+    assert ("dp4a" in result.ptx) is ptx
+    assert result.ltoir[BASE[0]]
+
+
+def test_an_option_that_the_author_gives_too_is_no_conflict() -> None:
+    result = compile_source(
+        source("__device__ int f() { return 1; }"), BASE, [*OPTIONS, "--Ofast-compile=max"], ptx=False
+    )
+    assert [s.name for s in result.module.provides] == ["_Z1fv"]
+
+
+def test_a_refused_source_gives_the_compilers_words() -> None:
+    error = failure("__device__ int f() {\n  return undefined_name;\n}\n")
+    assert 'identifier "undefined_name" is undefined' in error.log
+    assert ".cu(2): error" in error.log
+    assert "\0" not in error.log
+
+
+def test_a_refused_option_is_a_compile_error_that_names_it() -> None:
+    with pytest.raises(CompileError) as caught:
+        compile_source(source(""), BASE, ["--no-such-option"])
+    assert "--no-such-option" in caught.value.log
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("cstdint", "cstdint"), ("stdint.h", "cstdint"), ("type_traits", "type_traits"), ("math.h", "cmath")],
+)
+def test_a_header_of_the_host_library_is_answered_with_the_device_one(name: str, instead: str) -> None:
+    assert f"include <cuda/std/{instead}> instead of <{name}>" in str(failure(f"#include <{name}>\n").hint)
+
+
+@pytest.mark.parametrize("name", ["stdio.h", "iostream", "vector", "cstdio", "pthread.h", "sys/types.h"])
+def test_a_host_header_without_a_device_one_is_to_be_removed(name: str) -> None:
+    hint = str(failure(f"#include <{name}>\n").hint)
+    assert "NVRTC" in hint and "remove" in hint and "cuda/std" not in hint
+
+
+@pytest.mark.parametrize(
+    ("name", "twelve", "thirteen"),
+    [
+        ("curand_kernel.h", "nvidia-curand-cu12", "nvidia-curand"),
+        ("curand_philox4x32_x.h", "nvidia-curand-cu12", "nvidia-curand"),
+        ("nvshmemx.h", "nvidia-nvshmem-cu12", "nvidia-nvshmem-cu13"),
+        ("cufftdx.hpp", "nvidia-mathdx", "nvidia-mathdx"),
+        ("cutlass/gemm/gemm.h", "nvidia-cutlass", "nvidia-cutlass"),
+    ],
+)
+def test_a_header_of_a_device_library_is_answered_with_its_package(
+    name: str, twelve: str, thirteen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = f't.cu(1): catastrophic error: could not open source file "{name}" (no directories in search list)'
+    for major, package in ((12, twelve), (13, thirteen)):
+        monkeypatch.setattr(toolkit, "cuda_major", lambda major=major: major)
+        assert package in str(diagnostics.find_hint(log)).replace(",", " ").split()
+
+
+def test_a_header_without_suffix_of_the_author_is_none_of_the_hosts() -> None:
+    assert "NVRTC" not in str(failure('#include "mine"\n').hint)
+
+
+def test_another_missing_header_is_named() -> None:
+    error = failure('#include "no/such.h"\n')
+    assert diagnostics.find_missing_header(error.log) == "no/such.h"
+    assert error.code == "compile-missing-header"
+    assert str(error.hint).startswith("no/such.h is not beside")
+
+
+def test_an_error_without_a_missing_header_has_none() -> None:
+    error = failure("syntax error;")
+    assert diagnostics.find_missing_header(error.log) is None
+    assert error.hint is None
+
+
+def test_an_include_through_a_macro_is_found(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "outer.h").write_text('#define INNER "sub/inner.h"\n#include INNER\n')
+    (tmp_path / "sub" / "inner.h").write_text('#include "innermost.h"\n')
+    (tmp_path / "sub" / "innermost.h").write_text("#define VALUE 42\n")
+    text = b'#define OUTER "sub/outer.h"\n#include OUTER\n__device__ int f() { return VALUE; }\n'
+    result = compile_closure(HeaderSearch([tmp_path]), text, BASE, OPTIONS)
+    assert "42" in result.ptx
+
+
+def test_an_include_through_a_macro_of_what_is_nowhere_ends(tmp_path: Path) -> None:
+    assert "nowhere.h" in failure('#define NAME "nowhere.h"\n#include NAME\n', [tmp_path]).log
+
+
+@pytest.mark.slow
+def test_nothing_is_read_that_was_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "outside.h").write_text("#define VALUE 1\n")
+    monkeypatch.chdir(tmp_path)
+    deep = {"deep/a.h": b'#include "outside.h"\n', "deep/b.h": b'#include "../outside.h"\n'}
+    includes = [
+        '"outside.h"',
+        "<outside.h>",
+        f'"{tmp_path}/outside.h"',
+        f"<{tmp_path}/outside.h>",
+        *map("<{}>".format, deep),
+    ]
+    for include in includes:
+        text = f"#include {include}\n__device__ int f() {{ return VALUE; }}\n"
+        with pytest.raises(CompileError) as caught:
+            compile_closure(HeaderSearch([], deep), text.encode(), BASE, OPTIONS)
+        assert "outside.h" in caught.value.log
+
+
+@pytest.mark.slow
+def test_the_toolkits_headers_are_found_by_content_too() -> None:
+    search = HeaderSearch(toolkit.header_roots())
+    text = b"#include <cuda_fp16.h>\n#include <cuda/std/cstdint>\n__device__ __half f(__half x) { return x + x; }\n"
+    result = compile_closure(search, text, BASE, OPTIONS)
+    assert [s.name for s in result.module.provides] == ["_Z1f6__half"]
+
+
+def test_the_source_around_an_error_is_shown() -> None:
+    text = "".join(f"// line {n}\n" for n in range(1, 10)) + "int x = wrong;\n" + "// after\n" * 5
+    log = f'{nvrtc.program_name(source(text))}(10): error: identifier "wrong" is undefined\n'
+    error = diagnostics.annotate(CompileError("x", log=log, hint="a hint"), "name.cu", text, "somewhere")
+    assert "name.cu(10): error" in error.log
+    assert error.where == "somewhere"
+    assert error.hint == "a hint"
+    assert 'identifier "wrong" is undefined' in error.what
+    assert "  >   10 | int x = wrong;" in error.what
+    assert "// line 7\n" in error.what
+    assert "// line 6\n" not in error.what
+
+
+@pytest.mark.parametrize("text", ["", "one line", "\n"])
+def test_an_error_beyond_the_source_is_shown_too(text: str) -> None:
+    log = "name.cu(99): error: x\nother.h(1): error: y"
+    error = diagnostics.annotate(CompileError("x", log=log), "name.cu", text, "here")
+    assert "other.h(1): error: y" in error.what

@@ -1,0 +1,379 @@
+"""Snapshots: includes are read once, the bytes are those of a plain compile, and headers are never stale."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from jitlto.base.cache_dir import FileLock
+from jitlto.base.errors import CompileError
+from jitlto.base.versions import Architecture
+from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.compile import snapshot
+from jitlto.compile.compiler import CompiledSource, CompileJob
+from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import Source
+from jitlto.compile.nvrtc import Compiler
+from jitlto.compile.nvrtc_program import Program, Step
+from jitlto.compile.snapshot import LEAST_SHARERS, Snapshots, available
+from jitlto.cuda import toolkit
+from jitlto.record.fragment import ImageKind
+from tests.support.process import ROOT, started
+
+HEADERS = {
+    "constants.cuh": b"#pragma once\n#include <cuda_fp16.h>\n#define ANSWER 41\n",
+    "helper.cuh": b"""#pragma once
+#include "constants.cuh"
+namespace { __device__ __noinline__ int hidden(int x) { return x * 3 + ANSWER; } }
+static __device__ int counter = 5;
+template <typename T> __device__ inline T twice(T x) { return x + x; }
+""",
+}
+SOURCES = [
+    f"""// {number}
+#include "constants.cuh"
+#include "helper.cuh"
+
+__device__ int f{number}(int x) {{ return hidden(x) + counter++ + twice({number}) + __LINE__; }}
+__device__ __half g{number}(__half x) {{ return twice(x); }}
+"""
+    for number in range(8)
+]
+
+
+def job(
+    compiler: Compiler,
+    text: str,
+    sharers: int,
+    headers: dict[str, bytes] = HEADERS,
+    options: tuple[str, ...] = ("--std=c++17", "--generate-line-info"),
+) -> CompileJob:
+    source = HeaderSearch(toolkit.header_roots(), headers).closure(text.encode())
+    architectures = (Architecture(75), Architecture(80))
+    return CompileJob("nvrtc", compiler.identity, source, architectures, options, tuple(ImageKind), sharers)
+
+
+def same(one: CompiledSource, other: CompiledSource) -> bool:
+    """Equal in all but what is known of the headers read."""
+    return all(getattr(one, name) == getattr(other, name) for name in CompiledSource.__slots__ if name != "reads")
+
+
+@pytest.fixture(autouse=True)
+def root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")  # which NVRTC writes into LTO-IR
+
+
+@pytest.fixture(autouse=True)
+def of_any_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have snapshots made of the shortest includes too: how long a fork takes is not for a test to say."""
+    monkeypatch.setattr(snapshot, "_FORKS", 0)
+
+
+@pytest.fixture
+def compiler(tmp_path: Path) -> Iterator[Compiler]:
+    """A compiler that makes snapshots like those of worker processes."""
+    compiler = Compiler()
+    compiler._snapshots = Snapshots(tmp_path)
+    yield compiler
+    compiler._snapshots.close()
+
+
+def plainly(text: str, headers: dict[str, bytes] = HEADERS) -> CompiledSource:
+    compiler = Compiler()
+    return compiler.compile(job(compiler, text, sharers=100, headers=headers))
+
+
+def wait_for_end(processes: Iterable[int]) -> None:
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{number}").exists() for number in processes):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def children(process: int) -> set[int]:
+    """The processes that a process has started."""
+    return {int(number) for number in Path(f"/proc/{process}/task/{process}/children").read_text().split()}
+
+
+@pytest.mark.skipif(not available(), reason="snapshots need Linux")
+def test_a_step_from_a_snapshot_equals_a_plain_step(tmp_path: Path) -> None:
+    source = Source(b'#include "a.cuh"\n__global__ void k(int* x) { *x = A; }\n', {"a.cuh": b"#define A 3\n"})
+    step, snapshots = Step.from_options("ptx", Architecture(75), ("--std=c++17",)), Snapshots(tmp_path)
+    output = snapshots.run(source, step, LEAST_SHARERS)
+    snapshots.close()
+    assert (snapshots.made, snapshots.used) == (1, 1)
+    assert output == nvrtc.run_step(source, step)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not available(), reason="snapshots need Linux")
+def test_a_snapshot_never_changes_the_result(compiler: Compiler) -> None:
+    results = [compiler.compile(job(compiler, text, sharers=100)) for text in SOURCES]
+    assert compiler._snapshots.made == 4  # LTO-IR and PTX for two architectures
+    assert compiler._snapshots.used == 4 * len(SOURCES)
+    assert all(same(compiled, plainly(text)) for compiled, text in zip(results, SOURCES, strict=True))
+
+
+ODD_HEADERS = {
+    "packed": (
+        b"#pragma pack(push, 1)\n",
+        "struct S { char a; double b; }; __device__ int size{n}() {{ return sizeof(S) + {n}; }}",
+    ),
+    "types without linkage": (
+        b"""namespace { __device__ int g; struct L { int a; }; template <class T> __device__ int tt(T) { return g; } }
+enum { A = 1 }; template <class T> __device__ int value(T x) { return x; }
+""",
+        "__device__ int* p{n}() {{ return &g; }} __device__ int t{n}() {{ return tt(L{{1}}) + value(A) + {n}; }}",
+    ),
+    "names of places": (
+        b"#define WHERE __FILE__\n",
+        "__device__ const char* where{n}() {{ return WHERE; }} __device__ int line{n}() {{ return __LINE__; }}",
+    ),
+    "an include below the head": (b"", '__device__ int u{n};\n#include "helper.cuh"\n__device__ int v{n} = ANSWER;'),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ODD_HEADERS)
+def test_snapshots_are_right_for_headers_that_break_precompiled_ones(kind: str, compiler: Compiler) -> None:
+    header, body = ODD_HEADERS[kind]
+    headers = {"odd.cuh": header + HEADERS["constants.cuh"], **HEADERS}
+    for n in range(3):
+        text = '#include "odd.cuh"\n' + body.replace("{n}", str(n)).replace("{{", "{").replace("}}", "}")
+        assert same(compiler.compile(job(compiler, text, sharers=100, headers=headers)), plainly(text, headers))
+
+
+@pytest.mark.slow
+def test_a_constant_changed_in_a_header_of_a_snapshot_is_seen(compiler: Compiler) -> None:
+    before = compiler.compile(job(compiler, SOURCES[0], sharers=100))
+    headers = HEADERS | {"constants.cuh": HEADERS["constants.cuh"].replace(b"41", b"7777")}
+    after = compiler.compile(job(compiler, SOURCES[0], sharers=100, headers=headers))
+    (ptx,) = [data for kind, _, data in after.images if kind is ImageKind.PTX]
+    assert b"7777" in ptx
+    assert same(after, plainly(SOURCES[0], headers))
+    assert not same(after, before)
+
+
+@pytest.mark.slow
+def test_an_error_reads_as_without_a_snapshot(compiler: Compiler) -> None:
+    wrong = SOURCES[0].replace("return hidden", "return no_such_name + hidden")
+    compiler.compile(job(compiler, SOURCES[0], sharers=100))
+    logs = []
+    for each in (compiler, Compiler()):
+        with pytest.raises(CompileError) as caught:
+            each.compile(job(each, wrong, sharers=100))
+        logs.append(caught.value.log)
+    assert logs[0] == logs[1]
+    assert ".cu(5): error" in logs[0]
+
+
+@pytest.mark.slow
+def test_an_error_in_the_head_names_its_line(compiler: Compiler) -> None:
+    wrong = '// first\n#include "constants.cuh"\n#include "none.cuh"\n' + SOURCES[0]
+    with pytest.raises(CompileError) as caught:
+        compiler.compile(job(compiler, wrong, sharers=100))
+    assert ".cu(3): catastrophic error" in caught.value.log
+    assert compiler._snapshots.made == 0
+    assert not compiler._snapshots._templates
+
+
+@pytest.mark.slow
+def test_few_sources_are_not_worth_a_snapshot(compiler: Compiler) -> None:
+    for text in SOURCES:
+        compiler.compile(job(compiler, text, sharers=LEAST_SHARERS - 1))
+    assert compiler._snapshots.made == 0
+
+
+def test_sources_without_includes_are_compiled_plainly(compiler: Compiler) -> None:
+    source = Source(b"__device__ int f() { return 1; }", {})
+    given = CompileJob("nvrtc", compiler.identity, source, (Architecture(75),), ("--std=c++17",), tuple(ImageKind), 100)
+    compiler.compile(given)
+    assert compiler._snapshots.made == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not available(), reason="snapshots need Linux")
+def test_the_templates_memory_is_bounded(tmp_path: Path) -> None:
+    # In a process of its own: forks of this one, which has grown with the suite, may take too long to pay.
+    script = "import sys; from pathlib import Path; from tests.build.compilers.test_snapshot import bound_memory; "
+    subprocess.run([sys.executable, "-c", f"{script}bound_memory(Path(sys.argv[1]))", tmp_path], check=True, cwd=ROOT)
+
+
+def bound_memory(tmp_path: Path) -> None:
+    """Compile with templates of which each exceeds the limit."""
+    compiler = Compiler()
+    compiler._snapshots = Snapshots(tmp_path, limit=1)  # the first one takes more already
+    before = children(os.getpid())
+    for text in SOURCES[:3]:
+        compiler.compile(job(compiler, text, sharers=100))
+        assert len(children(os.getpid()) - before) == 1
+    assert compiler._snapshots.made > 6
+    compiler._snapshots.close()
+    assert children(os.getpid()) == before
+
+
+@pytest.mark.slow
+def test_sources_are_compiled_plainly_if_a_template_does_not_answer(tmp_path: Path) -> None:
+    directory = tmp_path / ("long" * 30)  # too long for the address of a socket
+    directory.mkdir()
+    compiler = Compiler()
+    compiler._snapshots = Snapshots(directory)
+    assert same(compiler.compile(job(compiler, SOURCES[0], sharers=100)), plainly(SOURCES[0]))
+    assert compiler._snapshots.made == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not available(), reason="snapshots need Linux")
+def test_processes_share_templates(compiler: Compiler, tmp_path: Path) -> None:
+    first = compiler.compile(job(compiler, SOURCES[0], sharers=100))
+    other = Compiler()
+    other._snapshots = Snapshots(tmp_path)
+    assert same(other.compile(job(other, SOURCES[0], sharers=100)), first)
+    assert (other._snapshots.made, other._snapshots.used) == (0, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not available(), reason="snapshots need Linux")
+def test_when_the_templates_are_killed_others_are_made(compiler: Compiler) -> None:
+    first = compiler.compile(job(compiler, SOURCES[0], sharers=100))
+    for process in compiler._snapshots._templates:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+    for made in (4, 8):  # once more plainly, for who asks in vain does not wait again
+        assert same(compiler.compile(job(compiler, SOURCES[0], sharers=100)), first)
+        assert compiler._snapshots.made == made
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not available(), reason="snapshots need Linux")
+def test_with_many_processors_several_copies_of_a_template_answer(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16))
+    before = children(os.getpid())
+    results = [compiler.compile(job(compiler, text, sharers=100)) for text in SOURCES]
+    assert compiler._snapshots.used == 4 * len(SOURCES)
+    assert all(same(compiled, plainly(text)) for compiled, text in zip(results, SOURCES, strict=True))
+    templates = children(os.getpid()) - before
+    copies = {copy for template in templates for copy in children(template)}
+    assert len(copies) == 3 * len(templates)
+    compiler._snapshots.close()
+    wait_for_end(copies)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not available(), reason="snapshots need Linux")
+def test_who_finds_a_template_in_the_making_makes_that_of_the_next_step_or_waits(tmp_path: Path) -> None:
+    source = Source(b'#include "a.cuh"\n__global__ void k(int* x) { *x = A; }\n', {"a.cuh": b"#define A 3\n"})
+    first, second = (Step.from_options(kind, Architecture(75), ("--std=c++17",)) for kind in ("ltoir", "ptx"))
+    held = FileLock((tmp_path / snapshot._key(source, Program.from_source(source), first)).with_suffix(".lock"))
+    assert held.acquire()
+    snapshots = Snapshots(tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(snapshots.run, source, first, LEAST_SHARERS, [second])
+        deadline = time.monotonic() + 20
+        while not snapshots.made:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert not asked.done()
+        held.release()
+        assert asked.result(20) == nvrtc.run_step(source, first)
+    assert (snapshots.made, snapshots.used) == (2, 1)
+    snapshots.close()
+
+
+@pytest.mark.skipif(not available(), reason="snapshots need Linux")
+def test_a_template_that_does_not_pay_is_tried_by_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "_FORKS", 1e9)
+    source = Source(b'#include "a.cuh"\n__global__ void k(int* x) { *x = A; }\n', {"a.cuh": b"#define A 3\n"})
+    step = Step.from_options("ptx", Architecture(75), ("--std=c++17",))
+    Snapshots(tmp_path).run(source, step, LEAST_SHARERS)
+    monkeypatch.setattr(snapshot, "_FORKS", 0)
+    other = Snapshots(tmp_path)
+    other.run(source, step, LEAST_SHARERS)
+    assert (other.made, other.used) == (0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not available(), reason="snapshots need Linux")
+def test_templates_end_with_the_process_that_made_them(tmp_path: Path) -> None:
+    program = """if True:
+        import sys, time
+        from pathlib import Path
+        from jitlto.compile.snapshot import Snapshots
+        from tests.build.compilers.test_snapshot import SOURCES, Compiler, children, job, os
+        compiler = Compiler()
+        compiler._snapshots = Snapshots(Path(sys.argv[1]))
+        compiler.compile(job(compiler, SOURCES[0], sharers=100))
+        print(*children(os.getpid()), flush=True)
+        time.sleep(600)
+    """
+    path = os.pathsep.join(map(os.path.abspath, sys.path))
+    variables = {"PYTHONPATH": f"{ROOT}{os.pathsep}{path}"}
+    with started("-c", program, tmp_path, variables=variables) as process:
+        assert process.stdout is not None
+        templates = [int(number) for number in process.stdout.readline().split()]
+        assert len(templates) == 4
+        process.kill()
+    wait_for_end(templates)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(toolkit.nvrtc_version().major < 13, reason="NVRTC 12 does not tell which headers it reads")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="traces are made in a fork")
+def test_headers_of_branches_not_taken_are_not_read() -> None:
+    headers = HEADERS | {
+        "main.cuh": b'#include "constants.cuh"\n#if ANSWER == 42\n#include "dead.cuh"\n#endif\n',
+        "dead.cuh": b"#define DEAD 1\n",
+    }
+    compiler = Compiler()
+    text = '#include "main.cuh"\n__device__ int f() { return ANSWER; }\n'
+    given = job(compiler, text, sharers=100, headers=headers)
+    assert "dead.cuh" in given.source.headers
+    reads = compiler.compile(given).reads
+    assert {"main.cuh", "constants.cuh", "cuda_fp16.h"} <= set(reads)
+    assert "dead.cuh" not in reads
+    assert set(reads) < set(given.source.headers)
+    # The same names with other contents are another question.
+    other = headers | {"main.cuh": headers["main.cuh"].replace(b"== 42", b"== 41")}
+    assert "dead.cuh" in compiler.compile(job(compiler, text, sharers=100, headers=other)).reads
+
+
+UNCLEAR = {
+    "below the head": ('#include "main.cuh"\n__device__ int x;\n#include "late.cuh"\n', {}),
+    "by a digraph": ('#include "main.cuh"\n__device__ int x;\n%:include "late.cuh"\n', {}),
+    "by a macro": ('#include "main.cuh"\n#define H "late.cuh"\n#include/**/H\n', {}),
+    "asked for by a macro": (
+        '#include "main.cuh"\n__device__ int x;\n',
+        {"main.cuh": b'#define H "late.cuh"\n#if __has_include(H)\n#endif\n#if 0\n#include "late.cuh"\n#endif\n'},
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", UNCLEAR)
+def test_all_headers_count_if_it_is_unclear_which_are_read(kind: str) -> None:
+    text, more = UNCLEAR[kind]
+    headers = {"main.cuh": b"#pragma once\n", "late.cuh": b"#pragma once\n", **more}
+    compiler = Compiler()
+    source = HeaderSearch([], headers).closure((text + "__device__ int f() { return 1; }\n").encode(), ["late.cuh"])
+    given = CompileJob("nvrtc", compiler.identity, source, (Architecture(75),), ("--std=c++17",), tuple(ImageKind), 100)
+    assert set(compiler.compile(given).reads) == {"main.cuh", "late.cuh"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(toolkit.nvrtc_version().major < 13, reason="NVRTC 12 does not tell which headers it reads")
+def test_headers_that_only_debugging_would_read_do_not_count() -> None:
+    headers = {"main.cuh": b'#ifdef __CUDACC_DEBUG__\n#include "debug.cuh"\n#endif\n', "debug.cuh": b"#define D 1\n"}
+    compiler = Compiler()
+    source = HeaderSearch([], headers).closure(b'#include "main.cuh"\n__device__ int f() { return 1; }\n')
+    given = CompileJob("nvrtc", compiler.identity, source, (Architecture(75),), ("--std=c++17",), tuple(ImageKind), 100)
+    assert set(compiler.compile(given).reads) == {"main.cuh"}

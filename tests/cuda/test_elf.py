@@ -1,0 +1,71 @@
+"""Reading the ELF files of nvJitLink: sections, symbols and prototypes, on machine code that can still be linked."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.cuda.elf import CUDA_OBJECT, FUNCTION, PROGBITS, ElfFile
+from tests.runtime.user_code.test_inputs import relocatable_cubin
+
+TEXT = """
+struct pair { float x, y; };
+extern __device__ pair far(double x, pair p);
+template <class T> __device__ __noinline__ T weak(T x) { return x; }
+__device__ int table[3];
+extern __constant__ float far_table[5];
+__device__ float own(float x, pair p) { return weak(x) + far(x, p).y + table[1] + far_table[2]; }
+__global__ void kern(float* x) { extern __shared__ float s[]; *x = own(s[0], pair()); }
+"""
+
+
+@pytest.mark.slow
+def test_symbols_and_prototypes() -> None:
+    symbols = ElfFile.from_bytes(relocatable_cubin(TEXT)).symbols
+    found = {s.name: s for s in symbols if not s.is_local and not s.name.startswith(("__", "."))}  # not ptxas's own
+    assert {name: s.prototype for name, s in found.items() if s.kind == FUNCTION and not s.is_kernel} == {
+        "_Z3fard4pair": "#b8lb8",
+        "_Z4weakIfET_S0_": "#ii",
+        "_Z3ownf4pair": "#iib8",
+    }
+    assert [s.name for s in found.values() if s.is_kernel] == ["_Z4kernPf"]
+    assert [s.name for s in found.values() if s.is_weak] == ["_Z4weakIfET_S0_"]
+    assert {s.name for s in found.values() if not s.is_defined and s.space != "shared"} == {"_Z3fard4pair", "far_table"}
+    assert {s.name: (s.space, s.size) for s in found.values() if s.kind == CUDA_OBJECT} == {
+        "table": ("global", 12),
+        "far_table": ("const", 20),
+        "s": ("shared", 0),
+    }
+
+
+def test_sections() -> None:
+    code = [
+        each for each in ElfFile.from_bytes(relocatable_cubin(TEXT)).sections if each.kind == PROGBITS and each.data
+    ]
+    assert ".text._Z4kernPf" in {each.name for each in code}
+
+
+@pytest.mark.slow
+@given(st.integers(0, 10_000), st.binary(max_size=8))
+def test_a_damaged_file_is_a_value_error_or_read(place: int, written: bytes) -> None:
+    data = bytearray(_cubin())
+    at = place % len(data)
+    data[at : at + len(written)] = written
+    for damaged in (bytes(data), bytes(data[:at])):
+        with contextlib.suppress(ValueError):
+            assert isinstance(ElfFile.from_bytes(damaged).symbols, list)
+
+
+def _cubin(made: list[bytes] = []) -> bytes:  # noqa: B006 - made once
+    if not made:
+        made.append(relocatable_cubin("__device__ int f(int x) { return x; }"))
+    return made[0]
+
+
+@pytest.mark.parametrize("data", [b"", b"\x7fELF", b"x" * 100])
+def test_what_is_no_elf_file(data: bytes) -> None:
+    with pytest.raises(ValueError, match="malformed"):
+        ElfFile.from_bytes(data)

@@ -1,0 +1,228 @@
+"""Damage to the three kinds of files of a user: cache entries, packs and databases.
+
+What comes back is the identical bytes and metadata; or it is a miss, which heals; or, of a database, one clear error
+that names the file. Never anything else, and never another exception. ``JITLTO_TEST_DAMAGE`` sets how many places are
+damaged in all.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.errors import JitltoError
+from jitlto.database import FragmentDatabase, writer
+from jitlto.link import packs
+from jitlto.link.kernel_cache import ENTRIES, KernelCache
+from jitlto.plan.cache_entry import LinkedKernel
+from jitlto.plan.plan import Plan
+from jitlto.runtime.family import KernelFamily, load
+from tests.benchmarks import database_scale
+
+PLACES = int(os.environ.get("JITLTO_TEST_DAMAGE", "360")) // 3
+
+Damage = Callable[[random.Random, bytearray, int, int], None]
+
+
+def _flip(chance: random.Random, data: bytearray, at: int, _: int) -> None:
+    data[at] ^= 1 << chance.randrange(8)
+
+
+def _cut(chance: random.Random, data: bytearray, at: int, _: int) -> None:
+    del data[at:]
+
+
+def _swap_bytes(chance: random.Random, data: bytearray, at: int, _: int) -> None:
+    other = chance.randrange(len(data))
+    data[at], data[other] = data[other], data[at]
+
+
+def _swap_runs(chance: random.Random, data: bytearray, at: int, length: int) -> None:
+    other = chance.randrange(len(data))
+    one, two = sorted((at, other))
+    length = min(length, two - one, len(data) - two)
+    data[one : one + length], data[two : two + length] = data[two : two + length], data[one : one + length]
+
+
+def _noise(chance: random.Random, data: bytearray, at: int, length: int) -> None:
+    data[at : at + length] = chance.randbytes(min(length, len(data) - at))
+
+
+def _zeros(chance: random.Random, data: bytearray, at: int, length: int) -> None:
+    data[at : at + length] = bytes(min(length, len(data) - at))
+
+
+def _lose(chance: random.Random, data: bytearray, at: int, length: int) -> None:
+    del data[at : at + length]
+
+
+def _gain(chance: random.Random, data: bytearray, at: int, length: int) -> None:
+    data[at:at] = chance.randbytes(length)
+
+
+def _repeat(chance: random.Random, data: bytearray, at: int, length: int) -> None:
+    data[at:at] = data[at : at + length]
+
+
+DAMAGES: tuple[Damage, ...] = (_flip, _flip, _cut, _swap_bytes, _swap_runs, _noise, _zeros, _lose, _gain, _repeat)
+
+
+def damaged(chance: random.Random, whole: bytes, others: list[bytes]) -> tuple[bytes, str]:
+    """A file's bytes after something happened to them, and what that was; now and then another file in its place."""
+    if chance.random() < 0.05:
+        return chance.choice(others), "another file"
+    data = bytearray(whole)
+    # Heads and ends of files are as worth damaging as their large middles.
+    where = chance.random()
+    at = chance.randrange(len(data))
+    at = min(at, chance.randrange(200)) if where < 0.3 else max(0, len(data) - 1 - at % 200) if where < 0.4 else at
+    damage = chance.choice(DAMAGES)
+    damage(chance, data, at, 1 << chance.randrange(13))
+    return bytes(data), f"{damage.__name__} at {at}"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Plans, the results of their links, and their database."""
+
+    path: Path
+    plans: list[Plan]
+    kernels: dict[str, LinkedKernel]
+
+    def entry(self, plan: Plan) -> bytes:
+        return plan.link_key.encode(self.kernels[plan.digest])
+
+
+@pytest.fixture(scope="module")
+def sample(mini_path: Path) -> Sample:
+    family = load("mini", mini_path)
+    plans = [family.plan(arch=arch, **c) for c in family.configurations() for arch in ("sm_80", "sm_90a")]
+    return Sample(mini_path, plans, {plan.digest: plan.link(use_cache=False) for plan in plans})
+
+
+@pytest.mark.slow
+def test_a_damaged_cache_entry_is_a_miss_that_heals(sample: Sample, tmp_path: Path) -> None:
+    store = CacheDir(tmp_path / "cache", 1 << 30)
+    cache = KernelCache(store)
+    paths = {plan.digest: Path(store._path(ENTRIES, plan.digest)) for plan in sample.plans}
+    for plan in sample.plans:
+        store.put(ENTRIES, plan.digest, sample.entry(plan))
+    whole = {digest: path.read_bytes() for digest, path in paths.items()}
+    chance, outcome = random.Random(1), Counter[str]()  # noqa: S311 - the same damage every time
+    for _ in range(PLACES):
+        plan = chance.choice(sample.plans)
+        digest, links = plan.digest, []
+
+        def link(digest: str = digest, links: list[int] = links) -> LinkedKernel:
+            links.append(1)
+            return sample.kernels[digest]
+
+        others = [data for other, data in whole.items() if other != digest] + [b"", sample.path.read_bytes()]
+        data, what = damaged(chance, whole[digest], others)
+        paths[digest].write_bytes(data)
+        harmless = data == whole[digest]
+        found = cache.find(plan.digest, sample.path)
+        assert found is None or (harmless and found == sample.kernels[digest]), what
+        assert (found is None) == (not harmless), what
+        assert cache.get_or_link(plan.link_key, link, sample.path) == sample.kernels[digest], what
+        assert len(links) == (0 if harmless else 1), what
+        assert paths[digest].read_bytes() == whole[digest], what
+        assert cache.find(plan.digest, sample.path) == sample.kernels[digest]
+        outcome["identical" if harmless else "healed"] += 1
+    assert {path for path in store.directory.rglob("*") if path.is_file() and path.suffix != ".lock"} == {
+        *paths.values()
+    }
+    print(f"cache entries: {dict(outcome)}")
+
+
+@pytest.mark.slow
+def test_a_damaged_pack_gives_identical_kernels_or_none(
+    sample: Sample, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    entries = {plan.digest: sample.entry(plan) for plan in sample.plans}
+    packs.write(tmp_path / "whole.pack", entries)
+    packs.write(tmp_path / "half.pack", dict(list(entries.items())[::2]))
+    crossed = dict(zip(entries, [*list(entries.values())[1:], next(iter(entries.values()))], strict=True))
+    packs.write(tmp_path / "crossed.pack", crossed)
+    whole = (tmp_path / "whole.pack").read_bytes()
+    others = [(tmp_path / name).read_bytes() for name in ("half.pack", "crossed.pack")] + [b"", whole]
+    chance, outcome, cache = random.Random(2), Counter[str](), KernelCache(None)  # noqa: S311
+    for number in range(PLACES):
+        path = tmp_path / f"p{number}.pack"
+        data, what = damaged(chance, whole, others)
+        if chance.random() < 0.5:  # damaged after it was opened
+            path.write_bytes(whole)
+            assert len(packs.beside(path.with_suffix(".fragdb"))) == 1
+        path.write_bytes(data)
+        caplog.clear()
+        found = []
+        for _ in range(2):  # what is damaged is said once, so a second look says nothing
+            for plan in sample.plans:
+                kernel = cache.find(plan.digest, path.with_suffix(".fragdb"))
+                assert kernel is None or kernel == sample.kernels[plan.digest], what
+                found.append(kernel is not None)
+        count = sum(found) // 2
+        said = len(caplog.records)
+        if what != "another file":
+            assert count == len(sample.plans) or said, what
+        assert said <= len(sample.plans), what
+        assert all(str(path) in record.getMessage() for record in caplog.records)
+        assert path.read_bytes() == data  # never written to
+        path.unlink()
+        outcome["all found" if count == len(sample.plans) else "some found" if count else "none found"] += 1
+    print(f"packs: {dict(outcome)}")
+
+
+def answers(family: KernelFamily) -> object:
+    """Return everything in a family's database: its record, its plans, and the bytes of every image."""
+    listed = [family.record, family.parameters, sorted(map(str, family.configurations()))]
+    for configuration in list(family.configurations()):
+        plan = family.plan(arch="sm_90", **configuration)
+        listed += [plan.as_dict(), plan.link_key, [family.database.read(image) for image in plan.images]]
+        listed += [[family.database.read(image) for image in f.images] for f in plan.fragments]
+    return listed
+
+
+@pytest.mark.slow
+def test_a_damaged_database_answers_the_same_or_fails(sample: Sample, tmp_path: Path) -> None:
+    whole = sample.path.read_bytes()
+    with FragmentDatabase(sample.path) as opened:
+        expected = answers(KernelFamily("mini", opened))
+        writer.write(tmp_path / "empty.fragdb", [], [], {})
+        record = opened.families["mini"]
+        writer.write(tmp_path / "bare.fragdb", [record], [], {})
+    others = [(tmp_path / name).read_bytes() for name in ("empty.fragdb", "bare.fragdb")] + [b"", b"SQLite format 3\0"]
+    chance, outcome, path = random.Random(3), Counter[str](), tmp_path / "mini.fragdb"  # noqa: S311
+    for _ in range(PLACES):
+        data, what = damaged(chance, whole, others)
+        path.write_bytes(data)
+        try:
+            with FragmentDatabase(path) as opened:
+                given = answers(KernelFamily("mini", opened))
+        except JitltoError as error:
+            assert str(path) in str(error), what
+            assert error.hint, what
+            outcome[type(error).__name__] += 1
+        else:
+            if what == "another file":  # a sound database of the same family, without fragments: its own answer
+                assert given[:3] == [record, {}, []], what  # type: ignore[index]
+            else:
+                assert given == expected, what
+            outcome["identical"] += 1
+    print(f"databases: {dict(outcome)}")
+
+
+@pytest.mark.slow
+def test_a_plan_from_a_large_damaged_database_is_the_same_or_an_error(tmp_path: Path) -> None:
+    """Half of the damage is in the rows that the plan reads, which are few of those that there are."""
+    database_scale.write_family(tmp_path / "large.fragdb", 300)
+    outcome = database_scale.damage(tmp_path / "large.fragdb", 300, PLACES * 3)
+    assert outcome["in rows that the plan reads: DatabaseError"] > PLACES
+    print(f"large databases: {outcome}")

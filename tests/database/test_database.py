@@ -1,0 +1,673 @@
+"""The fragment database: what is read is what was written, or one clear error that names the file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.versions import Architecture, Version
+from jitlto.database import FragmentDatabase, _database, writer
+from jitlto.database import _hash_tree as hash_tree
+from jitlto.database import _serialization as serialization
+from jitlto.record.family_record import DeprecatedValue, FamilyRecord, GroupRecord, PartRecord
+from jitlto.record.fragment import (
+    Fragment,
+    FragmentKey,
+    Image,
+    ImageKind,
+    Parameter,
+    Role,
+    Symbol,
+    SymbolKind,
+)
+from jitlto.record.options import LinkOptions
+from tests.support.errors import raises
+
+pytestmark = pytest.mark.one_major
+
+# --- A small content ---
+
+
+def image(data: bytes, kind: ImageKind = ImageKind.LTOIR) -> Image:
+    isa = Version(8, 8) if kind is ImageKind.PTX else None
+    sha = hashlib.sha256(data).hexdigest()
+    return Image(kind, Architecture(75), sha, len(data), "nvrtc", Version(12, 9), isa)
+
+
+SIGNATURE = (Parameter("x", "float*", 8, 8), Parameter("s", "box", 4, 4, "struct box { int x; };"))
+
+
+def fragment(group: str, value: str, *data: bytes, role: Role = Role.DEVICE) -> Fragment:
+    return Fragment(
+        FragmentKey.make("f", group, {"data_type": value}),
+        role,
+        "kern" if role is Role.ENTRYPOINT else "",
+        SIGNATURE if role is Role.ENTRYPOINT else (),
+        (Symbol(f"_Z{group}{value}", SymbolKind.FUNCTION, "(4)(4)"),),
+        (Symbol("table", SymbolKind.VARIABLE, "const ?@4"),),
+        tuple(sorted(map(image, data))),
+    )
+
+
+FAMILIES = [
+    FamilyRecord(
+        "f",
+        ("--std=c++17",),
+        LinkOptions(fast_math=True, ptxas=("-v",)),
+        (Architecture(75), Architecture(90, "a")),
+        (
+            GroupRecord("op", Role.DEVICE, ("data_type",), "op.cuh", False),
+            GroupRecord("u", Role.DEVICE, (), "u.h", True),
+            GroupRecord("v", Role.DEVICE, (), None, False, (("max_registers", 64), ("ptxas", ("-v",)))),
+        ),
+        (("op.cuh", "#pragma once\n"),),
+        interfaces=("op.cuh", "u.h"),
+    )
+]
+BLOBS = {
+    hashlib.sha256(data).hexdigest(): data
+    for data in (b"one" * 200, b"two", bytes(n * n % 251 for n in range(9000)), b"three" * 50)
+}
+DATA = list(BLOBS.values())
+FRAGMENTS = [
+    fragment("kern", "float", DATA[0], DATA[1], role=Role.ENTRYPOINT),
+    fragment("op", "float", DATA[2]),
+    fragment("op", "double", DATA[3]),
+]
+Content = tuple[dict[str, FamilyRecord], list[Fragment], list[bytes]]
+
+
+def content(path: Path, *, verify: bool = False) -> Content:
+    with FragmentDatabase(path) as opened:
+        if verify:
+            opened.verify()
+        images = [opened.read(i) for f in opened.fragments() for i in f.images]
+        return dict(opened.families), opened.fragments(), images
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("small") / "small.fragdb"
+    writer.write(path, FAMILIES, FRAGMENTS, BLOBS)
+    return path
+
+
+@pytest.fixture
+def copy(small: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(small, tmp_path / "copy.fragdb"))
+
+
+# --- What is written is read ---
+
+
+def test_what_is_written_is_read(small: Path) -> None:
+    families, fragments, images = content(small, verify=True)
+    assert families == {"f": FAMILIES[0]}
+    assert fragments == sorted(FRAGMENTS, key=lambda f: f.key)
+    assert images == [BLOBS[i.sha256] for f in fragments for i in f.images]
+
+
+def test_look_ups(small: Path) -> None:
+    with FragmentDatabase(small) as opened:
+        assert list(opened.iterate()) == list(opened.iterate("f")) == sorted(FRAGMENTS, key=lambda f: f.key)
+        assert not [*opened.iterate("g"), *opened.fragment_keys("g")]
+        assert sorted(opened.fragment_keys("f")) == [fragment.key for fragment in opened.fragments()]
+        assert opened.get(FRAGMENTS[1].key) == FRAGMENTS[1]
+        assert opened.get(FragmentKey.make("f", "op", {"data_type": "int"})) is None
+        assert opened.get(FragmentKey.make("g", "op", {})) is None
+        assert opened.fragments("f") == opened.fragments()
+        assert opened.fragments("g") == []
+        assert opened.families["f"].interfaces == ("op.cuh", "u.h")
+        assert opened.families["f"].group("op") == FAMILIES[0].groups[0]
+        assert opened.families["f"].group("none") is None
+        assert opened.verify() == 4
+
+
+names = st.from_regex(r"[a-z_]{1,4}", fullmatch=True)
+texts = st.text(max_size=8)
+architectures = st.builds(Architecture, st.integers(50, 199), st.sampled_from(["", "a", "f"]))
+versions = st.builds(Version, st.integers(0, 20), st.integers(0, 20))
+keys = st.builds(FragmentKey.make, names, names, st.dictionaries(names, texts, max_size=3))
+symbols = st.builds(Symbol, texts, st.sampled_from(SymbolKind), texts, st.booleans())
+parameters = st.builds(Parameter, names, texts, st.integers(0, 99), st.integers(1, 16))
+payloads = st.binary(max_size=300)
+
+
+def tuples(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(inner, max_size=3).map(tuple)
+
+
+@st.composite
+def described(draw: st.DrawFn, blobs: dict[str, bytes]) -> Image:
+    data = draw(payloads)
+    sha = hashlib.sha256(data).hexdigest()
+    blobs[sha] = data
+    version, isa = draw(versions), draw(st.none() | versions)
+    return Image(draw(st.sampled_from(ImageKind)), draw(architectures), sha, len(data), draw(texts), version, isa)
+
+
+@st.composite
+def contents(draw: st.DrawFn) -> tuple[list[FamilyRecord], list[Fragment], dict[str, bytes]]:
+    blobs: dict[str, bytes] = {}
+    distinct = st.lists(names, max_size=3, unique=True).map(tuple)
+    group_link = tuples(st.integers(1, 255).map(lambda count: ("max_registers", count)))
+    groups = st.builds(
+        GroupRecord, names, st.sampled_from(Role), distinct, st.none() | names, st.booleans(), group_link
+    )
+    all_groups = st.lists(groups, max_size=3, unique_by=lambda group: group.name).map(tuple)
+    link = st.builds(LinkOptions, fast_math=st.booleans(), max_registers=st.none() | st.integers(1, 255))
+    header = st.binary(max_size=5).map(lambda b: b.decode("utf-8", "surrogateescape"))
+    records = st.builds(
+        FamilyRecord, names, tuples(names.map("-D{}".format)), link, tuples(architectures), all_groups,
+        tuples(st.tuples(header, header)),
+    )  # fmt: skip
+    fragments = st.builds(
+        Fragment, keys, st.sampled_from(Role), texts, tuples(parameters), tuples(symbols), tuples(symbols),
+        tuples(described(blobs)),
+    )  # fmt: skip
+    return (
+        draw(st.lists(records, max_size=3, unique_by=lambda record: record.name)),
+        draw(st.lists(fragments, max_size=4, unique_by=lambda f: f.key)),
+        blobs,
+    )
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(contents(), st.randoms())
+def test_any_content_is_read_as_it_was_written(
+    tmp_path: Path, written: tuple[list[FamilyRecord], list[Fragment], dict[str, bytes]], random: Any
+) -> None:
+    families, fragments, blobs = written
+    digest = writer.write(tmp_path / "a", families, fragments, blobs)
+    with FragmentDatabase(tmp_path / "a") as opened:
+        assert opened.digest == digest
+        assert dict(opened.families) == {record.name: record for record in families}
+        assert opened.fragments() == sorted(fragments, key=lambda f: f.key)
+        assert all(opened.read(i) == blobs[i.sha256] for f in fragments for i in f.images)
+    for entries in (families, fragments):
+        random.shuffle(entries)
+    assert writer.write(tmp_path / "b", families, fragments, dict(reversed(blobs.items()))) == digest
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_another_content_has_another_digest(small: Path, tmp_path: Path) -> None:
+    with FragmentDatabase(small) as opened:
+        digest = opened.digest
+    assert writer.write(tmp_path / "a", FAMILIES, FRAGMENTS[1:], BLOBS) != digest
+    assert writer.write(tmp_path / "b", [], FRAGMENTS, BLOBS) != digest
+    changed = [fragment("op", "float", DATA[0]), *FRAGMENTS[2:], FRAGMENTS[0]]
+    assert writer.write(tmp_path / "c", FAMILIES, changed, BLOBS) != digest
+
+
+# --- Parts of a whole ---
+
+
+PART = PartRecord(
+    2,
+    3,
+    "ab" * 32,
+    tuple(sorted([*(f.key for f in FRAGMENTS), FragmentKey.make("f", "op", {"data_type": "ä,]"})])),
+    (("f", "nvrtc 12.9"),),
+    (("f", "_Z2opf", "no such function"),),
+    ("the matrix is odd: «é»",),
+)
+parts = st.builds(
+    PartRecord, st.integers(1, 9), st.integers(1, 9), texts,
+    st.lists(keys, max_size=3, unique=True).map(sorted).map(tuple),
+    st.dictionaries(names, texts, max_size=3).map(lambda d: tuple(sorted(d.items()))),
+    tuples(st.tuples(names, texts, texts)),
+    tuples(texts),
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts)
+def test_a_part_says_what_it_is_a_part_of(tmp_path: Path, part: PartRecord) -> None:
+    digest = writer.write(tmp_path / "part", FAMILIES, FRAGMENTS, BLOBS, part=part)
+    with FragmentDatabase(tmp_path / "part") as opened:
+        assert opened.part == part
+        assert opened.digest == digest
+        assert opened.verify() == 4
+
+
+def test_a_part_is_a_database_like_any_other_but_not_the_same(small: Path, tmp_path: Path) -> None:
+    digest = writer.write(tmp_path / "part", FAMILIES, FRAGMENTS, BLOBS, part=PART)
+    assert content(tmp_path / "part", verify=True) == content(small)
+    with FragmentDatabase(small) as complete:
+        assert complete.part is None
+        assert complete.digest != digest
+    assert str(PART) == "part 2 of 3"
+
+
+def change_meta(path: Path, statement: str) -> None:
+    """Run a statement on the table ``meta`` without its rules, as a hand would."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript("ALTER TABLE meta RENAME TO old; CREATE TABLE meta(name, value)")
+        connection.execute("INSERT INTO meta SELECT * FROM old")
+        connection.execute(statement)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM meta WHERE name = 'part'",
+        "UPDATE meta SET value = replace(value, '12.9', '12.8') WHERE name = 'part'",
+        "UPDATE meta SET value = NULL WHERE name = 'part'",
+        "UPDATE meta SET value = 7 WHERE name = 'part'",
+        "UPDATE meta SET name = 'whole' WHERE name = 'part'",
+    ],
+)
+def test_a_changed_part_record_is_noticed_where_it_is_read(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "part"
+    writer.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART)
+    change_meta(path, statement)
+    with raises(DatabaseError, "database-damaged") as caught, FragmentDatabase(path) as opened:
+        _ = opened.part
+    assert caught.value.where == str(path)
+
+
+@pytest.mark.slow
+def test_flipped_bits_never_make_another_part_nor_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "part"
+    writer.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART)
+    data, chance = path.read_bytes(), random.Random(22)  # noqa: S311 - the same flips every time
+    begin = data.index(b'{"advice"')
+    for bit in chance.sample(range(8 * (begin - 100), 8 * (begin + 1000)), 400):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            with FragmentDatabase(path) as opened:
+                assert opened.part == PART
+        except DatabaseError as error:
+            assert error.where == str(path)
+
+
+def test_a_complete_database_cannot_be_made_a_part_by_hand(copy: Path) -> None:
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("INSERT INTO meta VALUES ('part', '{}')")
+    with raises(DatabaseError, "database-damaged"):
+        FragmentDatabase(copy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM meta WHERE name = 'gaps'",
+        "UPDATE meta SET value = '{\"keys\":[]}' WHERE name = 'gaps'",
+        "UPDATE meta SET value = NULL WHERE name = 'gaps'",
+        "UPDATE meta SET name = 'part' WHERE name = 'gaps'",
+    ],
+)
+def test_a_changed_list_of_gaps_is_noticed_where_it_is_read(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "gaps"
+    gaps = [FragmentKey.make("f", "g", {"n": str(n)}) for n in (2, 1)]
+    writer.write(path, FAMILIES, FRAGMENTS, BLOBS, gaps=gaps)
+    with FragmentDatabase(path) as opened:
+        assert opened.gaps == tuple(sorted(gaps))
+    change_meta(path, statement)
+    with raises(DatabaseError, "database-damaged") as caught, FragmentDatabase(path) as opened:
+        _ = opened.gaps
+    assert caught.value.where == str(path)
+
+
+# --- Files and paths ---
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["with space", "what?", "a#b", "100%", "%20", "ä😀", "a&mode=rwc", "'\"", "x\\y", "a\udcff"]
+)
+def test_any_path_will_do(tmp_path: Path, name: str) -> None:
+    directory = tmp_path / name
+    directory.mkdir()
+    writer.write(directory / f"{name}.fragdb", FAMILIES, FRAGMENTS, BLOBS)
+    assert content(directory / f"{name}.fragdb", verify=True)[1]
+    assert [path.name for path in directory.iterdir()] == [f"{name}.fragdb"]
+
+
+def test_a_relative_path_will_do(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(small.parent)
+    assert content(Path(small.name)) == content(small)
+    writer.write("here.fragdb", FAMILIES, FRAGMENTS, BLOBS)
+    assert Path("here.fragdb").read_bytes() == small.read_bytes()
+
+
+def test_a_read_only_file_in_a_read_only_directory(copy: Path) -> None:
+    before = content(copy)
+    copy.chmod(0o444)
+    copy.parent.chmod(0o555)
+    try:
+        assert content(copy, verify=True) == before
+        assert [path.name for path in copy.parent.iterdir()] == [copy.name]
+    finally:
+        copy.parent.chmod(0o755)
+
+
+def test_a_database_is_readable_as_the_umask_says(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        writer.write(tmp_path / "a", FAMILIES, FRAGMENTS, BLOBS)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("target", ["no/such/directory/x.fragdb", "directory"])
+def test_what_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: Path, target: str) -> None:
+    (tmp_path / "directory").mkdir()
+    with raises(DatabaseError, "database-unwritable") as caught:
+        writer.write(tmp_path / target, FAMILIES, FRAGMENTS, BLOBS)
+    assert caught.value.where == str(tmp_path / target)
+    assert [path.name for path in tmp_path.iterdir()] == ["directory"]
+
+
+def test_the_file_holds_no_time_and_no_path(small: Path, tmp_path: Path) -> None:
+    writer.write(tmp_path / "elsewhere", FAMILIES, FRAGMENTS, BLOBS)
+    data = small.read_bytes()
+    assert (tmp_path / "elsewhere").read_bytes() == data
+    assert str(small.parent).encode() not in data
+
+
+def test_other_programs_can_read_it(small: Path) -> None:
+    with closing(sqlite3.connect(small)) as connection:
+        assert connection.execute("SELECT count(*) FROM provides").fetchone() == (3,)
+        assert connection.execute("SELECT symbol, layout FROM requires").fetchall() == [("table", "const ?@4")] * 3
+        rows = connection.execute("SELECT architecture, sha256, size FROM image").fetchall()
+        assert {(arch, sha, size) for arch, sha, size in rows} == {("75", sha, len(d)) for sha, d in BLOBS.items()}
+
+
+def test_threads_read_at_the_same_time(small: Path) -> None:
+    with FragmentDatabase(small) as opened, ThreadPoolExecutor(8) as pool:
+        images = [i for f in opened.fragments() for i in f.images] * 100
+        assert list(pool.map(opened.read, images)) == [BLOBS[i.sha256] for i in images]
+
+
+def test_a_closed_database_says_so(small: Path) -> None:
+    opened = FragmentDatabase(small)
+    opened.close()
+    opened.close()
+    for action in (opened.verify, lambda: opened.read(FRAGMENTS[0].images[0])):
+        with raises(DatabaseError, "database-unreadable"):
+            action()
+
+
+# --- What is no fragment database ---
+
+
+def foreign(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE fragment(key, record, sha256)")
+
+
+def newer(path: Path) -> None:
+    writer.write(path, FAMILIES, FRAGMENTS, BLOBS)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+
+
+@pytest.mark.parametrize(
+    ("make", "case"),
+    [
+        (lambda path: None, "not-found"),
+        (lambda path: path.mkdir(), "not-found"),
+        (lambda path: path.write_bytes(b""), "foreign"),
+        (lambda path: path.write_text("text\n" * 1000), "foreign"),
+        (lambda path: path.write_bytes(bytes(8192)), "foreign"),
+        (foreign, "foreign"),
+        (newer, "schema"),
+    ],
+    ids=["missing", "directory", "empty", "text", "zeros", "foreign", "newer"],
+)
+def test_what_is_no_fragment_database(tmp_path: Path, make: Callable[[Path], None], case: str) -> None:
+    path = tmp_path / "x.fragdb"
+    make(path)
+    with raises(DatabaseError, f"database-{case}") as caught:
+        FragmentDatabase(path)
+    assert caught.value.where == str(path)
+    assert caught.value.hint
+
+
+# --- Damage ---
+
+
+def assert_same_or_error(path: Path, expected: Content) -> bool:
+    """The identical content, or an error that names the file; anything else raises. Returns whether it was an error."""
+    try:
+        found = content(path)
+    except DatabaseError as error:
+        assert error.where == str(path)
+        assert error.hint
+        return True
+    assert found == expected
+    return False
+
+
+@pytest.mark.slow
+def test_single_flipped_bits(small: Path, tmp_path: Path) -> None:
+    expected, data, path = content(small), small.read_bytes(), tmp_path / "flipped.fragdb"
+    chance = random.Random(20)  # noqa: S311 - the same flips every time
+    bits = {chance.randrange(8 * len(data)) for _ in range(900)} | set(range(8 * 108)) | schema_bits(data, chance)
+    noticed = 0
+    for bit in sorted(bits):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        noticed += assert_same_or_error(path, expected)
+    assert noticed > len(bits) // 4
+
+
+def schema_bits(data: bytes, chance: random.Random) -> set[int]:
+    """Bits in the page that holds the schema, whose damage SQLite itself complains about."""
+    begin = data.index(b"CREATE VIEW")
+    return {8 * chance.randrange(begin, 4096) + 7 for _ in range(200)}
+
+
+@pytest.mark.slow
+def test_runs_of_damage(small: Path, tmp_path: Path) -> None:
+    expected, data, path = content(small), small.read_bytes(), tmp_path / "damaged.fragdb"
+    chance = random.Random(21)  # noqa: S311 - the same damage every time
+    for _ in range(150):
+        begin, length = chance.randrange(len(data)), chance.choice([1, 4, 100, 4096])
+        damaged = data[:begin] + chance.randbytes(length) + data[begin + length :]
+        path.write_bytes(damaged)
+        assert_same_or_error(path, expected)
+
+
+@pytest.mark.slow
+def test_truncation_at_any_point(small: Path, tmp_path: Path) -> None:
+    expected, data, path = content(small), small.read_bytes(), tmp_path / "cut.fragdb"
+    for end in {*range(0, 110, 7), *range(0, len(data), 509), *range(4096, len(data), 4096), len(data) - 1}:
+        path.write_bytes(data[:end])
+        assert assert_same_or_error(path, expected), end
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM bucket WHERE number = 1",
+        "DELETE FROM bucket",
+        "DELETE FROM node",
+        "DELETE FROM meta",
+        "UPDATE bucket SET rows = (SELECT rows FROM bucket AS b WHERE b.number = 1 - bucket.number)",
+        "UPDATE bucket SET rows = (SELECT rows FROM bucket AS b WHERE b.number = 0)",
+        "UPDATE bucket SET rows = replace(rows, 'float', 'doubl')",
+        "UPDATE bucket SET rows = '{}'",
+        "UPDATE bucket SET rows = x'00'",
+        "UPDATE bucket SET rows = 7",
+        "UPDATE node SET hashes = zeroblob(length(hashes))",
+        "UPDATE node SET number = 1",
+        "UPDATE meta SET value = 'x'",
+        "UPDATE meta SET value = replace(value, '\"buckets\":2', '\"buckets\":1') WHERE name = 'root'",
+        "DROP TABLE bucket",
+        "DROP TABLE meta",
+    ],
+)
+def test_changed_rows_are_noticed_where_they_are_read(copy: Path, statement: str) -> None:
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute(statement)
+    with raises(DatabaseError, "database-damaged") as caught:
+        content(copy)
+    assert caught.value.where == str(copy)
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("INSERT INTO bucket VALUES (2, '{}')", "number of rows in table bucket"),
+        ("INSERT INTO node VALUES (1, x'00')", "number of rows in table node"),
+    ],
+)
+def test_rows_that_no_look_up_reads_are_found_by_verifying(copy: Path, statement: str, what: str) -> None:
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute(statement)
+    assert content(copy)[1] == sorted(FRAGMENTS, key=lambda f: f.key)
+    with FragmentDatabase(copy) as opened, raises(DatabaseError, "database-damaged", what):
+        opened.verify()
+
+
+@pytest.mark.parametrize(
+    ("statement", "noticed_by_reading"),
+    [
+        ("DELETE FROM blob WHERE length(data) > 5000", True),
+        ("UPDATE blob SET data = x'00' WHERE length(data) > 5000", True),
+        ("UPDATE blob SET data = 'text'", True),
+        ("INSERT INTO blob VALUES ('00', x'00')", False),
+    ],
+)
+def test_changed_images_are_noticed(copy: Path, statement: str, noticed_by_reading: bool) -> None:
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute(statement)
+    with FragmentDatabase(copy) as opened:
+        with raises(DatabaseError, "database-damaged"):
+            opened.verify()
+        if noticed_by_reading:
+            with raises(DatabaseError, "database-damaged", FRAGMENTS[1].images[0].sha256):
+                opened.read(FRAGMENTS[1].images[0])
+
+
+def test_verifying_without_room_for_sorting_is_one_clear_error(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(hash_tree, "SortedRows", fail)
+    with FragmentDatabase(small) as opened, raises(DatabaseError, "database-unreadable", hint="SQLITE_TMPDIR"):
+        opened.verify()
+
+
+def test_fragments_are_listed_in_memory_without_room_for_sorting(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> Iterator[bytes]:
+        raise sqlite3.OperationalError("unable to open database file")
+        yield b""
+
+    monkeypatch.setattr(_database, "sort_on_disk", fail)
+    with FragmentDatabase(small) as opened:
+        assert list(opened.iterate("f")) == opened.fragments("f") != []
+
+
+def test_verify_finds_a_flipped_bit_in_an_image(copy: Path) -> None:
+    data = bytearray(copy.read_bytes())
+    position = data.index(DATA[2][100:140])
+    data[position] ^= 1
+    copy.write_bytes(data)
+    with FragmentDatabase(copy) as opened, raises(DatabaseError, "database-damaged"):
+        opened.verify()
+
+
+def test_an_image_of_another_size_than_recorded_is_noticed(tmp_path: Path) -> None:
+    wrong = Image(ImageKind.LTOIR, Architecture(75), image(DATA[1]).sha256, 99, "nvrtc", Version(12, 9))
+    liar = Fragment(FragmentKey("f", "g"), Role.DEVICE, "", (), (), (), (wrong,))
+    writer.write(tmp_path / "a", FAMILIES, [liar], {wrong.sha256: DATA[1]})
+    with (
+        FragmentDatabase(tmp_path / "a") as opened,
+        raises(DatabaseError, "database-damaged", wrong.sha256, "99 bytes"),
+    ):
+        opened.verify()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_reads_by_itself_though_a_thread_was_reading(mini_path: Path) -> None:
+    with FragmentDatabase(mini_path) as database:
+        image = next(iter(database.fragments()[0].images_of(ImageKind.LTOIR)))
+        data = database.read(image)
+        with database._reader._lock:  # as a thread of the parent holds it
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)  # a child that hangs is killed
+                os._exit(0 if database.read(image) == data else 1)
+            _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert database.read(image) == data
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_says_that_a_database_was_replaced_and_never_mixes_two(copy: Path, tmp_path: Path) -> None:
+    writer.write(tmp_path / "other", FAMILIES, [], {})
+    with FragmentDatabase(copy) as database:
+        (tmp_path / "other").replace(copy)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            try:
+                for read in (database.fragments, database.verify):
+                    with raises(DatabaseError, "database-replaced"):
+                        read()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert database.fragments()  # of the file that was opened
+
+
+def test_a_record_with_a_field_of_older_builds_is_read() -> None:
+    """Builds recorded hashes of inline functions, which nothing reads any more."""
+    whole = fragment("op", "float", b"data")
+    record = json.loads(serialization.encode_fragment(whole)) | {"weak": [["_Z6helperf", "ab" * 32]]}
+    assert serialization.decode_fragment(json.dumps(record).encode()) == whole
+
+
+def test_a_family_record_of_builds_without_a_field_has_its_default_and_the_same_bytes() -> None:
+    family = replace(FAMILIES[0], groups=FAMILIES[0].groups[:2])
+    record = serialization.encode_family(family)
+    assert set(json.loads(record)["groups"][0]) == {"name", "role", "key", "interface", "supplied"}
+    assert serialization.decode_family(record) == family
+
+
+@pytest.mark.parametrize("option", [("fast_math", 1), ("max_registers", 0), ("ptxas", ("--options-file=/etc/x",))])
+def test_a_forged_link_option_of_a_group_is_refused(option: tuple[str, object]) -> None:
+    record = json.loads(serialization.encode_family(FAMILIES[0]))
+    record["groups"][0]["link"] = [option]
+    with pytest.raises((serialization.InvalidRecordError, JitltoError)):
+        serialization.decode_family(json.dumps(record).encode())
+
+
+def test_versions_and_deprecated_values_are_read_as_written_and_hold_no_control_characters() -> None:
+    family = replace(FAMILIES[0], version="2.1", deprecated=(DeprecatedValue("op", "old", "new", "a reason"),))
+    record = serialization.encode_family(family)
+    assert serialization.decode_family(record) == family
+    for damaged in (record.replace(b"2.1", b"\\u001b[2J"), record.replace(b"a reason", b"\\n")):
+        with pytest.raises(serialization.InvalidRecordError):
+            serialization.decode_family(damaged)

@@ -1,0 +1,571 @@
+"""What a database can do to a process that opens it: hand-made files, whose checksums are right."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import repeat
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jitlto.base.errors import CompileError, DatabaseError, JitltoError
+from jitlto.base.mangling import demangle
+from jitlto.database import FragmentDatabase, writer
+from jitlto.database._hash_tree import SortedRows
+from jitlto.plan.resolve import Resolution, resolve
+from jitlto.record.fragment import Role
+from jitlto.record.index import Index, agrees
+from jitlto.record.options import LinkOptions
+from jitlto.runtime.family import KernelFamily
+from tests.support.errors import raises
+from tests.support.fuzz_targets import changed, rows, with_rows
+from tests.support.process import environment, output_of
+
+PAGE = 4096
+
+
+@pytest.fixture
+def copy(mini_path: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(mini_path, tmp_path / "mini.fragdb"))
+
+
+def edit(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+def read(path: Path) -> None:
+    """Read all families and fragments, without the checks of ``verify``."""
+    with FragmentDatabase(path) as database:
+        dict(database.families)
+        database.fragments()
+
+
+def opened_by_strace(path: Path, *more: str) -> list[str]:
+    """Return the files that a process opens with a database, according to strace."""
+    program = "import sys\nfrom jitlto.database import FragmentDatabase\nprint('begin', flush=True)\n" + "\n".join(more)
+    log = path.with_name("strace.txt")
+    command = ["strace", "-f", "-e", "trace=%file,write", "-o", str(log), sys.executable, "-c", program, str(path)]
+    variables = environment(PYTHONDONTWRITEBYTECODE="1")
+    done = subprocess.run(command, check=False, env=variables, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"strace does not work here: {done.stderr[-200:]}")
+    lines = log.read_text("utf-8", "replace").splitlines()
+    begin = next(n for n, line in enumerate(lines) if '"begin' in line)
+    return [line for line in lines[begin + 1 :] if "write(" not in line and "exit" not in line]
+
+
+# --- what SQLite would do for a schema of the file's own ---
+
+
+VIEW = "CREATE VIEW bucket(number, rows) AS SELECT 0, {}"
+ENDLESS = """CREATE VIEW bucket AS WITH RECURSIVE r(number, rows) AS
+    (SELECT 0, 'a' UNION ALL SELECT number + 1, rows || 'a' FROM r) SELECT number, rows FROM r"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("CREATE VIEW more AS SELECT load_extension('evil.so')",),
+        ("CREATE TRIGGER t AFTER INSERT ON meta BEGIN SELECT load_extension('evil.so'); END",),
+        ("CREATE VIRTUAL TABLE v USING fts4(x)",),
+        ("CREATE INDEX i ON bucket(rows)",),
+        ("CREATE TABLE more(x)",),
+        ("DROP TABLE bucket", VIEW.format("load_extension('evil.so')")),
+        ("DROP TABLE bucket", VIEW.format("zeroblob(900000000)")),
+        ("DROP TABLE bucket", ENDLESS),
+        ("ALTER TABLE bucket ADD COLUMN more DEFAULT 'x'",),
+        ("ALTER TABLE bucket ADD COLUMN more AS (length(rows))",),
+        ("DROP VIEW image",),
+        ("ANALYZE",),
+    ],
+)  # fmt: skip
+def test_a_foreign_schema_is_rejected(copy: Path, statements: tuple[str, ...]) -> None:
+    edit(copy, *statements)
+    with raises(DatabaseError, "database-damaged", "tables", "schema 2"):
+        FragmentDatabase(copy)
+
+
+def test_a_schema_with_altered_text_is_rejected(copy: Path) -> None:
+    with sqlite3.connect(copy, isolation_level=None) as connection:
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'rows TEXT', 'rows INTEGER')")
+    connection.close()
+    with raises(DatabaseError, "database-damaged", "tables", "schema 2"):
+        FragmentDatabase(copy)
+
+
+def test_expressions_nested_to_exhaust_the_parser_are_refused(copy: Path) -> None:
+    connection = sqlite3.connect(copy, isolation_level=None)
+    connection.execute("PRAGMA writable_schema=ON")
+    text = f"CREATE VIEW deep AS SELECT {'(' * 4000}1{')' * 4000}"
+    connection.execute("INSERT INTO sqlite_master VALUES ('view', 'deep', 'deep', 0, ?)", (text,))
+    connection.close()
+    with raises(DatabaseError, "database-damaged"):
+        FragmentDatabase(copy)
+
+
+def test_the_connection_attaches_nothing_loads_nothing_and_writes_nothing(copy: Path, tmp_path: Path) -> None:
+    with FragmentDatabase(copy) as database:
+        for statement, why in [
+            (f"ATTACH '{tmp_path / 'other.db'}' AS other", "too many attached"),
+            ("SELECT load_extension('evil.so')", "not authorized|no such function"),
+            (f"VACUUM INTO '{tmp_path / 'other.db'}'", "too many attached"),
+            ("DELETE FROM meta", "readonly"),
+        ]:
+            with pytest.raises(sqlite3.Error, match=why):
+                database._reader.connection.execute(statement).fetchall()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mini.fragdb"]
+
+
+def test_a_connection_is_set_up_for_files_of_strangers(copy: Path) -> None:
+    with FragmentDatabase(copy) as database:
+        execute = database._reader.connection.execute
+        found = {
+            name: execute(f"PRAGMA {name}").fetchall() for name in ("trusted_schema", "cell_size_check", "mmap_size")
+        }
+    assert found["trusted_schema"] == [(0,)]
+    assert found["cell_size_check"] == [(1,)]
+    assert found["mmap_size"] in ([], [(0,)])  # none where SQLite was built without memory mapping
+
+
+# --- paths ---
+
+
+@pytest.mark.slow
+def test_no_file_but_the_database_is_opened(copy: Path) -> None:
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed")
+    touched = opened_by_strace(copy, "database = FragmentDatabase(sys.argv[1])", "database.verify()")
+    opened = [line for line in touched if "open" in line.partition("(")[0] and "ENOENT" not in line]
+    assert opened
+    assert all(f'"{copy}"' in line and "O_RDONLY" in line for line in opened), opened
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-journal", "-shm"])
+def test_a_journal_beside_it_is_not_played_back(copy: Path, suffix: str) -> None:
+    whole = copy.read_bytes()
+    if suffix == "-wal":
+        data = bytearray(whole)
+        data[18:20] = b"\2\2"  # says that it has a write-ahead log
+        copy.write_bytes(data)
+        connection = sqlite3.connect(copy, isolation_level=None)
+        connection.execute("DELETE FROM meta")
+        log = copy.with_name(copy.name + suffix).read_bytes()
+        connection.close()
+        copy.write_bytes(data)
+        copy.with_name(copy.name + suffix).write_bytes(log)
+    else:
+        connection = sqlite3.connect(copy, isolation_level=None)
+        connection.execute("PRAGMA journal_mode=PERSIST")
+        connection.execute("DELETE FROM meta")
+        connection.close()
+        copy.write_bytes(whole)
+        if suffix == "-shm":
+            copy.with_name(copy.name + suffix).write_bytes(bytes(32768))
+    before = {path: path.read_bytes() for path in copy.parent.iterdir()}
+    with FragmentDatabase(copy) as database:
+        assert database.verify()
+    assert {path: path.read_bytes() for path in copy.parent.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["a?mode=rwc", "a?immutable=0&vfs=unix-none", "a#b", "a%00b", "a%2e%2e", "file:a"])
+def test_a_name_is_a_name_and_no_parameter(mini_path: Path, tmp_path: Path, name: str) -> None:
+    with raises(DatabaseError, "database-not-found"):
+        FragmentDatabase(tmp_path / name)
+    shutil.copy(mini_path, tmp_path / name)
+    with FragmentDatabase(tmp_path / name) as database:
+        assert database.verify()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+# --- what is declared and is not there ---
+
+
+def grown(path: Path, table: str, page: Callable[[int, int], bytes]) -> None:
+    """Add a page that becomes a table's root; ``page`` is given the numbers of the old root and its own."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    connection.execute("PRAGMA writable_schema=ON")
+    number = path.stat().st_size // PAGE + 1
+    connection.execute("UPDATE sqlite_master SET rootpage = ? WHERE name = ?", (number, table))
+    connection.close()
+    data = bytearray(path.read_bytes())
+    data += page(root, number)
+    data[28:32] = (len(data) // PAGE).to_bytes(4, "big")
+    path.write_bytes(data)
+
+
+def interior(children: list[int], cells: list[bytes]) -> bytes:
+    """An interior page of an index b-tree (SQLite file format, 1.6)."""
+    page, offsets, end = bytearray(PAGE), [], PAGE
+    for child, cell in zip(children, cells, strict=False):
+        content = child.to_bytes(4, "big") + cell
+        end -= len(content)
+        page[end : end + len(content)] = content
+        offsets.append(end)
+    page[:12] = struct.pack(">BHHHBI", 2, 0, len(offsets), end, 0, children[-1])
+    page[12 : 12 + 2 * len(offsets)] = b"".join(offset.to_bytes(2, "big") for offset in offsets)
+    return bytes(page)
+
+
+def row(*texts: str) -> bytes:
+    """A cell's payload size and payload: a record of short texts (SQLite file format, 2.1)."""
+    values = [text.encode() for text in texts]
+    head = bytes([1 + len(values), *(13 + 2 * len(value) for value in values)])
+    payload = head + b"".join(values)
+    return bytes([len(payload)]) + payload
+
+
+def table_interior(children: list[int], keys: list[int]) -> bytes:
+    """An interior page of a table b-tree, with keys below 128 (SQLite file format, 1.6)."""
+    page = bytearray(PAGE)
+    at = [PAGE - 5 * (n + 1) for n in range(len(keys))]
+    for offset, child, key in zip(at, children, keys, strict=False):
+        page[offset : offset + 5] = child.to_bytes(4, "big") + bytes([key])
+    page[:12] = struct.pack(">BHHHBI", 5, 0, len(keys), at[-1], 0, children[-1])
+    page[12 : 12 + 2 * len(at)] = b"".join(offset.to_bytes(2, "big") for offset in at)
+    return bytes(page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", ["meta", "bucket", "node"])
+def test_pages_that_repeat_each_other_do_not_make_endless_rows(copy: Path, table: str) -> None:
+    cells = [row(f"{n:03}", "", "") for n in range(100)]
+    for _ in range(12):  # 100 ** 12 rows, one page each step
+        if table == "meta":
+            grown(copy, table, lambda root, _: interior([root] * 101, cells))
+        else:
+            grown(copy, table, lambda root, _: table_interior([root] * 101, list(range(100))))
+    begin = time.monotonic()
+    with raises(DatabaseError, "database-damaged"), FragmentDatabase(copy) as database:
+        database.verify()
+    assert time.monotonic() - begin < 10
+
+
+def test_images_that_repeat_each_other_are_found(copy: Path) -> None:
+    for _ in range(8):
+        grown(copy, "blob", lambda root, _: interior([root] * 101, [row(f"{n:03}", "") for n in range(100)]))
+    begin = time.monotonic()
+    with FragmentDatabase(copy) as database, raises(DatabaseError, "database-damaged"):
+        database.verify()
+    assert time.monotonic() - begin < 10
+
+
+@pytest.mark.slow
+def test_a_list_of_tables_that_repeats_itself_ends(copy: Path) -> None:
+    data = bytearray(copy.read_bytes())
+    first = bytes(data[:PAGE])
+    # The first page moves to the end; in its place, and 15 more times, a page all of whose children are the one below.
+    leaf = bytearray(PAGE)
+    kind, _, cells, content, fragments = struct.unpack_from(">BHHHB", first, 100)
+    assert kind == 13
+    offsets = struct.unpack_from(f">{cells}H", first, 108)
+    leaf[:8] = struct.pack(">BHHHB", 13, 0, cells, content, fragments)
+    leaf[8 : 8 + 2 * cells] = struct.pack(f">{cells}H", *offsets)
+    leaf[max(content, 200) :] = first[max(content, 200) :]
+    data += leaf
+    below = len(data) // PAGE
+
+    def node(child: int, start: int) -> bytes:
+        page, count = bytearray(PAGE), 300
+        at = [PAGE - 5 * (n + 1) for n in range(count)]
+        for n, offset in enumerate(at):
+            page[offset : offset + 5] = child.to_bytes(4, "big") + bytes([min(n + 1, 127)])
+        page[start : start + 12] = struct.pack(">BHHHBI", 5, 0, count, at[-1], 0, child)
+        page[start + 12 : start + 12 + 2 * count] = struct.pack(f">{count}H", *at)
+        return bytes(page)
+
+    for _ in range(10):
+        data += node(below, 0)
+        below = len(data) // PAGE
+    data[:PAGE] = first[:100] + node(below, 100)[100:]
+    data[28:32] = (len(data) // PAGE).to_bytes(4, "big")
+    copy.write_bytes(data)
+    begin = time.monotonic()
+    with raises(DatabaseError, "database-damaged"):
+        FragmentDatabase(copy)
+    assert time.monotonic() - begin < 10
+
+
+def in_little_memory(path: Path, megabytes: int) -> str:
+    """What opening and verifying a database ends with, in a process that may have so much more memory."""
+    program = f"""
+import resource, sys
+from jitlto.database import FragmentDatabase
+from jitlto.base.errors import DatabaseError
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + ({megabytes} << 20),) * 2)
+try:
+    with FragmentDatabase(sys.argv[1]) as database:
+        database.verify()
+        print("sound")
+except DatabaseError as error:
+    print(error.what)
+"""
+    return output_of(program, path)
+
+
+@pytest.mark.slow
+def test_lengths_that_a_file_declares_are_not_believed(copy: Path) -> None:
+    whole = copy.read_bytes()
+    with FragmentDatabase(copy) as database:
+        digest = database.digest
+    # Varints before a record say how long its cell and its values are (SQLite file format, 1.6 and 2.1).
+    at = whole.index(b'{"entry"')
+    for size in (b"\x87\xff\xff\xff\x7f", b"\x83\xff\xff\xff\x7f", b"\x81\x80\x80\x80\x00"):
+        for begin in range(at - 80, at):
+            copy.write_bytes(whole[:begin] + size + whole[begin + len(size) :])
+            try:
+                with FragmentDatabase(copy) as database:
+                    assert database.digest == digest
+            except DatabaseError:
+                pass
+    copy.write_bytes(whole)
+    assert in_little_memory(copy, 32) == "sound\n"
+
+
+@pytest.mark.slow
+def test_a_file_of_many_gigabytes_that_hold_nothing_needs_no_memory(copy: Path) -> None:
+    pages = (8 << 30) // PAGE
+    with copy.open("r+b") as file:
+        file.truncate(pages * PAGE)
+        for at, value in ((28, pages), (48, 0x7FFFFFFE)):  # its size, and the pages to keep in memory
+            file.seek(at)
+            file.write(value.to_bytes(4, "big"))
+    assert in_little_memory(copy, 32).startswith(("sound", "is damaged"))
+
+
+class Padded(SortedRows):
+    """Four buckets without rows, of a megabyte each."""
+
+    #: So long that the fewest bytes of it are on its b-tree page (SQLite file format, 1.5).
+    TEXT = b"{" + b" " * (489 + 4092 * 244 - 5 - 2) + b"}"
+
+    def __init__(self) -> None:
+        self.count = 32
+
+    def buckets(self) -> Iterator[bytes]:
+        return repeat(self.TEXT, 4)
+
+
+def test_buckets_that_share_their_overflow_pages_do_not_multiply(copy: Path) -> None:
+    """A megabyte that a hundred buckets share would be a hundred megabytes to read."""
+    copy.unlink()
+    writer._fill(copy, {}, (), Padded(), {})
+    edit(copy, "DELETE FROM bucket WHERE number > 0", "VACUUM")
+    data = copy.read_bytes()
+    with closing(sqlite3.connect(copy)) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'bucket'").fetchone()
+    page = data[(root - 1) * PAGE : root * PAGE]
+    (start,) = struct.unpack_from(">H", page, 8)  # of the only cell: size, number, 489 bytes, the first overflow page
+    assert page[start + 3] == 0
+    cells = [page[start : start + 3] + bytes([n]) + page[start + 4 : start + 4 + 489 + 4] for n in range(4)]
+    made, offsets, end = bytearray(PAGE), [], PAGE
+    for one in cells:
+        end -= len(one)
+        made[end : end + len(one)] = one
+        offsets.append(end)
+    made[:8] = struct.pack(">BHHHB", 13, 0, len(cells), end, 0)
+    made[8 : 8 + 2 * len(cells)] = struct.pack(f">{len(cells)}H", *offsets)
+    copy.write_bytes(data[: (root - 1) * PAGE] + made + data[root * PAGE :])
+    with FragmentDatabase(copy) as database:
+        assert database._rows.bucket(3) == database._rows.bucket(3) == Padded.TEXT
+        with raises(DatabaseError, "database-damaged", "longer than the file"):
+            database.fragments()
+    with FragmentDatabase(copy) as database, raises(DatabaseError, "database-damaged", "longer than the file"):
+        for number in range(4):
+            database._rows.bucket(number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 100_000, '{"name":' + "9" * 10_000 + "}", "NaN", "1e999", "[]"]
+)
+def test_json_of_any_depth_is_an_error(copy: Path, text: str) -> None:
+    with_rows(copy, [["family", "mini", text]])
+    with raises(DatabaseError, "database-damaged", "record", "schema"):
+        read(copy)
+
+
+# --- index rows ---
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.randoms(use_true_random=False), st.booleans())
+def test_index_rows_that_lie_lead_to_no_fragment_that_does_not_fit(
+    mini_path: Path, tmp_path: Path, chance: Random, exchanged: bool
+) -> None:
+    path = Path(shutil.copy(mini_path, tmp_path / "lies.fragdb"))
+    content = rows(path)
+    one, other = chance.sample([row for row in content if row[0] not in ("family", "fragment")], 2)
+    if exchanged:
+        one[2], other[2] = other[2], one[2]
+    else:
+        one[2] = changed(one[2], chance)
+    with_rows(path, content)
+    with FragmentDatabase(path) as database:
+        whole = Index(database.fragments())
+        known = {fragment.key: fragment for fragment in database.fragments()}
+        for configuration in ({}, {"data_type": "float"}, {"data_type": "float", "op_name": "twice"}):
+            expected, found = (answer(index, configuration) for index in (whole, database.index("mini")[1]))
+            if found != expected:
+                with raises(DatabaseError, "database-damaged"):
+                    database.verify()
+            if isinstance(found, Resolution):
+                assert found.entry.role is Role.ENTRYPOINT
+                assert all(known[f.key] == f and agrees(f.key, configuration) for f in found.fragments)
+                provided = [symbol.name for fragment in found.device for symbol in fragment.provides]
+                assert provided == [symbol.name for symbol in found.entry.requires]
+
+
+def answer(index: Index, configuration: dict[str, str]) -> Resolution | tuple[str, ...]:
+    """The fragments of a configuration, or the error."""
+    try:
+        return resolve(index, configuration)
+    except JitltoError as error:
+        return (error.code, error.what)
+
+
+@pytest.mark.parametrize("kind", ["entrypoints", "symbol"])
+def test_an_index_row_that_leaves_a_fragment_out_is_found_by_verifying(copy: Path, kind: str) -> None:
+    content = rows(copy)
+    record = next(row[2] for row in content if row[0] == kind)
+    record["keys"].pop()
+    record["count"] -= 1
+    with_rows(copy, content)
+    with FragmentDatabase(copy) as database:
+        database.fragments()
+        with raises(DatabaseError, "database-damaged", "not those of its fragments"):
+            database.verify()
+
+
+# --- records ---
+
+
+def replaced(path: Path, table: str, change: Callable[[Any], None]) -> None:
+    content = rows(path)
+    change(next(row[2] for row in content if row[0] == table))
+    with_rows(path, content)
+
+
+def test_a_record_under_a_different_name_is_rejected(copy: Path) -> None:
+    content = rows(copy)
+    for one in content:
+        if one[0] == "fragment":
+            one[1] = one[1].replace("float", "half")
+    with_rows(copy, content)
+    with raises(DatabaseError, "database-damaged", "key of a different fragment"):
+        read(copy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "option",
+    ["-I/etc", "-I.", "--include-path=.", "-include=x.h", "--pre-include=x.h", "--create-pch=x.pch",
+     "-create-pch=x.pch", "-use-pch=x", "-pch-dir=.", "-pch", "--pch", "--pch\0x", "-time=x.csv",
+     "--fdevice-time-trace=x.json",
+     '-DX="/etc/passwd"', "-DX=</etc/passwd>", "-Xptxas=--options-file=x", "--ptxas-options=-optf=x", "x.cu", "",
+     "-Xcudafe=--preinclude=/etc/passwd", "-Xcudafe=--list=/tmp/x", "-Xcudafe", "-Xnvvm=-info-output-file=/tmp/x",
+     "-Xcudafe=--diag_suppress=1,--list=x", "--create_pch=x"],
+)  # fmt: skip
+def test_a_compiler_option_that_names_a_file_is_refused(copy: Path, option: str) -> None:
+    replaced(copy, "family", lambda record: record["options"].append(option))
+    with raises(DatabaseError, "database-damaged", "option"):
+        read(copy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "option",
+    ["--options-file=x", "-optf=x", "-optf x", "-optf\tx", "--apply-controls=x", "--output-file=x", "-o=x", "x.ptx", "",
+     "--input-as-string=x", "-ias=x", "--help", "-h", "--version", "-V", "-optf\0=x"],
+)  # fmt: skip
+def test_options_that_make_ptxas_read_files_are_rejected_everywhere(copy: Path, option: str) -> None:
+    with raises(JitltoError, "jitlto-link-option", "ptxas"):
+        LinkOptions(ptxas=(option,))
+    replaced(copy, "family", lambda record: record["link"].update(ptxas=[option]))
+    with raises(DatabaseError, "database-damaged", "ptxas"):
+        read(copy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x.cuh", "sub/../../x.cuh", 'a"b', "a\nb", ".."])
+def test_an_interface_that_leaves_the_family_is_refused(copy: Path, name: str) -> None:
+    replaced(copy, "family", lambda record: record["groups"][-1].update(interface=name))
+    with raises(DatabaseError, "database-damaged", "interface"):
+        read(copy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("include", ["{path}", "{up}{path}"])
+def test_an_interface_header_includes_no_file_of_the_machine(copy: Path, tmp_path: Path, include: str) -> None:
+    secret = tmp_path / "secret.h"
+    secret.write_text("#define SECRET 7\n")
+    line = f'#include "{include.format(path=secret, up="../" * 20).replace("//", "/")}"\n'
+
+    def change(record: Any) -> None:
+        record["headers"] = [
+            [name, line + text + "\nstatic_assert(SECRET == 7);\n"] for name, text in record["headers"]
+        ]
+
+    replaced(copy, "family", change)
+    with FragmentDatabase(copy) as database:
+        planner = KernelFamily("mini", database).planner(data_type="float")
+        planner.add_source("namespace mini { template <> __device__ float op<float>(float a) { return a; } }")
+        with pytest.raises(CompileError):
+            planner.plan(arch="sm_90")
+
+
+def doubling(levels: int) -> str:
+    """The mangled name of a function whose parameters are each twice as long as the one before."""
+    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    references = [f"S{digits[n // 36] if n >= 36 else ''}{digits[n % 36]}_" for n in range(levels)]
+    return "_Z1f1AIiiE" + "".join(f"S_I{reference}{reference}E" for reference in references)
+
+
+@pytest.mark.slow
+def test_a_name_too_long_to_demangle_is_left_mangled() -> None:
+    begin = time.monotonic()
+    assert demangle(doubling(4)).startswith("f(A<int, int>, A<A<int, int>, A<int, int> >, A<")
+    assert len(demangle(doubling(12))) > 10_000
+    assert demangle(doubling(60)) == doubling(60)
+    deep = f"_Z1f{'P' * 1_000_000}i"
+    assert demangle(deep) == deep
+    assert time.monotonic() - begin < 30
+
+
+def odd_values() -> Iterator[tuple[str, Any]]:
+    for value in (None, True, -1, 2**64, 1.5, "x", "\ud800", [], {}, [[1]], ["a"], {"a": 1}):
+        for table in ("family", "fragment"):
+            yield table, value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("table", "value"), list(odd_values()))
+def test_a_value_of_a_different_kind_is_an_error_or_changes_nothing_else(copy: Path, table: str, value: Any) -> None:
+    whole = copy.read_bytes()
+    for name in next(row[2] for row in rows(copy) if row[0] == table):
+        copy.write_bytes(whole)
+        replaced(copy, table, lambda record, name=name: record.update({name: value}))  # type: ignore[misc]
+        try:
+            with FragmentDatabase(copy) as database:
+                database.verify()
+                list(KernelFamily("mini", database).configurations())
+        except JitltoError as error:
+            assert str(copy) in str(error)

@@ -1,0 +1,510 @@
+"""What kernels read on a GPU of arguments by value: bit by bit what was passed, however it was passed."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import jitlto
+from jitlto.base.errors import ArgumentError
+from jitlto.build.pipeline import build
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
+from jitlto.runtime.family import KernelFamily
+from tests.support.errors import raises
+from tests.support.families import write_family
+from tests.support.layouts import (
+    CTYPES,
+    Declared,
+    as_ctypes,
+    as_dataclass,
+    as_value,
+    is_field,
+    parts,
+    random_row,
+    structures,
+    without_alignments,
+)
+
+pytestmark = pytest.mark.gpu
+
+# --- structures ---
+
+_STRUCTURES = {
+    "family.toml": """
+[family]
+name = "structures"
+archs = ["75"]
+
+[entrypoint.dump]
+matrix = "dump.json"
+template = "dump.cu.jinja"
+key = ["number", "how"]
+""",
+    "dump.cu.jinja": """
+#include "types.cuh"
+__global__ void dump({{ "const __grid_constant__ " if how == "constant" else "" }}n{{number}}::s value,
+                     unsigned char* out, unsigned long long* facts) {
+  n{{number}}::write(value, out, facts);
+}
+""",
+}
+
+
+def write_header(several: list[Declared]) -> str:
+    """The structures in C++, each with a function that writes its fields and their offsets."""
+    text = "#pragma once\n"
+    for number, declared in enumerate(several):
+        lines = []
+        for place, (name, _, _) in enumerate(parts(declared), 2):
+            begin = f"reinterpret_cast<const unsigned char*>(&value.{name})"
+            lines.append(f"  facts[{place}] = {begin} - reinterpret_cast<const unsigned char*>(&value);")
+            lines.append(f"  for (unsigned k = 0; k < sizeof(value.{name}); ++k)")
+            lines.append(f"    out[facts[{place}] + k] = {begin}[k];")
+        body = "\n".join(lines)
+        text += f"""namespace n{number} {{
+{declared.cpp()}
+__device__ inline void write(const s& value, unsigned char* out, unsigned long long* facts) {{
+  facts[0] = sizeof(s);
+  facts[1] = alignof(s);
+{body}
+}}
+}}
+"""
+    return text
+
+
+def build_structures(directory: Path, several: list[Declared]) -> KernelFamily:
+    numbers = ", ".join(f'"{number}"' for number in range(len(several)))
+    files = _STRUCTURES | {
+        "dump.json": f'{{"number": [{numbers}], "how": ["constant", "copy"]}}',
+        "types.cuh": write_header(several),
+    }
+    report = build([declaration.load_family(write_family(directory, files))], directory / "structures.fragdb")
+    return KernelFamily("structures", FragmentDatabase(report.path))
+
+
+def ways(launcher: Any, *args: Any) -> Iterator[None]:
+    """Launch in every way: the first launch, later ones, and bound."""
+    for _ in range(3):
+        launcher(None, 1, 1, *args)
+        yield
+    launcher.bind(None, 1, 1, *args)()
+    yield
+
+
+@settings(
+    max_examples=3, deadline=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck), print_blob=False
+)
+@given(st.lists(structures(types=tuple(CTYPES)), min_size=8, max_size=8), st.integers(0, 1 << 31))
+def test_random_structures_arrive_bit_by_bit_however_they_are_passed(several: list[Declared], seed: int) -> None:
+    import cupy as cp
+
+    several = list(map(without_alignments, several))
+    weights = cp.zeros(4, np.float32)
+    with tempfile.TemporaryDirectory() as directory:
+        family = build_structures(Path(directory), several)
+        for number, declared in enumerate(several):
+            layout, mask = declared.layout(), is_field(declared)
+            row = random_row(declared, seed + number, weights.data.ptr)
+            forms = [
+                row,
+                row[()],
+                row.tobytes(),
+                as_ctypes(declared).from_buffer_copy(row.tobytes()),
+                as_value(declared, as_dataclass(declared), row, weights),
+            ]
+            expected = np.frombuffer(row.tobytes(), np.uint8)[mask]
+            for how in ("constant", "copy"):
+                launcher = family.launcher(number=str(number), how=how)
+                parameter = launcher.signature[0]
+                assert (parameter.size, parameter.alignment) == (layout.size, layout.alignment)
+                for form in forms:
+                    out = cp.zeros(layout.size, np.uint8)
+                    facts = cp.zeros(2 + len(layout.fields), np.uint64)
+                    for _ in ways(launcher, form, out, facts):
+                        assert cp.asnumpy(out)[mask].tobytes() == expected.tobytes()
+                        offsets = [field.offset for field in layout.fields]
+                        assert cp.asnumpy(facts).tolist() == [layout.size, layout.alignment, *offsets]
+                        out.fill(0)
+
+
+# --- the other kinds ---
+
+_KINDS = {
+    "family.toml": """
+[family]
+name = "kinds"
+archs = ["75"]
+options = ["--device-int128"]
+
+[entrypoint.numbers]
+matrix = "one.json"
+template = "numbers.cu.jinja"
+
+[entrypoint.vectors]
+matrix = "one.json"
+template = "vectors.cu.jinja"
+
+[entrypoint.large]
+matrix = "one.json"
+template = "large.cu.jinja"
+
+[entrypoint.pointers]
+matrix = "one.json"
+template = "pointers.cu.jinja"
+
+[entrypoint.texture]
+matrix = "one.json"
+template = "texture.cu.jinja"
+
+[struct.table]
+fields = ["unsigned values[1000]"]
+""",
+    "one.json": "{}",
+    "numbers.cu.jinja": """
+#include <cuda/std/cstddef>
+#include <cuda/std/cstdint>
+namespace mine {
+enum class color : signed char { red = -3 };
+enum mode { fast, slow = 70000 };
+enum class word : unsigned long long { high = 1ull << 63 };
+}
+__global__ void numbers(mine::color a, mine::mode b, mine::word c, cuda::std::uintptr_t d, cuda::std::size_t e,
+                        cuda::std::ptrdiff_t f, __int128 g, unsigned __int128 h, long long* out) {
+  out[0] = static_cast<long long>(a);
+  out[1] = b;
+  out[2] = static_cast<long long>(c);
+  out[3] = static_cast<long long>(d);
+  out[4] = static_cast<long long>(e);
+  out[5] = f;
+  out[6] = static_cast<long long>(g);
+  out[7] = static_cast<long long>(g >> 64);
+  out[8] = static_cast<long long>(h);
+  out[9] = static_cast<long long>(h >> 64);
+}
+""",
+    "vectors.cu.jinja": """
+#include <cuda_fp16.h>
+template <class T> __device__ void put(unsigned char* out, int row, const T& value) {
+  for (unsigned k = 0; k < sizeof(T); ++k) out[32 * row + k] = reinterpret_cast<const unsigned char*>(&value)[k];
+}
+__global__ void vectors(float4 a, float3 b, float2 c, double2 d, uchar4 e, short3 f, int1 g, ulonglong2 h, dim3 i,
+                        __half2 j, unsigned char* out) {
+  put(out, 0, a); put(out, 1, b); put(out, 2, c); put(out, 3, d); put(out, 4, e); put(out, 5, f); put(out, 6, g);
+  put(out, 7, h); put(out, 8, i); put(out, 9, j);
+}
+""",
+    "large.cu.jinja": """
+struct table { unsigned values[1000]; };
+__global__ void large(const __grid_constant__ table t, unsigned* out, unsigned n) {
+  if (threadIdx.x < n) out[threadIdx.x] = t.values[threadIdx.x];
+}
+""",
+    "pointers.cu.jinja": """
+namespace mine { struct point { int x; float y; }; enum class color : short { red }; }
+__global__ void pointers(const mine::point* points, const float4* vectors, const mine::color* colors, double* out) {
+  out[0] = points[1].x; out[1] = points[1].y; out[2] = vectors[1].w; out[3] = static_cast<int>(colors[1]);
+}
+""",
+    "texture.cu.jinja": """
+__global__ void texture(cudaTextureObject_t image, cudaSurfaceObject_t target, int width, float* out) {
+  const int x = threadIdx.x, y = threadIdx.y;
+  const float value = tex2D<float>(image, x + 0.5f, y + 0.5f);
+  out[y * width + x] = value;
+  surf2Dwrite(2.0f * value, target, 4 * x, y);
+}
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
+    directory = tmp_path_factory.mktemp("kinds")
+    report = build([declaration.load_family(write_family(directory, _KINDS))], directory / "kinds.fragdb")
+    return KernelFamily("kinds", FragmentDatabase(report.path))
+
+
+class Color(enum.Enum):
+    RED = -3
+
+
+def test_enums_and_wide_integers_arrive(kinds: KernelFamily) -> None:
+    import cupy as cp
+
+    launcher = kinds.launcher(entry="numbers")
+    assert [p.type for p in launcher.signature[:3]] == ["enum mine::color", "enum mine::mode", "enum mine::word"]
+    g, h = -(1 << 126) + 5, (1 << 128) - 7
+    arguments = (Color.RED, 70000, 1 << 63, (1 << 64) - 2, 1 << 40, -9, g, h)
+    expected = np.array([-3, 70000, -(1 << 63), -2, 1 << 40, -9, 5, -(1 << 62), -7, -1], np.int64)
+    out = cp.zeros(10, np.int64)
+    for _ in ways(launcher, *arguments, out):
+        np.testing.assert_array_equal(cp.asnumpy(out), expected)
+        out.fill(0)
+    for place, wrong, case in ((0, 256, "range"), (1, "fast", "type"), (6, 1 << 127, "range"), (7, -1, "range")):
+        with raises(ArgumentError, f"launch-argument-{case}"):
+            launcher(None, 1, 1, *arguments[:place], wrong, *arguments[place + 1 :], out)
+
+
+def test_vectors_arrive(kinds: KernelFamily) -> None:
+    import cupy as cp
+
+    launcher = kinds.launcher(entry="vectors")
+    random = np.random.default_rng(5)
+    rows = [
+        (np.float32, 4), (np.float32, 3), (np.float32, 2), (np.float64, 2), (np.uint8, 4), (np.int16, 3), (np.int32, 1),
+        (np.uint64, 2), (np.uint32, 3), (np.float16, 2),
+    ]  # fmt: skip
+    for turn in range(3):
+        values = [
+            random.standard_normal(count).astype(dtype)
+            if np.dtype(dtype).kind == "f"
+            else np.frombuffer(random.bytes(np.dtype(dtype).itemsize * count), dtype)
+            for dtype, count in rows
+        ]
+        arguments = [(tuple(v.tolist()), v, v.tobytes())[turn] for v in values]
+        out = cp.zeros((10, 32), np.uint8)
+        for _ in ways(launcher, *arguments, out):
+            read = cp.asnumpy(out)
+            for row, value in zip(read, values, strict=True):
+                assert row[: value.nbytes].tobytes() == value.tobytes()
+            out.fill(0)
+
+
+def test_a_structure_of_kilobytes_arrives(kinds: KernelFamily) -> None:
+    import cupy as cp
+
+    values = np.random.default_rng(1).integers(0, 1 << 32, 1000).astype(np.uint32)
+    table = type("Table", (ctypes.Structure,), {"_fields_": [("values", ctypes.c_uint32 * 1000)]})
+    out = cp.zeros(1000, np.uint32)
+    for _ in range(3):
+        kinds.launcher(entry="large")(None, 1, 1000, table.from_buffer_copy(values.tobytes()), out, 1000)
+        np.testing.assert_array_equal(cp.asnumpy(out), values)
+        out.fill(0)
+    with raises(ArgumentError, "launch-argument-layout", "3996", "4000"):
+        kinds.launcher(entry="large")(None, 1, 1000, values[1:].tobytes(), out, 1000)
+
+
+def test_declared_fields_arrive_by_name(kinds: KernelFamily) -> None:
+    import cupy as cp
+
+    values = np.random.default_rng(2).integers(0, 1 << 32, 1000).astype(np.uint32)
+    out = cp.zeros(1000, np.uint32)
+    for form in ({"values": values}, (values.tolist(),), np.array((values,), [("values", "u4", 1000)])):
+        for _ in range(3):
+            kinds.launcher(entry="large")(None, 1, 1000, form, out, 1000)
+            np.testing.assert_array_equal(cp.asnumpy(out), values)
+            out.fill(0)
+    with raises(ArgumentError, "launch-argument-layout", "values", "float"):
+        kinds.launcher(entry="large")(None, 1, 1000, np.zeros((), [("values", "f4", 1000)]), out, 1000)
+
+
+def test_a_bound_structure_is_that_of_the_time_of_binding(kinds: KernelFamily) -> None:
+    import cupy as cp
+
+    table = type("Table", (ctypes.Structure,), {"_fields_": [("values", ctypes.c_uint32 * 1000)]})(
+        (ctypes.c_uint32 * 1000)(*range(1000))
+    )
+    out = cp.zeros(1000, np.uint32)
+    bound = kinds.launcher(entry="large").bind(None, 1, 1000, table, out, 1000)
+    table.values[7] = 0
+    bound()
+    np.testing.assert_array_equal(cp.asnumpy(out), np.arange(1000))
+
+
+def test_a_structure_is_kept_by_a_graph(kinds: KernelFamily) -> None:
+    import cupy as cp
+    from cuda.core import Device
+
+    out = cp.zeros(1000, np.uint32)
+    launcher = kinds.launcher(entry="large")
+    Device().sync()
+    builder = Device().create_graph_builder()
+    builder.begin_building()
+    launcher(builder, 1, 1000, np.arange(1000, dtype=np.uint32).tobytes(), out, 1000)
+    graph = builder.end_building().complete()
+    stream = Device().create_stream()
+    graph.launch(stream)
+    stream.sync()
+    np.testing.assert_array_equal(cp.asnumpy(out), np.arange(1000))
+
+
+def test_a_sequence_replaces_structures(kinds: KernelFamily) -> None:
+    import cupy as cp
+
+    out = [cp.zeros(1000, np.uint32) for _ in range(2)]
+    launcher = kinds.launcher(entry="large")
+    values = [np.arange(1000, dtype=np.uint32) + number for number in range(3)]
+    steps = [launcher.step(1, 1000, jitlto.Slot("table"), array, 1000) for array in out]
+    run_all = jitlto.sequence(None, steps, table=values[0].tobytes())
+    run_all()
+    for expected in (values[0], values[1], values[2]):
+        run_all(table=(expected,))
+        for array in out:
+            np.testing.assert_array_equal(cp.asnumpy(array), expected)
+
+
+def test_pointers_to_structures_vectors_and_enums_take_arrays(kinds: KernelFamily) -> None:
+    import cupy as cp
+
+    points = cp.array(np.array([(1, 2.0), (3, 4.0)], "i4,f4").view(np.uint64))
+    vectors, colors = cp.arange(8, dtype=np.float32), cp.array([1, -2], np.int16)
+    out = cp.zeros(4)
+    for _ in ways(kinds.launcher(entry="pointers"), points, vectors, colors, out):
+        assert cp.asnumpy(out).tolist() == [3, 4, 7, -2]
+
+
+def test_texture_and_surface_objects_arrive(kinds: KernelFamily) -> None:
+    import cupy as cp
+    from cupy.cuda import runtime, texture
+
+    width, height = 8, 4
+    image = cp.arange(width * height, dtype=np.float32).reshape(height, width)
+    channel = texture.ChannelFormatDescriptor(32, 0, 0, 0, runtime.cudaChannelFormatKindFloat)
+    source = texture.CUDAarray(channel, width, height)
+    target = texture.CUDAarray(channel, width, height, 0, runtime.cudaArraySurfaceLoadStore)
+    source.copy_from(image)
+    read = texture.TextureObject(
+        texture.ResourceDescriptor(runtime.cudaResourceTypeArray, cuArr=source),
+        texture.TextureDescriptor(
+            (runtime.cudaAddressModeClamp,) * 2, runtime.cudaFilterModePoint, runtime.cudaReadModeElementType
+        ),
+    )
+    write = texture.SurfaceObject(texture.ResourceDescriptor(runtime.cudaResourceTypeArray, cuArr=target))
+    out, copy = cp.zeros((height, width), np.float32), cp.zeros((height, width), np.float32)
+    launcher = kinds.launcher(entry="texture")
+    for _ in range(3):
+        launcher(None, 1, (width, height), read, write, width, out)
+        runtime.deviceSynchronize()
+        cp.testing.assert_array_equal(out, image)
+        target.copy_to(copy)
+        cp.testing.assert_array_equal(copy, 2 * image)
+        out.fill(0)
+
+
+# --- tensor maps ---
+
+_TENSOR_MAPS = {
+    "family.toml": """
+[family]
+name = "maps"
+archs = ["90"]
+
+[entrypoint.tile]
+matrix = "one.json"
+template = "tile.cu.jinja"
+
+[entrypoint.bytes]
+matrix = "one.json"
+template = "bytes.cu.jinja"
+""",
+    "one.json": "{}",
+    "map.cuh": """
+#pragma once
+struct alignas(64) CUtensorMap_st { unsigned long long opaque[16]; };  // as in cuda.h
+""",
+    "tile.cu.jinja": """
+#include "map.cuh"
+// Copies a tile of 8 rows and 16 columns at (x, y) by the tensor memory accelerator.
+__global__ void tile(const __grid_constant__ CUtensorMap_st map, float* out, int x, int y) {
+  __shared__ alignas(128) float values[128];
+  __shared__ alignas(8) unsigned long long barrier;
+  const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(values));
+  const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(&barrier));
+  if (threadIdx.x == 0) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(512) : "memory");
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, { %2, %3 }], [%4];" ::"r"(to), "l"(&map), "r"(x), "r"(y), "r"(at) : "memory");
+  }
+  __syncthreads();
+  unsigned done = 0;
+  while (!done) {
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done) : "r"(at) : "memory");
+  }
+  out[threadIdx.x] = values[threadIdx.x];
+}
+""",
+    "bytes.cu.jinja": """
+#include "map.cuh"
+__global__ void bytes(const __grid_constant__ CUtensorMap_st map, unsigned long long* out) {
+  out[threadIdx.x] = map.opaque[threadIdx.x];
+}
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def maps(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
+    from cuda.core import Device
+
+    if Device().compute_capability < (9, 0):
+        pytest.skip("the device has no tensor memory accelerator")
+    directory = tmp_path_factory.mktemp("maps")
+    report = build([declaration.load_family(write_family(directory, _TENSOR_MAPS))], directory / "maps.fragdb")
+    return KernelFamily("maps", FragmentDatabase(report.path))
+
+
+def encode_map(array: Any) -> Any:
+    """A tensor map of ``cuda.bindings`` with tiles of 8 rows and 16 columns of a float32 array."""
+    from cuda.bindings import driver
+
+    rows, columns = array.shape
+    status, made = driver.cuTensorMapEncodeTiled(
+        driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        2,
+        array.data.ptr,
+        [driver.cuuint64_t(columns), driver.cuuint64_t(rows)],
+        [driver.cuuint64_t(4 * columns)],
+        [driver.cuuint32_t(16), driver.cuuint32_t(8)],
+        [driver.cuuint32_t(1), driver.cuuint32_t(1)],
+        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_NONE,
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
+        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    )
+    assert status == driver.CUresult.CUDA_SUCCESS
+    return made
+
+
+def test_the_bytes_of_a_tensor_map_arrive(maps: KernelFamily) -> None:
+    import cupy as cp
+
+    made = encode_map(cp.zeros((32, 64), np.float32))
+    expected = ctypes.string_at(made.getPtr(), 128)
+    for argument in (made, expected):
+        out = cp.zeros(16, np.uint64)
+        for _ in range(3):
+            maps.launcher(entry="bytes")(None, 1, 16, argument, out)
+            assert cp.asnumpy(out).tobytes() == expected
+            out.fill(0)
+
+
+@pytest.mark.parametrize("library", ["cuda.bindings", "cuda.core"])
+def test_a_tile_is_copied_by_a_tensor_map(maps: KernelFamily, library: str) -> None:
+    import cupy as cp
+    from cuda.core.utils import StridedMemoryView
+
+    launcher = maps.launcher(entry="tile")
+    array = cp.arange(32 * 64, dtype=np.float32).reshape(32, 64)
+    cp.cuda.runtime.deviceSynchronize()
+    if library == "cuda.bindings":
+        descriptor = encode_map(array)
+    else:
+        descriptor = StridedMemoryView.from_any_interface(array, stream_ptr=-1).as_tensor_map(box_dim=(8, 16))
+    out = cp.zeros((8, 16), np.float32)
+    for _ in range(3):
+        launcher(None, 1, 128, descriptor, out, 16, 8)
+        cp.testing.assert_array_equal(out, array[8:16, 16:32])
+        out.fill(0)

@@ -1,0 +1,164 @@
+"""The compiled core on a GPU: the libraries' own arrays and streams, without the Python way, with the right results."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda.bindings import driver
+from cuda.core import Device
+
+from jitlto.base.errors import ArgumentError, LaunchError
+from jitlto.build.pipeline import build
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
+from jitlto.launch import fast_path, launcher
+from jitlto.launch.launcher import Launcher
+from jitlto.runtime.family import KernelFamily
+from tests.support import launch_core
+from tests.support.errors import raises
+from tests.support.families import write_family
+
+pytestmark = pytest.mark.gpu
+
+COUNT = 100
+
+
+@pytest.fixture
+def generated(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """An entry for each signature for which the Python way was needed."""
+    found: list[object] = []
+    original = fast_path._compile
+    monkeypatch.setattr(fast_path, "_compile", lambda source: [found.append(source), original(source)][1])
+    return found
+
+
+@pytest.fixture
+def twice(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch) -> Launcher:
+    """A launcher that the core launches: it doubles an array."""
+    core = launch_core.core()
+    launcher._signature_class.cache_clear()
+    made = mini.launcher(data_type="float", op_name="twice")
+    made = Launcher(made.chosen, made.linked, lambda: pytest.fail(), core=core)  # of a class that has not launched
+    for _ in range(2):
+        made(None, 1, 128, None, 0)
+    assert type(type(made).__call__).__name__ == "Call"
+    return made
+
+
+def test_arrays_and_streams_of_cupy(twice: Launcher, generated: list[object]) -> None:
+    cp = pytest.importorskip("cupy")
+    x = cp.ones(COUNT, cp.float32)
+    Device().sync()
+    stream = cp.cuda.Stream(non_blocking=True)
+    for each in (None, 0, Device().default_stream, stream, cp.cuda.Stream.null):
+        twice(each, 1, 128, x, np.uint32(COUNT))
+        Device().sync()
+    assert x.get().tolist() == [32.0] * COUNT
+    assert generated == []
+    for wrong in (x.astype(cp.float64), x[::2]):
+        with pytest.raises(ArgumentError):
+            twice(stream, 1, 128, wrong, COUNT)
+    assert len(generated) == 1
+
+
+def test_tensors_and_streams_of_torch(twice: Launcher, generated: list[object]) -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.ones(COUNT, device="cuda")
+    torch.cuda.synchronize()
+    for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
+        twice(stream, 1, 128, x, COUNT)
+        torch.cuda.synchronize()
+    twice(None, 1, 128, torch.nn.Parameter(x, requires_grad=False), COUNT)
+    twice(None, 1, 128, x[10:].view(2, -1), COUNT - 10)
+    twice(None, 1, 128, x.detach().requires_grad_(), COUNT)
+    torch.cuda.synchronize()
+    assert x.tolist() == [16.0] * 10 + [32.0] * (COUNT - 10)
+    if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+        assert generated == []
+    wrong = {
+        "double": x.double(), "strided": x[::2], "host": x.cpu(), "bfloat16": x.bfloat16(),
+        "complex": x.to(torch.complex64),
+    }  # fmt: skip
+    taken: dict[str, list[str]] = {"bound": [], "compiled": []}
+    for name, tensor in wrong.items():
+        for way, launch in (("bound", twice.bind), ("compiled", twice)):
+            try:
+                launch(None, 1, 128, tensor, COUNT)
+            except ArgumentError:
+                continue
+            taken[way].append(name)
+    assert taken == {"bound": [], "compiled": []}
+
+
+def test_an_error_of_the_driver_is_that_of_the_python_way(twice: Launcher) -> None:
+    with raises(LaunchError, "launch-failed"):
+        twice(None, 1, 2048, None, 0)
+    twice(None, 1, 128, None, 0)
+
+
+def test_a_thread_without_a_context_gets_one(twice: Launcher) -> None:
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            twice(None, 1, 128, None, 0)
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert errors == []
+
+
+def test_two_threads_launch_at_the_same_time(twice: Launcher) -> None:
+    cp = pytest.importorskip("cupy")
+    arrays = [cp.zeros(COUNT, cp.float32), cp.zeros(COUNT, cp.float32)]
+    streams = [cp.cuda.Stream(non_blocking=True) for _ in arrays]
+    Device().sync()
+
+    def work(array: Any, stream: Any) -> None:
+        Device(0).set_current()
+        for _ in range(20_000):
+            twice(stream, 1, 128, array, COUNT)
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(arrays, streams, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    Device().sync()
+    assert all(not array.any() for array in arrays)
+
+
+ODD = {
+    "family.toml": """
+[family]
+name = "odd"
+
+[entrypoint.odd]
+matrix = "one.json"
+template = "odd.cu.jinja"
+""",
+    "one.json": "{}",
+    "odd.cu.jinja": """
+struct Pair { short a; char b; };
+__global__ void odd(char a, double b, short c, float4 d, bool e, Pair f, float* out, char g, longlong2 h) {
+  out[0] = a + b + c + d.x + e + f.a + f.b + g + h.y;
+}
+""",
+}
+
+
+def test_parameters_lie_where_the_driver_finds_them(tmp_path: Path) -> None:
+    report = build([declaration.load_family(write_family(tmp_path / "odd", ODD))], tmp_path / "odd.fragdb")
+    kernel, end = KernelFamily("odd", FragmentDatabase(report.path)).launcher(), 0
+    for number, parameter in enumerate(kernel.signature):
+        offset = -(-end // parameter.alignment) * parameter.alignment
+        end = offset + parameter.size
+        status, *found = driver.cuKernelGetParamInfo(int(kernel.kernel.handle), number)
+        assert (status, found) == (driver.CUresult.CUDA_SUCCESS, [offset, parameter.size])

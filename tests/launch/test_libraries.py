@@ -1,0 +1,362 @@
+"""Arrays and streams of several libraries, mixed at will: every way of a launch passes what the converters return."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+import weakref
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jitlto.base.errors import ArgumentError, JitltoError
+from jitlto.launch import streams
+from jitlto.launch.arguments import make_converter
+from tests.support import launch_core
+from tests.support.arrays import (
+    STREAMS,
+    TORCH,
+    CupyArray,
+    JaxArray,
+    NumbaArray,
+    TorchStream,
+    TorchTensor,
+)
+from tests.support.errors import raises
+from tests.support.launchers import FakeDriver, Stream, parameter
+
+KINDS: list[Callable[[], Any]] = [CupyArray, TorchTensor, NumbaArray, JaxArray]
+POINTERS = [
+    "float const*",
+    "float*",
+    "float2 const*",
+    "double const*",
+    "void const*",
+    "__nv_bfloat16 const*",
+    "mine::point const*",
+]
+
+SIZES, ADDRESSES = st.sampled_from([0, 1, 4]), st.sampled_from([0, 4096, 1 << 47])
+TYPESTRS = st.sampled_from(["<f4", "<f8", "<i4", ">f4"])
+ARRAYS = st.one_of(
+    st.builds(CupyArray, TYPESTRS, contiguous=st.booleans(), size=SIZES, address=ADDRESSES),
+    st.builds(NumbaArray, TYPESTRS, contiguous=st.booleans(), size=SIZES, address=ADDRESSES),
+    st.builds(JaxArray, TYPESTRS | st.just("<V2"), size=SIZES, address=ADDRESSES, deleted=st.booleans()),
+    st.builds(
+        TorchTensor,
+        st.sampled_from(list(vars(TORCH).values())),
+        contiguous=st.booleans(),
+        size=SIZES,
+        address=ADDRESSES,
+        cuda=st.booleans(),
+        gradient=st.booleans(),
+        storage=st.booleans(),
+        conjugate=st.booleans(),
+        negative=st.booleans(),
+    ),
+)
+VALUES = ARRAYS | st.sampled_from(KINDS).map(lambda kind: kind()) | st.none() | st.just(0) | st.text(max_size=1)
+
+pytestmark = pytest.mark.usefixtures("torch_stand_in")
+
+
+@pytest.fixture(params=["python", "compiled"])
+def fake(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> FakeDriver:
+    """The driver below launches in Python, and by the compiled core."""
+    return FakeDriver(monkeypatch, launch_core.core() if request.param == "compiled" else None)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The handles from which cuda.core's streams were made."""
+    handles: list[int] = []
+
+    class Made(Stream):
+        def __init__(self, handle: int) -> None:
+            self.handle = handle
+
+        @classmethod
+        def from_handle(cls, handle: int) -> Made:
+            handles.append(handle)
+            return cls(handle)
+
+    monkeypatch.setattr(streams, "Stream", Made)
+    monkeypatch.setattr(streams, "streams_by_handle", {})
+    return handles
+
+
+def outcome(work: Callable[[], Any]) -> Any:
+    """A result, or the error without its causes."""
+    try:
+        return work()
+    except JitltoError as error:
+        return type(error), error.code, str(error)
+    except Exception as error:  # noqa: BLE001 - whatever a library raises
+        return type(error), str(error)
+
+
+def launched(fake: FakeDriver, way: Callable[..., None], *args: Any, stream: Any = None) -> Any:
+    """What reaches the driver, or the error."""
+    fake.launches.clear()
+
+    def work() -> list[Any]:
+        way(stream or fake.stream, 1, 32, *args)
+        [(_, _, *values)] = fake.launches
+        return values
+
+    return outcome(work)
+
+
+@pytest.mark.slow
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(
+    types=st.lists(st.sampled_from(POINTERS), min_size=1, max_size=3).map(tuple),
+    calls=st.lists(st.lists(VALUES, min_size=3, max_size=3), min_size=1, max_size=6),
+)
+def test_whatever_was_launched_before_the_arguments_are_those_of_the_converters(
+    fake: FakeDriver, types: tuple[str, ...], calls: list[list[Any]]
+) -> None:
+    launcher = fake.launcher(*types)
+    converters = [make_converter(parameter(type_, f"a{n}")) for n, type_ in enumerate(types)]
+    for call in calls:
+        args = call[: len(types)]
+        expected = outcome(lambda args=args: [c(a) for c, a in zip(converters, args, strict=True)])  # type: ignore[misc]
+        assert launched(fake, launcher, *args) == expected
+        assert launched(fake, lambda *a, **how: launcher.bind(*a, **how)(), *args) == expected
+
+
+@pytest.mark.parametrize("first", KINDS)
+@pytest.mark.parametrize("second", KINDS)
+def test_arrays_of_any_libraries_mix_and_are_read_cheaply(
+    fake: FakeDriver, first: Callable[[], Any], second: Callable[[], Any]
+) -> None:
+    launcher = fake.launcher("float const*", "float const*", "int")
+    arrays = [first(), second()]
+    for _ in range(4):
+        launcher(fake.stream, 1, 32, *arrays, 3)
+        launcher(fake.stream, 1, 32, *arrays[::-1], 3)
+    before = [array.reads for array in arrays]
+    for one, other in itertools.product(arrays, arrays):
+        launcher(fake.stream, 1, 32, one, other, 3)
+        assert fake.launches[-1][2:] == (4096, 4096, 3)
+    # JAX's arrays have no cheaper way to their address than the interface, which is read once an argument.
+    assert [array.reads - count for array, count in zip(arrays, before, strict=True)] == [
+        4 * isinstance(array, JaxArray) for array in arrays
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_library_that_comes_late_is_learnt_too(fake: FakeDriver, kind: Callable[[], Any]) -> None:
+    launcher = fake.launcher("float const*")
+    for _ in range(3):
+        launcher(fake.stream, 1, 32, None)
+    array = kind()
+    launcher(fake.stream, 1, 32, array)
+    reads = array.reads
+    launcher(fake.stream, 1, 32, array)
+    assert array.reads - reads == isinstance(array, JaxArray)
+
+
+def test_a_tensor_that_changed_is_checked_again(fake: FakeDriver) -> None:
+    launcher = fake.launcher("float const*")
+    tensor = TorchTensor()
+    for _ in range(4):
+        launcher(fake.stream, 1, 32, tensor)
+    for name, value, code in [
+        ("is_cuda", False, "host-memory"),
+        ("dtype", TORCH.float64, "dtype"),
+        ("_contiguous", False, "not-contiguous"),
+    ]:
+        before = getattr(tensor, name)
+        setattr(tensor, name, value)
+        with raises(ArgumentError, f"launch-argument-{code}", "a0"):
+            launcher(fake.stream, 1, 32, tensor)
+        setattr(tensor, name, before)
+    tensor._address = 8192
+    launcher(fake.stream, 1, 32, tensor)
+    assert fake.launches[-1][2:] == (8192,)
+
+
+def test_a_tensor_that_requires_a_gradient_is_passed_like_one_that_does_not(fake: FakeDriver) -> None:
+    launcher = fake.launcher("float const*")
+    for _ in range(4):
+        launcher(fake.stream, 1, 32, TorchTensor(gradient=True))
+    assert [values for _, _, *values in fake.launches] == [[4096]] * 4
+
+
+def test_a_tensor_that_cannot_be_detached_is_refused(fake: FakeDriver) -> None:
+    class Stubborn(TorchTensor):
+        def detach(self) -> TorchTensor:
+            return self
+
+    with raises(ArgumentError, "launch-argument-export", "a0"):
+        fake.launcher("float const*")(fake.stream, 1, 32, Stubborn(gradient=True))
+
+
+def test_a_type_that_only_looks_like_a_librarys_is_read_by_its_interface(fake: FakeDriver) -> None:
+    class Lying(CupyArray):
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]:
+            return super().__cuda_array_interface__ | {"data": (77, False)}
+
+    Lying.__module__, Lying.__name__ = "cupy", "ndarray"
+    launcher = fake.launcher("float*")
+    for _ in range(5):
+        launcher(fake.stream, 1, 32, Lying())
+    assert {values for _, _, *values in map(tuple, fake.launches) for values in [tuple(values)]} == {(77,)}
+
+
+def test_an_array_without_the_interface_says_nothing_of_others_of_its_type(fake: FakeDriver) -> None:
+    class ByDLPack(JaxArray):
+        """Shows some of its arrays by DLPack only; here, by a handle."""
+
+        handle, is_device_accessible = 4096, True
+
+    launcher = fake.launcher("__nv_bfloat16 const*", "float const*")
+    small, usual = ByDLPack("<V2"), ByDLPack("<f4")
+    for _ in range(4):
+        launcher(fake.stream, 1, 32, small, None)
+    for _ in range(3):
+        reads = usual.reads
+        launcher(fake.stream, 1, 32, small, usual)
+        assert fake.launches[-1][2:] == (4096, 4096)
+    assert usual.reads - reads == 1
+
+
+def test_many_types_of_arrays_are_all_taken(fake: FakeDriver) -> None:
+    launcher = fake.launcher("float const*")
+    for number in range(100):
+        kind = type(f"Array{number}", (JaxArray,), {})
+        for _ in range(2):
+            launcher(fake.stream, 1, 32, kind(address=4096 + number))
+            assert fake.launches[-1][2:] == (4096 + number,)
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+@pytest.mark.parametrize("late", [False, True])
+def test_a_stream_of_any_library_is_its_handle_in_every_launch(
+    fake: FakeDriver, made: list[int], kind: Callable[[int], Any], late: bool
+) -> None:
+    launcher = fake.launcher()
+    if late:
+        for _ in range(3):
+            launcher(None, 1, 32)
+    for handle in (77, 78, 77, 0, 1):
+        for _ in range(3):
+            launcher(kind(handle), 1, 32)  # a new object each time
+            launcher.bind(kind(handle), 1, 32)()
+            for stream, _ in fake.launches[-2:]:
+                assert stream is fake.stream if handle == 0 else stream.handle == handle
+    assert made == [77, 78, 1]
+
+
+def test_a_stream_whose_handle_changes_is_read_anew(fake: FakeDriver, made: list[int]) -> None:
+    launcher = fake.launcher()
+    for kind in STREAMS:
+        if kind is TorchStream:  # which cannot be changed
+            continue
+        stream = kind(5)
+        for handle in (5, 6, 5):
+            vars(stream).update(vars(kind(handle)))
+            launcher(stream, 1, 32)
+            assert fake.launches[-1][0].handle == handle
+
+
+def test_a_stream_of_pytorch_is_read_once_while_it_is_used(
+    fake: FakeDriver, made: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+
+    def read(stream: Any) -> int:
+        reads.append(stream.number)
+        return int(stream.number)
+
+    kind: Any = type("Stream", (), {"__module__": "torch.cuda.streams", "cuda_stream": property(read)})
+    streams = [kind(), kind(), kind()]
+    for number, stream in zip((5, 6, 0), streams, strict=True):
+        stream.number = number
+    launcher = fake.launcher()
+    for _ in range(3):
+        launcher(streams[0], 1, 32)
+    for stream in streams:
+        launcher(stream, 1, 32)
+        reads.clear()
+        for _ in range(4):
+            launcher(stream, 1, 32)
+            assert fake.launches[-1][0].handle == (stream.number or fake.stream.handle)
+        assert reads == []
+    gone = weakref.ref(streams.pop())
+    launcher(streams[0], 1, 32)
+    del stream
+    gc.collect()
+    assert gone() is None  # only the last one is kept
+
+
+def test_threads_launch_in_their_own_streams_of_pytorch(fake: FakeDriver, made: list[int]) -> None:
+    launcher, failures = fake.launcher("int"), []
+
+    def work(number: int) -> None:
+        stream = TorchStream(number)
+        for _ in range(300):
+            launcher(stream, 1, 32, number)
+        failures.extend(each for each in fake.launches if each[0].handle != each[2])
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (5, 6, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(fake.launches) == 900
+    assert failures == []
+
+
+@pytest.mark.parametrize("how", [{"cooperative": True}, {"cluster": 1}])
+def test_where_a_stream_is_asked_for_its_device_it_is_made_for_the_launch(
+    fake: FakeDriver, made: list[int], how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # cuda.core's own asks the driver whether it knows such launches.
+    monkeypatch.setattr("jitlto.launch.launcher.LaunchConfig", SimpleNamespace)
+    launcher = fake.launcher()
+    for _ in range(3):
+        launcher(STREAMS[0](9), 1, 32)
+    assert made == [9]
+    for number in range(3):
+        launcher(STREAMS[0](9), 1, 32, **how)
+        assert made == [9] * (number + 2)
+    launcher.bind(STREAMS[0](9), 1, 32, **how)
+    assert made == [9] * 5
+
+
+def test_a_bound_launch_keeps_its_stream_alive(fake: FakeDriver, made: list[int]) -> None:
+    stream = STREAMS[0](9)
+    assert fake.launcher().bind(stream, 1, 32).stream is stream  # type: ignore[attr-defined]
+
+
+def test_a_graph_builder_is_passed_on_in_every_launch(fake: FakeDriver, made: list[int]) -> None:
+    builder = type("GraphBuilder", (STREAMS[0],), {"__module__": "cuda.core.graph._graph_builder"})(5)
+    launcher = fake.launcher()
+    for _ in range(5):
+        launcher(builder, 1, 32)
+    assert {id(stream) for stream, _ in fake.launches} == {id(builder)}
+    assert made == []
+
+
+def test_streams_that_come_and_go_take_no_memory(fake: FakeDriver, made: list[int]) -> None:
+    launcher = fake.launcher()
+    for handle in range(1, 3000):
+        launcher(STREAMS[0](handle), 1, 32)
+        assert fake.launches[-1][0].handle == handle
+    assert len(streams.streams_by_handle) <= 1024
+
+
+def test_numbers_are_not_affected_by_arrays(fake: FakeDriver) -> None:
+    launcher = fake.launcher("float*", "int", "double", "bool", "float*")
+    for kind in KINDS[:3] * 2:
+        launcher(fake.stream, 1, 32, kind(), -1, 0.5, True, None)
+        assert fake.launches[-1][2:] == (4096, -1, 0.5, np.bool_(True), 0)

@@ -1,0 +1,331 @@
+"""Arrays and streams of the real libraries on a GPU: read cheaply, mixed at will, and refused as the converters do."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jitlto.base.errors import JitltoError
+from jitlto.build.pipeline import build
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
+from jitlto.launch import core
+from jitlto.launch import launcher as launcher_module
+from jitlto.launch.arguments import make_converter
+from jitlto.launch.compiled import address_reader
+from jitlto.launch.launcher import Launcher
+from jitlto.runtime.family import KernelFamily
+from tests.support.arrays import torch_tensors
+from tests.support.families import write_family
+from tests.support.launchers import parameter
+
+pytestmark = pytest.mark.gpu
+
+N = 1000
+_FAMILY = {
+    "family.toml": """
+[family]
+name = "libraries"
+
+[entrypoint.add]
+matrix = "one.json"
+template = "add.cu.jinja"
+params = ["const float* x", "float* y", "unsigned n"]
+
+[entrypoint.any]
+matrix = "one.json"
+template = "any.cu.jinja"
+params = ["const void* x", "const __nv_bfloat16* z"]
+""",
+    "one.json": "{}",
+    "add.cu.jinja": """
+__global__ void add(const float* x, float* y, unsigned n) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] + 3.0f;
+}
+""",
+    "any.cu.jinja": """
+#include <cuda_bf16.h>
+__global__ void any(const void* x, const __nv_bfloat16* z) {}
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
+    directory = tmp_path_factory.mktemp("libraries")
+    report = build([declaration.load_family(write_family(directory, _FAMILY))], directory / "libraries.fragdb")
+    return KernelFamily("libraries", FragmentDatabase(report.path))
+
+
+@pytest.fixture(params=["python", "compiled"])
+def make(family: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
+    """Makes launchers that have learnt nothing yet, and go one way."""
+    extension = core.extension() if request.param == "compiled" else None
+    if request.param == "compiled" and extension is None:
+        pytest.skip("the compiled core is not built")
+
+    def made(entry: str) -> Launcher:
+        known = family.launcher(entry=entry)
+        own = type("Launcher", (Launcher,), {})  # launchers have a class for each signature and base
+        return own(known.chosen, known.linked, lambda: known.plan, core=extension)  # type: ignore[no-any-return]
+
+    made.way = request.param  # type: ignore[attr-defined]
+    return made
+
+
+def cupy_array(values: Any) -> Any:
+    import cupy
+
+    return cupy.asarray(values)
+
+
+def torch_tensor(values: Any) -> Any:
+    torch = pytest.importorskip("torch")
+    return torch.from_numpy(values).cuda()
+
+
+def numba_array(values: Any) -> Any:
+    cuda = pytest.importorskip("numba.cuda")
+    try:
+        return cuda.to_device(values)
+    except Exception as error:  # noqa: BLE001 - whatever keeps it from working
+        pytest.skip(f"Numba does not work here: {error}")
+
+
+def jax_array(values: Any) -> Any:
+    jax = pytest.importorskip("jax")
+    pytest.MonkeyPatch().setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # for good: JAX starts once a process
+    try:
+        device = jax.devices("gpu")[0]
+    except RuntimeError as error:
+        pytest.skip(f"JAX has no GPU: {error}")
+    return jax.block_until_ready(jax.device_put(values, device))
+
+
+ARRAYS: dict[str, Callable[[Any], Any]] = {
+    "cupy": cupy_array, "torch": torch_tensor, "numba": numba_array, "jax": jax_array
+}  # fmt: skip
+
+
+def cupy_stream() -> Any:
+    import cupy
+
+    return cupy.cuda.Stream(non_blocking=True)
+
+
+def torch_stream() -> Any:
+    return pytest.importorskip("torch").cuda.Stream()
+
+
+def numba_stream() -> Any:
+    return pytest.importorskip("numba.cuda").stream()
+
+
+STREAMS: dict[str, Callable[[], Any]] = {"cupy": cupy_stream, "torch": torch_stream, "numba": numba_stream}
+
+
+def synchronize() -> None:
+    from cuda.core import Device
+
+    Device(0).sync()
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("source", ARRAYS)
+@pytest.mark.parametrize("target", ["cupy", "torch", "numba"])  # JAX's arrays are read-only
+def test_any_arrays_go_with_any_stream(make: Any, source: str, target: str, stream: str) -> None:
+    import cupy
+
+    launcher = make("add")
+    values = np.arange(N, dtype=np.float32)
+    x, own = ARRAYS[source](values), STREAMS[stream]()
+    for _ in range(5):
+        y = ARRAYS[target](np.zeros(N, np.float32))
+        synchronize()
+        launcher(own, 4, 256, x, y, N)
+        synchronize()
+        np.testing.assert_array_equal(cupy.asnumpy(cupy.asarray(y)), values + 3)
+    y = ARRAYS[target](np.zeros(N, np.float32))
+    synchronize()
+    launcher.bind(own, 4, 256, x, y, N)()
+    synchronize()
+    np.testing.assert_array_equal(cupy.asnumpy(cupy.asarray(y)), values + 3)
+
+
+@pytest.mark.parametrize("library", ["torch", "numba"])
+def test_the_array_interface_is_not_read_once_a_type_is_known(
+    make: Any, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = make("add")
+    x, y = (ARRAYS[library](np.zeros(N, np.float32)) for _ in range(2))
+    stream = STREAMS[library]()
+    for _ in range(4):
+        launcher(stream, 4, 256, x, y, N)
+    synchronize()
+    owner = next(cls for cls in type(x).__mro__ if "__cuda_array_interface__" in vars(cls))
+    monkeypatch.setattr(owner, "__cuda_array_interface__", property(lambda _: pytest.fail("it was read")))
+    launcher(stream, 4, 256, x, y, N)
+    launcher(stream, 4, 256, y, x, N)
+    synchronize()
+
+
+def outcome(work: Callable[[], Any]) -> Any:
+    """A result, or the error."""
+    try:
+        return work()
+    except JitltoError as error:
+        return type(error), error.code, str(error)
+    except Exception as error:  # noqa: BLE001 - what a library raises
+        return type(error), str(error)
+
+
+def test_every_tensor_is_taken_or_refused_as_by_the_converters(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    if make.way == "compiled":
+        pytest.skip("what reaches cuda.core.launch is what is compared")
+    plain = torch.arange(24, dtype=torch.float32, device="cuda")
+    sent: list[Any] = []
+    for entry, types in (("add", ("const float*", "float*")), ("any", ("const void*", "const __nv_bfloat16*"))):
+        launcher = make(entry)
+        second = plain.bfloat16() if entry == "any" else plain
+        rest = () if entry == "any" else (24,)
+        for _ in range(3):
+            launcher(None, 1, 32, plain, second, *rest)
+        synchronize()
+        with monkeypatch.context() as patch:
+            patch.setattr(launcher_module, "launch", lambda *values: sent.append(values[3:5]))
+            for tensor, position in itertools.product(torch_tensors("cuda") * 2, range(2)):
+                args: list[Any] = [plain, second]
+                args[position] = tensor
+                converters = [make_converter(parameter) for parameter in launcher.signature[:2]]
+                expected = outcome(lambda c=converters, a=args: [f(b) for f, b in zip(c, a, strict=True)])
+
+                def launched(launcher: Any = launcher, args: Any = args, rest: Any = rest) -> list[Any]:
+                    sent.clear()
+                    launcher(None, 1, 32, *args, *rest)
+                    return [int(value) for value in sent[0]]
+
+                assert outcome(launched) == expected, (tensor.dtype, tuple(tensor.shape), types[position])
+                bound = outcome(lambda launcher=launcher, a=args, r=rest: launcher.bind(None, 1, 32, *a, *r) and None)
+                assert bound is None if isinstance(expected, list) else bound == expected
+
+
+@pytest.mark.parametrize("type_", ["float*", "float const*", "void*", "float2*", "__nv_bfloat16 const*", "bool*"])
+def test_the_core_reads_tensors_as_the_converters_or_leaves_them_to_these(type_: str) -> None:
+    pytest.importorskip("torch")
+    convert = make_converter(parameter(type_))
+    read = address_reader(parameter(type_), convert)
+    if read is None:
+        pytest.skip("the compiled core was not built")
+    read_by_core = 0
+    for tensor in torch_tensors("cuda") * 2:
+        found, expected = read(tensor), outcome(lambda a=tensor: convert(a))  # type: ignore[misc]
+        assert found in (None, expected), (tensor.dtype, tuple(tensor.shape))
+        read_by_core += found is not None
+    assert read_by_core >= 2 * (1 if type_ in ("float2*", "__nv_bfloat16 const*", "bool*") else 10)
+
+
+def test_streams_come_and_go_and_each_launch_is_in_its_own(make: Any) -> None:
+    import cupy
+
+    launcher = make("add")
+    x, y = cupy.arange(N, dtype=np.float32), cupy.zeros(N, np.float32)
+    synchronize()
+    for number in range(300):
+        stream = cupy.cuda.Stream(non_blocking=bool(number % 2))
+        y.fill(0)
+        synchronize()
+        launcher(stream, 4, 256, x, y, N)
+        stream.synchronize()
+        cupy.testing.assert_array_equal(y, x + 3)
+        del stream  # the driver may give its handle to the next
+
+
+def test_a_thread_without_a_context_launches_in_the_default_stream(make: Any) -> None:
+    import cupy
+
+    torch = pytest.importorskip("torch")
+    launcher = make("add")
+    x, y = cupy.arange(N, dtype=np.float32), cupy.zeros((3, N), np.float32)
+    for _ in range(3):
+        launcher(None, 4, 256, x, y[0], N)
+    y.fill(0)
+    synchronize()
+    streams, rows = (None, torch.cuda.default_stream(), cupy.cuda.Stream.null), list(y)
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for stream, row in zip(streams, rows, strict=True):
+                launcher(stream, 4, 256, x, row, N)
+        except BaseException as error:  # noqa: BLE001 - reported below
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert errors == []
+    synchronize()
+    for row in y:
+        cupy.testing.assert_array_equal(row, x + 3)
+
+
+def test_launches_in_the_libraries_streams_are_captured_in_graphs(make: Any) -> None:
+    import cupy
+
+    launcher = make("add")
+    x, y = cupy.arange(N, dtype=np.float32), cupy.zeros(N, np.float32)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    for _ in range(3):
+        launcher(stream, 4, 256, x, y, N)
+    synchronize()
+    y.fill(0)
+    synchronize()
+    stream.begin_capture()
+    launcher(stream, 4, 256, x, y, N)
+    graph = stream.end_capture()
+    synchronize()
+    assert not y.any()
+    graph.launch(stream)
+    stream.synchronize()
+    cupy.testing.assert_array_equal(y, x + 3)
+
+
+def test_launches_are_captured_in_a_graph_of_pytorch(make: Any) -> None:
+    torch = pytest.importorskip("torch")
+    launcher = make("add")
+    x, y = torch.arange(N, dtype=torch.float32, device="cuda"), torch.zeros(N, device="cuda")
+    for _ in range(3):
+        launcher(torch.cuda.current_stream(), 4, 256, x, y, N)
+    y.zero_()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launcher(torch.cuda.current_stream(), 4, 256, x, y, N)
+    torch.cuda.synchronize()
+    assert not y.any()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(y, x + 3)
+
+
+def test_dispatchers_and_families_give_launchers_that_take_them(family: KernelFamily, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    x, y = torch.arange(N, dtype=torch.float32, device="cuda"), torch.zeros(N, device="cuda")
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    choose = family.dispatcher(entry="add")
+    for _ in range(4):
+        assert family.launcher(entry="add") is choose()
+        y.zero_()
+        torch.cuda.synchronize()
+        choose()(stream, 4, 256, x, y, N)
+        torch.cuda.synchronize()
+        assert torch.equal(y, x + 3)

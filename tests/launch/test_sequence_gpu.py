@@ -1,0 +1,508 @@
+"""Sequences on a GPU: results against NumPy, graphs that are updated, captures, streams and arrays that go, threads."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitlto
+from jitlto import Slot
+from jitlto.base.errors import ArgumentError, LaunchError
+from jitlto.build.pipeline import build
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
+from jitlto.launch.sequence import LaunchSequence
+from jitlto.runtime.family import KernelFamily
+from tests.support.errors import raises
+from tests.support.families import write_family
+from tests.support.launch_kernels import TEMPLATES
+from tests.support.process import python
+
+pytestmark = pytest.mark.gpu
+N = 1000
+
+_FAMILY = {
+    "family.toml": """
+[family]
+name = "steps"
+archs = ["75", "90"]
+
+[entrypoint.axpy]
+matrix = "one.json"
+template = "axpy.cu.jinja"
+params = ["float a", "const float* x", "float* y", "unsigned n"]
+
+[entrypoint.late]
+matrix = "one.json"
+template = "late.cu.jinja"
+params = ["float a", "const float* x", "float* y", "unsigned n"]
+
+[entrypoint.scalars]
+matrix = "one.json"
+template = "scalars.cu.jinja"
+params = ["double* out", "bool b", "signed char c", "unsigned short s", "int i", "unsigned long long u", "float f",
+          "double d", "__half h", "__nv_bfloat16 g", "const float* p"]
+
+[entrypoint.barrier]
+matrix = "one.json"
+template = "barrier.cu.jinja"
+params = ["unsigned* arrived"]
+
+[entrypoint.shared]
+matrix = "one.json"
+template = "shared.cu.jinja"
+params = ["unsigned* out", "unsigned words"]
+
+[entrypoint.clusters]
+matrix = "one.json"
+template = "clusters.cu.jinja"
+params = ["unsigned* out"]
+""",
+    **TEMPLATES,
+    "one.json": "{}",
+    "axpy.cu.jinja": """
+__global__ void axpy(float a, const float* x, float* y, unsigned n) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = a * x[i] + y[i];
+}
+""",
+    "late.cu.jinja": """
+// axpy after some milliseconds.
+__global__ void late(float a, const float* x, float* y, unsigned n) {
+  long long begin = clock64();
+  while (clock64() - begin < 10000000) {}
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = a * x[i] + y[i];
+}
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def steps_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("steps")
+    return build([declaration.load_family(write_family(directory, _FAMILY))], directory / "steps.fragdb").path
+
+
+@pytest.fixture
+def family(steps_path: Path) -> KernelFamily:
+    return KernelFamily("steps", FragmentDatabase(steps_path))
+
+
+@pytest.fixture(autouse=True)
+def _graphs_only(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """No test may pass because its launches were issued one by one after all."""
+    with caplog.at_level(logging.WARNING, "jitlto.launch"):
+        yield
+    assert [record.getMessage() for record in caplog.records if record.name == "jitlto.launch"] == []
+
+
+def _arrays(count: int) -> tuple[list[Any], list[Any]]:
+    """Arrays of small whole numbers, whose sums are exact, on the device and on the host."""
+    import cupy as cp
+
+    host = [np.random.default_rng(seed).integers(-3, 4, N).astype(np.float32) for seed in range(count)]
+    device = [cp.asarray(each) for each in host]
+    cp.cuda.Device().synchronize()
+    return device, host
+
+
+def _check(device: list[Any], host: list[Any]) -> None:
+    import cupy as cp
+
+    cp.cuda.Device().synchronize()
+    for number, (found, expected) in enumerate(zip(device, host, strict=True)):
+        np.testing.assert_array_equal(cp.asnumpy(found), expected, err_msg=f"array {number}")
+
+
+# --- results ---
+
+
+@pytest.mark.parametrize("kind", ["none", "cupy", "core", "legacy", "per thread"])
+def test_sequences_compute_what_numpy_computes(family: KernelFamily, kind: str) -> None:
+    import cupy as cp
+    from cuda.core import Device
+
+    axpy, choose = family.launcher(entry="axpy"), random.Random(kind)  # noqa: S311 - a test
+    device, host = _arrays(6)
+    makers: dict[str, Callable[[], Any]] = {
+        "none": lambda: None,
+        "cupy": lambda: cp.cuda.Stream(non_blocking=True),
+        "core": lambda: Device().create_stream(),
+        "legacy": lambda: 1,
+        "per thread": lambda: 2,
+    }
+    # What is added never changes, so that the sums stay exact.
+    places = [(choose.randrange(3), choose.randrange(3, 6)) for _ in range(12)]
+    steps = []
+    for number, (x, y) in enumerate(places):
+        source = Slot("x") if number % 3 == 0 else device[x]
+        scale = Slot("a") if number % 4 == 1 else 1.0
+        steps.append(axpy.step(4, 256, scale, source, device[y], N))
+    run_all = jitlto.sequence(makers[kind](), steps, x=device[0], a=1)
+    now = {"x": 0, "a": 1}
+    for _ in range(20):
+        changed = {}
+        if choose.random() < 0.6:
+            now["x"] = choose.randrange(3)
+            changed["x"] = device[now["x"]]
+        if choose.random() < 0.4:
+            now["a"] = changed["a"] = choose.choice([-1, 0, 1])
+        run_all(**changed)
+        for number, (x, y) in enumerate(places):
+            source = host[now["x"] if number % 3 == 0 else x]
+            host[y] = np.float32(now["a"] if number % 4 == 1 else 1) * source + host[y]
+    _check(device, host)
+    assert run_all._graph is not None
+
+
+def test_scalars_arrive_as_their_parameters_types(family: KernelFamily) -> None:
+    import cupy as cp
+
+    out = [cp.zeros(10), cp.zeros(10)]
+    kernel = family.launcher(entry="scalars")
+    values = (True, -7, 65535, -(2**31), 2**63 + 5, 0.1, 0.1, 1.5, np.float64(3.140625), None)
+    slots = [Slot(f"v{number}") for number in range(len(values))]
+    others = dict.fromkeys([slot.name for slot in slots], 0) | {"v9": cp.zeros(1, np.float32)}
+    run_all = jitlto.sequence(None, [kernel.step(1, 1, out[0], *values), kernel.step(1, 1, out[1], *slots)], **others)
+    run_all()
+    expected = [1, -7, 65535, -(2**31), 2**31, float(np.float32(0.1)), 0.1, 1.5, 3.140625, 1]
+    np.testing.assert_array_equal(cp.asnumpy(out[0]), expected)
+    np.testing.assert_array_equal(cp.asnumpy(out[1]), [0] * 10)
+    run_all(**{slot.name: value for slot, value in zip(slots, values, strict=True)})
+    np.testing.assert_array_equal(cp.asnumpy(out[1]), expected)
+
+
+def test_tensors_and_streams_of_torch(family: KernelFamily) -> None:
+    torch = pytest.importorskip("torch")
+    axpy = family.launcher(entry="axpy")
+    x, y, other = torch.ones(N, device="cuda"), torch.zeros(N, device="cuda"), torch.full((N,), 5.0, device="cuda")
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    run_all = jitlto.sequence(stream, [axpy.step(4, 256, 1.0, Slot("x"), y, N)] * 8, x=x)
+    run_all()
+    run_all(x=other)
+    torch.cuda.synchronize()
+    assert y.eq(48).all()
+    with raises(
+        ArgumentError, "launch-argument-dtype", where="launch 1 of 8, steps/axpy[], parameter 'x' (float const*)"
+    ):
+        run_all(x=x.double())
+    run_all()
+    torch.cuda.synchronize()
+    assert y.eq(88).all()
+
+
+def test_every_kind_of_launch_is_a_node_whose_arguments_are_replaced(family: KernelFamily) -> None:
+    import cupy as cp
+    from cuda.core import Device
+
+    if Device().compute_capability.major < 9:
+        pytest.skip("clusters need compute capability 9.0")
+    axpy, barrier, shared, clusters = (
+        family.launcher(entry=name) for name in ("axpy", "barrier", "shared", "clusters")
+    )
+    blocks = Device().properties.multiprocessor_count
+    size = 100 * 1024
+    device, host = _arrays(2)
+
+    def outputs() -> dict[str, Any]:
+        return {
+            "arrived": cp.zeros(1, np.uint32),
+            "word": cp.zeros(1, np.uint32),
+            "words": size // 4,
+            "extent": cp.zeros(8, np.uint32),
+        }
+
+    first = outputs()
+    run_all = jitlto.sequence(
+        None,
+        [
+            barrier.step(blocks, 32, Slot("arrived"), cooperative=True),
+            shared.step(1, 128, Slot("word"), Slot("words"), shared_memory=size),
+            clusters.step(8, 32, Slot("extent"), cluster=2),
+            axpy.step(4, 256, 1.0, device[0], device[1], N, programmatic=True),
+            axpy.step(4, 256, 1.0, device[0], device[1], N, programmatic=True),
+        ],
+        **first,
+    )
+    for number in range(3):
+        given = first if number == 0 else outputs() | {"words": 100 * number}
+        cp.cuda.Device().synchronize()
+        run_all(**given)
+        assert int(given["arrived"][0]) == blocks
+        assert int(given["word"][0]) == given["words"] - 1
+        cp.testing.assert_array_equal(given["extent"], cp.full(8, 2, np.uint32))
+    host[1] = host[0] * 6 + host[1]
+    _check(device, host)
+    assert run_all._graph is not None
+
+
+# --- captures ---
+
+
+def test_a_sequence_is_captured_like_its_launches(family: KernelFamily) -> None:
+    import cupy as cp
+
+    axpy = family.launcher(entry="axpy")
+    device, host = _arrays(3)
+    stream = cp.cuda.Stream(non_blocking=True)
+    run_all = jitlto.sequence(stream, [axpy.step(4, 256, 1.0, Slot("x"), device[2], N)] * 4, x=device[0])
+    run_all()
+    with stream:
+        stream.begin_capture()
+        run_all(x=device[1])
+        run_all()
+        graph = stream.end_capture()
+    stream.synchronize()
+    host[2] = 4 * host[0] + host[2]
+    _check(device, host)
+    graph.launch(stream)
+    run_all()
+    host[2] = 12 * host[1] + host[2]
+    _check(device, host)
+
+
+def test_a_sequence_is_captured_by_a_graph_builder_and_by_torch(family: KernelFamily) -> None:
+    from cuda.core import Device
+
+    axpy = family.launcher(entry="axpy")
+    device, host = _arrays(2)
+    steps = [axpy.step(4, 256, 1.0, device[0], device[1], N)] * 3
+    stream = Device().create_stream()
+    builder = Device().create_graph_builder()
+    builder.begin_building()
+    jitlto.sequence(builder, steps)()
+    graph = builder.end_building().complete()
+    graph.launch(stream)
+    host[1] = 3 * host[0] + host[1]
+    _check(device, host)
+    torch = pytest.importorskip("torch")
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        jitlto.sequence(torch.cuda.current_stream(), steps)()
+    _check(device, host)
+    captured.replay()
+    host[1] = 3 * host[0] + host[1]
+    _check(device, host)
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])  # cudaStreamCaptureMode: global, thread-local, relaxed
+def test_a_graph_is_made_while_another_stream_is_captured(family: KernelFamily, mode: int) -> None:
+    import cupy as cp
+
+    axpy = family.launcher(entry="axpy").prepare()
+    device, host = _arrays(2)
+    stream, other = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
+    run_all = jitlto.sequence(other, [axpy.step(4, 256, 1.0, Slot("x"), device[1], N)] * 2, x=device[0])
+    with stream:
+        stream.begin_capture(mode)
+        axpy(stream, 4, 256, 1.0, device[0], device[1], N)
+        run_all()
+        run_all(x=device[0])
+        graph = stream.end_capture()
+    other.synchronize()
+    graph.launch(stream)
+    host[1] = 5 * host[0] + host[1]
+    _check(device, host)
+    assert run_all._graph is not None
+
+
+# --- errors ---
+
+
+def test_a_launch_that_the_driver_rejects_is_named(family: KernelFamily) -> None:
+    axpy = family.launcher(entry="axpy")
+    device, host = _arrays(2)
+    good = axpy.step(4, 256, 1.0, device[0], device[1], N)
+    for _ in range(2):
+        run_all = jitlto.sequence(None, [good, axpy.step(1, 2048, 1.0, device[0], device[1], N), good])
+        with raises(LaunchError, "launch-failed", "2048", where="launch 2 of 3, steps/axpy[]"):
+            run_all()
+        host[1] = host[0] + host[1]
+        _check(device, host)
+    with raises(LaunchError, "launch-failed", where="launch 1 of 1, steps/barrier[]"):
+        jitlto.sequence(None, [family.launcher(entry="barrier").step(1_000_000, 32, None, cooperative=True)])
+    with raises(LaunchError, "launch-shared-memory", where="launch 1 of 1, steps/shared[]"):
+        jitlto.sequence(None, [family.launcher(entry="shared").step(1, 32, None, 1, shared_memory=1 << 30)])
+    jitlto.sequence(None, [good, good])()
+    host[1] = 2 * host[0] + host[1]
+    _check(device, host)
+
+
+def test_a_closed_stream_is_an_error(family: KernelFamily) -> None:
+    from cuda.core import Device
+
+    stream = Device().create_stream()
+    device, host = _arrays(2)
+    run_all = jitlto.sequence(stream, [family.launcher(entry="axpy").step(4, 256, 1.0, device[0], device[1], N)])
+    run_all()
+    stream.sync()
+    stream.close()
+    with raises(LaunchError, "launch-failed", "closed"):
+        run_all()
+    host[1] = host[0] + host[1]
+    _check(device, host)
+
+
+# --- lifetimes ---
+
+
+def test_launches_in_flight_keep_the_arguments_that_they_were_launched_with(family: KernelFamily) -> None:
+    import cupy as cp
+
+    late = family.launcher(entry="late")
+    stream = cp.cuda.Stream(non_blocking=True)
+    device, host = _arrays(5)
+    run_all = jitlto.sequence(stream, [late.step(4, 256, Slot("a"), Slot("x"), device[4], N)] * 2, x=device[0], a=1)
+    for number in range(4):
+        run_all(x=device[number], a=number)  # while the earlier ones run
+        host[4] = 2 * np.float32(number) * host[number] + host[4]
+    _check(device, host)
+
+
+def test_arrays_that_only_the_sequence_refers_to_live_and_replaced_ones_are_freed(family: KernelFamily) -> None:
+    import cupy as cp
+
+    axpy = family.launcher(entry="axpy")
+    y = cp.zeros(N, np.float32)
+    run_all = jitlto.sequence(
+        None, [axpy.step(4, 256, 1.0, Slot("x"), y, N), axpy.step(4, 256, 1.0, cp.ones(N, np.float32), y, N)],
+        x=cp.full(N, 2, np.float32),
+    )  # fmt: skip
+    gc.collect()
+    run_all()
+    noise = [cp.full(N, 99, np.float32) for _ in range(50)]  # where freed arrays would have been
+    run_all()
+    assert float(y.min()) == float(y.max()) == 6
+    used = cp.get_default_memory_pool().used_bytes()
+    for value in range(20):
+        run_all(x=cp.full(N, value, np.float32))
+    cp.cuda.Device().synchronize()
+    assert cp.get_default_memory_pool().used_bytes() == used
+    assert float(y[0]) == 6 + 20 + sum(range(20))
+    del noise
+
+
+def test_a_stream_whose_owner_is_gone_lives_as_long_as_the_sequence(family: KernelFamily) -> None:
+    import cupy as cp
+
+    axpy = family.launcher(entry="axpy")
+    device, host = _arrays(2)
+    sequences = []
+    for _ in range(5):
+        stream = cp.cuda.Stream(non_blocking=True)
+        sequences.append(jitlto.sequence(stream, [axpy.step(4, 256, 1.0, device[0], device[1], N)] * 3))
+        sequences[-1]()
+        stream.synchronize()
+        del stream
+        gc.collect()
+    for run_all in sequences:
+        run_all()
+        cp.cuda.Device().synchronize()
+    host[1] = 30 * host[0] + host[1]
+    _check(device, host)
+
+
+def test_a_sequence_may_go_while_it_runs(steps_path: Path) -> None:
+    import cupy as cp
+
+    device, host = _arrays(2)
+    stream = cp.cuda.Stream(non_blocking=True)
+    launcher = KernelFamily("steps", FragmentDatabase(steps_path)).launcher(entry="late")
+    run_all: LaunchSequence | None = jitlto.sequence(stream, [launcher.step(4, 256, 1.0, device[0], device[1], N)] * 3)
+    assert run_all is not None
+    run_all()
+    run_all = None
+    gc.collect()
+    host[1] = 3 * host[0] + host[1]
+    _check(device, host)
+    del launcher
+
+
+# --- threads, ends ---
+
+
+def test_threads_that_share_a_sequence_launch_with_their_own_arguments(family: KernelFamily) -> None:
+    import cupy as cp
+
+    axpy = family.launcher(entry="axpy")
+    one, sums = cp.ones(N, np.float32), [cp.zeros(N, np.float32) for _ in range(4)]
+    cp.cuda.Device().synchronize()
+    stream = cp.cuda.Stream(non_blocking=True)
+    run_all = jitlto.sequence(stream, [axpy.step(4, 256, Slot("a"), one, Slot("y"), N)] * 5, a=0, y=sums[0])
+
+    def work(number: int) -> None:
+        with cp.cuda.Device(0):
+            for _ in range(200):
+                run_all(a=number + 1, y=sums[number])
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stream.synchronize()
+    assert [(float(y.min()), float(y.max())) for y in sums] == [(1000.0 * n, 1000.0 * n) for n in (1, 2, 3, 4)]
+
+
+def test_threads_with_sequences_of_their_own_do_not_disturb_each_other(family: KernelFamily) -> None:
+    import cupy as cp
+
+    axpy = family.launcher(entry="axpy")
+    failures: list[object] = []
+
+    def work(number: int) -> None:
+        with cp.cuda.Device(0):
+            stream = cp.cuda.Stream(non_blocking=True)
+            x, y = cp.full(N, number, np.float32), cp.zeros(N, np.float32)
+            cp.cuda.get_current_stream().synchronize()
+            for _ in range(20):
+                run_all = jitlto.sequence(stream, [axpy.step(4, 256, 1.0, Slot("x"), y, N)] * 3, x=x)
+                for _ in range(3):
+                    run_all(x=x)
+            stream.synchronize()
+            if not bool((y == 180 * number).all()):
+                failures.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_after_a_fork_a_sequence_is_refused_and_the_interpreter_ends_quietly(steps_path: Path) -> None:
+    code = """if True:
+        import os, sys, warnings
+        warnings.simplefilter("ignore")
+        import cupy as cp, jitlto
+        launcher = jitlto.load("steps", sys.argv[1]).launcher(entry="axpy")
+        x, y = cp.ones(8, cp.float32), cp.zeros(8, cp.float32)
+        run_all = jitlto.sequence(None, [launcher.step(1, 32, 1.0, x, y, 8)] * 2)
+        run_all()
+        print(float(y[0]), flush=True)
+        if os.fork() == 0:
+            try:
+                run_all()
+                print("no error", flush=True)
+            except jitlto.JitltoError as error:
+                print(error.code, flush=True)
+            del run_all
+            os._exit(0)
+        os.wait()
+        run_all()
+        print(float(y[0]), flush=True)
+        globals()["cycle"] = [run_all, globals()]
+    """
+    done = python("-c", code, str(steps_path))
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["2.0", "no-device-forked", "4.0"], "")

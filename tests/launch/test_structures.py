@@ -1,0 +1,309 @@
+"""Structures by value: every form of a value gives the bytes of the structure in C, or an error."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitlto.base.errors import ArgumentError
+from jitlto.base.types import Parameter
+from jitlto.launch.arguments import make_converter
+from tests.support.errors import raises
+from tests.support.layouts import (
+    CTYPES,
+    Declared,
+    as_ctypes,
+    as_dataclass,
+    as_value,
+    is_field,
+    random_row,
+    structures,
+    without_alignments,
+)
+
+
+class Inner(ctypes.Structure):
+    _fields_ = [("x", ctypes.c_short), ("y", ctypes.c_float * 2)]
+
+
+class Outer(ctypes.Structure):
+    """As ``struct outer { char tag; double scale; inner parts[2]; const float* data; bool on; };`` in C++."""
+
+    _fields_ = [
+        ("tag", ctypes.c_char),
+        ("scale", ctypes.c_double),
+        ("parts", Inner * 2),
+        ("data", ctypes.c_void_p),
+        ("on", ctypes.c_bool),
+    ]
+
+
+INNER = np.dtype([("x", "i2"), ("y", "f4", 2)], align=True)
+OUTER = np.dtype([("tag", "i1"), ("scale", "f8"), ("parts", INNER, 2), ("data", "u8"), ("on", "?")], align=True)
+
+
+@dataclass
+class InnerData:
+    x: np.int16
+    y: Annotated[tuple[float, float], "float[2]"]
+
+
+@dataclass
+class OuterData:
+    tag: Annotated[int, "char"]
+    scale: ctypes.c_double
+    parts: Annotated[list[InnerData], InnerData, 2]
+    data: Annotated[Any, "float const*"]
+    on: np.bool_
+
+
+@dataclass
+class PairData:
+    first: InnerData
+    second: InnerData
+
+
+VALUE = Outer(b"a", 1.5, (Inner * 2)(Inner(1, (2.0, 3.0)), Inner(-4, (5.0, 6.0))), None, True)
+BYTES = bytes(VALUE)
+ROW = (97, 1.5, [(1, (2.0, 3.0)), (-4, (5.0, 6.0))], 0, True)
+
+
+def convert(argument: Any, size: int = len(BYTES), alignment: int = 8) -> bytes:
+    return bytes(make_converter(Parameter("p", "mine::outer", size, alignment))(argument))
+
+
+def refused(case: str, argument: Any, *words: str, size: int = len(BYTES), alignment: int = 8) -> None:
+    with raises(ArgumentError, f"launch-argument-{case}", *words, where="parameter 'p' (mine::outer)"):
+        convert(argument, size, alignment)
+
+
+def read(data: bytes) -> Any:
+    """The values of the fields: padding does not matter."""
+    return np.frombuffer(data, OUTER)[0].item()
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        VALUE,
+        BYTES,
+        bytearray(BYTES),
+        memoryview(BYTES),
+        memoryview(bytes(sum(zip(BYTES, BYTES, strict=True), ())))[::2],
+        np.void(BYTES),
+        np.array(ROW, OUTER),
+        np.array(ROW, OUTER)[()],
+        np.array([ROW], OUTER).view(np.recarray)[0],
+        (ctypes.c_uint64 * (len(BYTES) // 8)).from_buffer_copy(BYTES),
+        OuterData(97, 1.5, [InnerData(1, (2.0, 3.0)), InnerData(-4, (5.0, 6.0))], None, True),  # type: ignore[arg-type]
+    ],
+    ids=[
+        "ctypes",
+        "bytes",
+        "bytearray",
+        "memoryview",
+        "strided",
+        "void",
+        "array",
+        "scalar",
+        "record",
+        "words",
+        "dataclass",
+    ],
+)
+def test_every_form_of_a_structure_gives_its_bytes(argument: Any) -> None:
+    for _ in range(2):
+        assert str(read(convert(argument))) == str(read(BYTES))
+
+
+def test_a_dataclass_is_laid_out_as_its_annotations_say() -> None:
+    value = PairData(InnerData(1, (2.0, 3.0)), InnerData(-4, np.array([5.0, 6.0], np.float32)))
+    converted = convert(value, 24, 4)
+    expected = bytes((Inner * 2)(Inner(1, (2.0, 3.0)), Inner(-4, (5.0, 6.0))))
+    assert str(np.frombuffer(converted, INNER)) == str(np.frombuffer(expected, INNER))
+
+
+def test_values_of_a_dataclass_are_converted_by_the_types_of_its_fields() -> None:
+    for case, where, value in (
+        ("range", "'p.first.x' (int16_t)", PairData(InnerData(1 << 15, (0, 0)), InnerData(0, (0, 0)))),
+        ("type", "'p.second.y[]' (float)", PairData(InnerData(1, (0, 0)), InnerData(0, (0, "0")))),
+        ("type", "'p.second.y' (float[2])", PairData(InnerData(1, (0, 0)), InnerData(0, 5))),
+        ("layout", "'p.second.y' (float[2])", PairData(InnerData(1, (0, 0)), InnerData(0, (1, 2, 3)))),
+        ("layout", "'p.second' (InnerData)", PairData(InnerData(1, (0, 0)), Outer())),
+        ("type", "'p.second' (InnerData)", PairData(InnerData(1, (0, 0)), 5)),
+    ):
+        with raises(ArgumentError, f"launch-argument-{case}", where=f"parameter {where}"):
+            convert(value, 24, 4)
+
+
+def test_fields_may_be_given_by_name_and_order_inside_of_a_dataclass() -> None:
+    pair = namedtuple("pair", "x y")
+    expected = convert(PairData(InnerData(1, (2, 3)), InnerData(4, (5, 6))), 24, 4)
+    assert convert(PairData((1, [2, 3]), {"y": (5, 6), "x": 4}), 24, 4) == expected
+    assert convert(PairData(pair(1, (2, 3)), np.array((4, (5, 6)), INNER)), 24, 4)[4:12] == expected[4:12]
+
+
+def test_a_device_array_may_stand_for_a_pointer_in_a_dataclass() -> None:
+    @dataclass
+    class View:
+        data: Annotated[Any, "float const*"]
+        size: np.uint64
+
+    class Array:
+        def __init__(self, typestr: str) -> None:
+            self.__cuda_array_interface__ = {"shape": (4,), "typestr": typestr, "data": (4096, False), "version": 3}
+
+    assert convert(View(Array("<f4"), 4), 16) == np.array([4096, 4], np.uint64).tobytes()
+    with raises(ArgumentError, "launch-argument-dtype", where="parameter 'p.data' (float const*)"):
+        convert(View(Array("<f8"), 4), 16)
+
+
+def test_another_size_is_refused_with_both() -> None:
+    for argument in (VALUE, BYTES, np.array(ROW, OUTER), np.void(BYTES)):
+        refused("layout", argument, str(len(BYTES)), "64", size=64)
+    refused("layout", PairData(None, None), "24", "16", size=16)  # type: ignore[arg-type]
+
+
+def test_another_alignment_is_refused_where_python_could_have_it() -> None:
+    for argument in (VALUE, np.array(ROW, OUTER)):
+        refused("layout", argument, "8", "4", alignment=4)
+        assert convert(argument, alignment=16)
+    ints = np.zeros(len(BYTES) // 4, "i4").view([("f", "i4", len(BYTES) // 4)])[0]
+    refused("layout", ints, "4", "8")
+    packed = np.dtype([("a", "i1"), ("b", "f8"), ("c", "V47")])
+    refused("layout", np.zeros((), packed), "1", "8")
+    assert convert(bytes(np.zeros((), packed))) == bytes(56)
+
+
+def test_bytes_that_no_kernel_can_read_are_refused() -> None:
+    class Swapped(ctypes.BigEndianStructure):
+        _fields_ = [("a", ctypes.c_int64 * 7)]
+
+    class Objects(ctypes.Structure):
+        _fields_ = [("a", ctypes.py_object * 7)]
+
+    @dataclass
+    class Plain:
+        count: int
+
+    @dataclass
+    class Nowhere:
+        count: "nowhere.Type"  # type: ignore[name-defined]  # noqa: F821, UP037
+
+    for argument in (
+        Swapped(),
+        Objects(),
+        np.zeros((), [("a", ">i8", 7)]),
+        np.zeros((), [("a", "O", 7)]),
+        Plain(1),
+        Nowhere(1),
+    ):
+        refused("layout", argument)
+
+
+@pytest.mark.parametrize(
+    "argument", [1, 1.0, None, "text", (1, 2), {"a": 1}, object(), np.float64(1), np.zeros(2, OUTER)]
+)
+def test_what_is_no_structure_is_refused(argument: Any) -> None:
+    refused("type", argument, type(argument).__name__)
+
+
+def test_unions_and_bit_fields_are_taken_by_their_size() -> None:
+    class Union(ctypes.Union):
+        _fields_ = [("a", ctypes.c_int * 2), ("b", ctypes.c_double)]
+
+    class Bits(ctypes.Structure):
+        _fields_ = [("a", ctypes.c_uint64, 3), ("b", ctypes.c_uint64, 61)]
+
+    assert convert(Union(b=1.5), 8) == np.float64(1.5).tobytes()
+    assert convert(Bits(5, 1), 8) == (13).to_bytes(8, "little")
+
+
+@pytest.mark.slow
+@settings(deadline=None)
+@given(structures(types=tuple(CTYPES)), st.integers(0, 1 << 31))
+def test_random_structures_have_the_same_bytes_in_every_form(declared: Declared, seed: int) -> None:
+    declared = without_alignments(declared)
+    layout, mask = declared.layout(), is_field(declared)
+    row = random_row(declared, seed, 0)
+    value = as_value(declared, as_dataclass(declared), row, None)
+    for form in (row, row[()], row.tobytes(), as_ctypes(declared).from_buffer_copy(row.tobytes()), value):
+        converted = convert(form, layout.size, layout.alignment)
+        assert (
+            np.frombuffer(converted, np.uint8)[mask].tobytes() == np.frombuffer(row.tobytes(), np.uint8)[mask].tobytes()
+        )
+
+
+# --- structures whose fields the family declares ---
+
+DEFINITION = (
+    "struct mine::inner { short x; float y[2]; }; "
+    "struct mine::outer { char tag; double scale; mine::inner parts[2]; float const* data; bool on; };"
+)
+
+
+def convert_declared(argument: Any, definition: str = DEFINITION, size: int = len(BYTES)) -> bytes:
+    return bytes(make_converter(Parameter("p", "mine::outer", size, 8, definition))(argument))
+
+
+@dataclass
+class Loose:
+    """A dataclass whose annotations say nothing about sizes."""
+
+    tag: int
+    scale: float
+    parts: list[Any]
+    data: Any
+    on: bool
+
+
+def test_declared_fields_take_values_by_name_and_in_order() -> None:
+    values = (97, 1.5, [(1, (2.0, 3.0)), {"x": -4, "y": [5.0, 6.0]}], None, True)
+    names = ("tag", "scale", "parts", "data", "on")
+    for argument in (values, list(values), dict(zip(names, values, strict=True)), Loose(*values), VALUE, BYTES):
+        for _ in range(2):
+            assert str(read(convert_declared(argument))) == str(read(BYTES))
+
+
+def test_declared_fields_are_compared() -> None:
+    def with_field(place: int, *field: Any) -> np.dtype[Any]:
+        fields = [(name, *OUTER.fields[name][:1]) for name in OUTER.names]  # type: ignore[index,union-attr]
+        return np.dtype([*fields[:place], field, *fields[place + 1 :]], align=True)
+
+    assert convert_declared(np.zeros((), with_field(3, "data", "i8"))) == bytes(len(BYTES))
+    for words, dtype in (
+        (("weight", "scale"), with_field(1, "weight", "f8")),
+        (("scale", "int64_t"), with_field(1, "scale", "i8")),
+        (("parts", "y"), with_field(2, "parts", np.dtype([("x", "i2"), ("y", "i4", 2)], align=True), 2)),
+        (("data", "double"), with_field(3, "data", "f8")),
+    ):
+        with raises(ArgumentError, "launch-argument-layout", *words, where="parameter 'p' (mine::outer)"):
+            convert_declared(np.zeros((), dtype))
+
+
+def test_values_of_declared_fields_are_refused_by_the_name_of_the_field() -> None:
+    good = {"tag": 97, "scale": 1.5, "parts": [(1, (2, 3)), (4, (5, 6))], "data": None, "on": True}
+    for case, where, wrong in (
+        ("range", "'p.tag' (char)", {"tag": 128}),
+        ("type", "'p.data' (float const*)", {"data": "x"}),
+        ("layout", "'p' (mine::outer)", {"more": 1}),
+        ("layout", "'p.parts' (mine::inner[2])", {"parts": []}),
+    ):
+        with raises(ArgumentError, f"launch-argument-{case}", where=f"parameter {where}"):
+            convert_declared(good | wrong)
+    with raises(ArgumentError, "launch-argument-layout", "tag, scale, parts, data, on", where="'p' (mine::outer)"):
+        convert_declared({"tag": 1})
+
+
+@pytest.mark.parametrize("definition", ["nonsense", "struct a { b c; };", "struct a { char c[100000]; };"])
+def test_a_definition_that_is_not_understood_is_as_none(definition: str) -> None:
+    assert convert_declared(BYTES, definition) == BYTES
+    with raises(ArgumentError, "launch-argument-type"):
+        convert_declared((1,), definition)

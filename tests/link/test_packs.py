@@ -1,0 +1,307 @@
+"""Packs: found beside their database and read first; never written to; what is damaged is left aside, once said."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.errors import JitltoError
+from jitlto.link import packs
+from jitlto.link.kernel_cache import KernelCache
+from jitlto.link.packs import Pack
+from jitlto.plan.plan import Plan
+from jitlto.runtime.family import KernelFamily
+from tests.support.errors import raises
+from tests.support.kernels import entry, get_or_link
+
+A, B, C = (hashlib.sha256(text).hexdigest() for text in (b"a", b"b", b"c"))
+digests = st.binary(max_size=4).map(lambda data: hashlib.sha256(data).hexdigest())
+
+
+@pytest.fixture
+def plan(mini: KernelFamily) -> Plan:
+    return mini.plan(arch="sm_90", data_type="float", op_name="twice")
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    before = os.umask(0o027)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.slow
+@given(st.dictionaries(digests, st.binary(max_size=2000), max_size=12))
+@settings(max_examples=50)
+def test_what_is_written_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, entries: dict[str, bytes]) -> None:
+    path = tmp_path_factory.mktemp("p") / "x.pack"
+    packs.write(path, entries)
+    opened = Pack(path)
+    assert opened.digests == tuple(sorted(entries))
+    assert {digest: opened.get(digest) for digest in entries} == entries
+    assert opened.get("0" * 64) is None
+
+
+@pytest.mark.slow
+@given(st.dictionaries(digests, st.binary(max_size=50), max_size=6), st.randoms(use_true_random=False))
+@settings(max_examples=30)
+def test_equal_entries_make_equal_files(
+    tmp_path_factory: pytest.TempPathFactory, entries: dict[str, bytes], chance: object
+) -> None:
+    folder = tmp_path_factory.mktemp("p")
+    shuffled = list(entries.items())
+    chance.shuffle(shuffled)  # type: ignore[attr-defined]
+    packs.write(folder / "one.pack", entries)
+    packs.write(folder / "other.pack", dict(shuffled))
+    assert (folder / "one.pack").read_bytes() == (folder / "other.pack").read_bytes()
+
+
+def test_a_pack_is_written_whole_or_not_at_all(tmp_path: Path, umask: None) -> None:
+    path = tmp_path / "x.pack"
+    packs.write(path, {A: b"a"})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640  # as umask has it: it is there to be shared
+    with pytest.raises(TypeError):
+        packs.write(path, {A: b"b", B: None})  # type: ignore[dict-item]
+    assert Pack(path).get(A) == b"a"
+    with pytest.raises(FileNotFoundError):
+        packs.write(tmp_path / "none" / "x.pack", {A: b"a"})
+    (tmp_path / "folder.pack").mkdir()
+    with pytest.raises(OSError, match="regular file"):
+        packs.write(tmp_path / "folder.pack", {A: b"a"})
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.pack", "x.pack"]
+
+
+@pytest.mark.parametrize("stem", ["search", "a.b", "with [brackets]*?", "ü b"])
+def test_packs_are_found_beside_their_database_by_its_name(tmp_path: Path, stem: str) -> None:
+    names = [f"{stem}.pack", f"{stem}.sm_90.pack", f"{stem}.x.y.pack"]
+    others = [f"{stem}s.pack", f"{stem}-x.pack", f"x{stem}.pack", "other.pack", f"{stem}.pack.old", f".{stem}.pack"]
+    for name in names + others:
+        packs.write(tmp_path / name, {A: name.encode()})
+    (tmp_path / f"{stem}.folder.pack").mkdir()
+    os.mkfifo(tmp_path / f"{stem}.fifo.pack")
+    (tmp_path / f"{stem}.none.pack").symlink_to(tmp_path / "nowhere")
+    assert [p.path.name for p in packs.beside(tmp_path / f"{stem}.fragdb")] == sorted(names)
+
+
+def test_a_database_without_packs_or_a_directory_has_none(tmp_path: Path) -> None:
+    assert packs.beside(tmp_path / "x.fragdb") == ()
+    assert packs.beside(tmp_path / "none" / "x.fragdb") == ()
+
+
+def test_packs_are_read_first_and_nothing_is_written_beside_them(tmp_path: Path, plan: Plan) -> None:
+    beside, user = tmp_path / "installed", tmp_path / "user"
+    beside.mkdir()
+    kernel = plan.link(use_cache=False)
+    packs.write(beside / "mini.pack", {plan.digest: plan.link_key.encode(kernel)})
+    before = {p: (p.stat().st_mtime_ns, p.stat().st_ctime_ns, p.read_bytes()) for p in beside.iterdir()}
+    for store in (CacheDir(user, 1 << 30), None):
+        cache = KernelCache(store, may_link=False)
+        found = get_or_link(cache, plan, beside / "mini.fragdb")
+        assert found == kernel
+        assert found.layer == "pack"
+    assert [p for p in user.rglob("*") if p.is_file()] == []
+    # With the kernel in both, the pack's is taken.
+    cache = KernelCache(CacheDir(user, 1 << 30))
+    get_or_link(cache, plan, tmp_path / "none.fragdb")
+    assert get_or_link(cache, plan, beside / "mini.fragdb").layer == "pack"
+    assert before == {p: (p.stat().st_mtime_ns, p.stat().st_ctime_ns, p.read_bytes()) for p in beside.iterdir()}
+
+
+def damaged(whole: bytes, where: str) -> bytes:
+    head, first = len(packs._MAGIC), packs._START
+    return {
+        "empty": b"",
+        "magic": b"x" + whole[1:],
+        "older": whole.replace(b"pack 2", b"pack 1", 1),
+        "newer": whole.replace(b"pack 2", b"pack 3", 1),
+        "sha": whole[:head] + bytes([whole[head] ^ 1]) + whole[head + 1 :],
+        "directory": whole[: head + 40] + bytes([whole[head + 40] ^ 1]) + whole[head + 41 :],
+        "cut in the head": whole[:30],
+        "cut in the directory": whole[: first - 3],
+        "cut in the records": whole[: first + 3],
+    }[where]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "where",
+    [
+        "empty", "magic", "older", "newer", "sha", "directory",
+        "cut in the head", "cut in the directory", "cut in the records",
+    ],
+)  # fmt: skip
+def test_a_damaged_pack_is_left_aside_with_one_warning(
+    tmp_path: Path, plan: Plan, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    kernel = plan.link(use_cache=False)
+    bad, good = tmp_path / "mini.a.pack", tmp_path / "mini.b.pack"
+    packs.write(good, {plan.digest: plan.link_key.encode(kernel)})
+    bad.write_bytes(damaged(good.read_bytes(), where))
+    cache = KernelCache(None, may_link=False)
+
+    def ask(_: int) -> bool:
+        return get_or_link(cache, plan, tmp_path / "mini.fragdb") == kernel
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(ask, range(16)))
+    assert caplog.text.count("WARNING") == 1
+    assert str(bad) in caplog.text
+    assert "is not used: " in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["flipped", "cut", "removed", "replaced"])
+def test_an_entry_damaged_in_a_pack_is_looked_for_elsewhere_with_one_warning_and_one_gone_with_none(
+    tmp_path: Path, plan: Plan, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    path, kernel = tmp_path / "mini.pack", plan.link(use_cache=False)
+    packs.write(path, {plan.digest: plan.link_key.encode(kernel)})
+    cache = KernelCache(CacheDir(tmp_path / "user", 1 << 30))
+    assert get_or_link(cache, plan, tmp_path / "mini.fragdb").layer == "pack"
+    whole = path.read_bytes()
+    match how:
+        case "flipped":
+            path.write_bytes(whole[:-9] + bytes([whole[-9] ^ 4]) + whole[-8:])
+        case "cut":
+            path.write_bytes(whole[:-1])
+        case "removed":
+            path.unlink()
+        case _:
+            packs.write(path, {A: b"another", B: bytes(100_000)})
+    layers = [get_or_link(cache, plan, tmp_path / "mini.fragdb").layer for _ in range(3)]
+    assert layers == ["link", "disk", "disk"]
+    assert get_or_link(cache, plan, tmp_path / "mini.fragdb") == kernel
+    assert caplog.text.count("WARNING") == (how in ("flipped", "cut"))
+
+
+@pytest.mark.slow
+def test_an_entry_under_another_ones_name_is_not_taken(tmp_path: Path, mini: KernelFamily) -> None:
+    one, other = (mini.plan(arch="sm_90", data_type="float", op_name=name) for name in ("twice", "square"))
+    packs.write(tmp_path / "mini.pack", {one.digest: entry(other)})
+    cache = KernelCache(None)
+    assert cache.find(one.digest, tmp_path / "mini.fragdb") is None
+    assert get_or_link(cache, one, tmp_path / "mini.fragdb") == one.link(use_cache=False)
+
+
+def made_up(*records: tuple[bytes, str, int, int, bytes], count: int | None = None) -> bytes:
+    """A pack of any records, all of keys that begin with the byte 0, whose checksums are right."""
+    data = b"".join(packs._RECORD.pack(kind, bytes.fromhex(key), *rest) for kind, key, *rest in records)
+    ends = [len(records) if count is None else count] * 256
+    directory = packs._BUCKET.pack(ends[0], hashlib.sha256(data).digest())
+    directory += b"".join(packs._BUCKET.pack(end, hashlib.sha256().digest()) for end in ends[1:])
+    return packs._HEAD.pack(packs._MAGIC, hashlib.sha256(directory).digest()) + directory + data + bytes(64)
+
+
+ZERO = "0" * 64
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        (b"k", ZERO, 1 << 63, 5, b""),
+        (b"k", ZERO, 0, (1 << 64) - 1, b""),
+        (b"k", ZERO, 0, 5, b""),
+        (b"x", ZERO, 0, 0, b""),
+    ],
+)
+def test_a_record_that_somebody_made_up_is_a_miss(tmp_path: Path, record: tuple[bytes, str, int, int, bytes]) -> None:
+    (tmp_path / "mini.pack").write_bytes(made_up(record))
+    (pack,) = packs.beside(tmp_path / "mini.fragdb")
+    assert pack.get(ZERO) is None
+    assert pack.digests == (ZERO,) * (record[0] == b"k")
+
+
+@pytest.mark.parametrize("count", [2, 1 << 40, (1 << 64) - 1])
+def test_a_pack_with_more_records_than_bytes_is_left_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    (tmp_path / "mini.pack").write_bytes(made_up((b"k", ZERO, 0, 0, b""), count=count))
+    assert [pack.get(ZERO) for pack in packs.beside(tmp_path / "mini.fragdb")] in ([], [None])
+    assert caplog.text.count("WARNING") == 1
+
+
+@pytest.mark.parametrize(
+    "made",
+    [made_up((b"k", ZERO, packs._START + 81, 1 << 39, b"")), made_up(count=1 << 32)],
+    ids=["entry", "records"],
+)
+def test_a_pack_of_terabytes_that_hold_nothing_needs_no_memory(tmp_path: Path, made: bytes) -> None:
+    path = tmp_path / "mini.pack"
+    path.write_bytes(made)
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)
+    (pack,) = packs.beside(tmp_path / "mini.fragdb")
+    assert pack.get(ZERO) is None
+    with raises(JitltoError, "jitlto-damaged-pack"):
+        packs.verify(path)
+
+
+def test_a_damaged_record_is_a_miss_that_is_logged_once_and_others_are_found(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "mini.pack"
+    packs.write(path, {A: b"a", B: b"b"})
+    whole = path.read_bytes()
+    place = packs._START + packs._RECORD.size + 3  # in the second record
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    (pack,) = packs.beside(tmp_path / "mini.fragdb")
+    first, second = sorted([A, B])
+    assert [pack.get(first) is not None, pack.get(second), pack.get(second)] == [True, None, None]
+    assert caplog.text.count("WARNING") == 1
+    assert pack.digests == (first,)
+    with raises(JitltoError, "jitlto-damaged-pack", where=str(path)):
+        packs.verify(path)
+
+
+def test_a_look_up_reads_one_bucket_however_many_kernels_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = {hashlib.sha256(b"%d" % n).hexdigest(): b"%d" % n for n in range(5000)}
+    packs.write(tmp_path / "x.pack", kernels, {A: b"a look-up"})
+    pack, sizes = Pack(tmp_path / "x.pack"), list[int]()
+    read = pack._pread
+    monkeypatch.setattr(pack, "_pread", lambda size, offset: sizes.append(size) or read(size, offset))  # type: ignore[func-returns-value]
+    assert pack.get(hashlib.sha256(b"4711").hexdigest()) == b"4711"
+    assert sum(sizes) < 50 * packs._RECORD.size
+    assert (pack.get(A), pack.get(A, packs.LOOKUP)) == (None, b"a look-up")
+    assert (len(pack.digests), pack.keys(packs.LOOKUP)) == (5000, (A,))
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
+def test_a_pack_that_may_not_be_read_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "mini.pack"
+    packs.write(path, {A: b"a"})
+    path.chmod(0)
+    assert packs.beside(tmp_path / "mini.fragdb") == ()
+    assert caplog.text.count("is not used: Permission denied") == 1
+
+
+def test_a_pack_says_where_its_entries_lie(tmp_path: Path) -> None:
+    packs.write(tmp_path / "x.pack", {C: b"ccc", A: b"a", B: b"bb"})
+    whole = (tmp_path / "x.pack").read_bytes()
+    records = list(packs._RECORD.iter_unpack(whole[packs._START :][: 3 * packs._RECORD.size]))
+    assert [key.hex() for _, key, *_ in records] == sorted([A, B, C])
+    for kind, key, offset, size, sha in records:
+        assert (kind, whole[offset:][:size]) == (packs.KERNEL, {A: b"a", B: b"bb", C: b"ccc"}[key.hex()])
+        assert sha == hashlib.sha256(whole[offset:][:size]).digest()
+
+
+def test_a_pack_that_is_replaced_serves_what_the_new_one_holds(tmp_path: Path) -> None:
+    database, path = tmp_path / "k.fragdb", tmp_path / "k.pack"
+    packs.write(path, {"a" * 64: b"first"})
+    (old,) = packs.beside(database)
+    packs.write(path, {"a" * 64: b"longer than before", "0" * 64: b"new"})
+    assert old.get("a" * 64) == b"first"
+    (new,) = packs.beside(database)
+    assert (new.get("a" * 64), new.get("0" * 64)) == (b"longer than before", b"new")
+    path.unlink()
+    assert packs.beside(database) == ()

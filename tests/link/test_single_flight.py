@@ -1,0 +1,166 @@
+"""Single flight: for each key one thread computes, the others wait for it alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from jitlto.base.errors import LinkError
+from jitlto.link.kernel_cache import SingleFlight, raise_copy
+from tests.support.errors import raises
+
+
+@pytest.fixture
+def flights() -> SingleFlight:
+    return SingleFlight()
+
+
+@pytest.mark.slow
+def test_many_threads_that_ask_at_once_share_one_computation(flights: SingleFlight) -> None:
+    calls: list[int] = []
+    barrier = threading.Barrier(16)
+
+    def make() -> object:
+        calls.append(1)
+        time.sleep(0.1)
+        return object()
+
+    def ask() -> tuple[object, float | None]:
+        barrier.wait()
+        return flights.run("key", make)
+
+    with ThreadPoolExecutor(16) as pool:
+        outcomes = [future.result(10) for future in [pool.submit(ask) for _ in range(16)]]
+    assert len(calls) == 1
+    assert len({id(value) for value, _ in outcomes}) == 1
+    assert [waited for _, waited in outcomes].count(None) == 1
+    assert all(waited is None or waited > 0 for _, waited in outcomes)
+
+
+def test_different_keys_are_computed_at_the_same_time(flights: SingleFlight) -> None:
+    # Passes only when all four are inside their computation together.
+    together = threading.Barrier(4)
+
+    def make(key: int) -> Callable[[], int]:
+        def compute() -> int:
+            together.wait(timeout=10)
+            return key
+
+        return compute
+
+    with ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(flights.run, key, make(key)) for key in range(4)]
+        assert [future.result(10)[0] for future in futures] == [0, 1, 2, 3]
+
+
+@pytest.mark.slow
+def test_a_waiting_thread_gets_the_value_and_does_not_compute(flights: SingleFlight) -> None:
+    started, release = threading.Event(), threading.Event()
+
+    def slow() -> str:
+        started.set()
+        assert release.wait(10)
+        return "from the first"
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(flights.run, "key", slow)
+        assert started.wait(10)
+        second = pool.submit(flights.run, "key", lambda: "from the second")
+        with pytest.raises(TimeoutError):
+            second.result(0.05)
+        release.set()
+        assert first.result(10)[0] == second.result(10)[0] == "from the first"
+
+
+def test_a_computation_that_asks_for_itself_does_not_wait_for_itself(flights: SingleFlight) -> None:
+    assert flights.run("key", lambda: flights.run("key", lambda: 7)[0]) == (7, None)
+
+
+def test_nothing_is_remembered_after_the_flight(flights: SingleFlight) -> None:
+    assert flights.run("key", lambda: 1) == (1, None)
+    assert flights.run("key", lambda: None) == (None, None)
+    with raises(LinkError):
+        flights.run("key", lambda: raise_copy(LinkError("does not link")))
+    assert flights.run("key", lambda: 2) == (2, None)
+
+
+@pytest.mark.slow
+def test_those_who_wait_for_a_failure_get_it_too_each_in_a_copy(flights: SingleFlight) -> None:
+    started, release = threading.Event(), threading.Event()
+
+    def fail() -> int:
+        started.set()
+        assert release.wait(10)
+        raise LinkError("does not link", where="here", log="its log") from OSError("the cause")
+
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(flights.run, "key", fail)
+        assert started.wait(10)
+        others = [pool.submit(flights.run, "key", lambda: 1) for _ in range(3)]
+        time.sleep(0.05)
+        release.set()
+        failures = [future.exception(10) for future in (first, *others)]
+    assert len({id(failure) for failure in failures}) == 4
+    for failure in failures:
+        assert isinstance(failure, LinkError)
+        assert (failure.where, failure.log, str(failure.__cause__)) == ("here", "its log", "the cause")
+
+
+def test_a_failure_does_not_grow_each_time_it_is_raised() -> None:
+    failure = LinkError("does not link")
+
+    def depth() -> int:
+        with pytest.raises(LinkError) as caught:
+            raise_copy(failure)
+        trace, count = caught.value.__traceback__, 0
+        while trace is not None:
+            trace, count = trace.tb_next, count + 1
+        return count
+
+    assert len({depth() for _ in range(50)}) == 1
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError("gone"), KeyboardInterrupt()])
+def test_any_other_failure_is_its_own_threads_and_the_one_that_waits_computes(error: BaseException) -> None:
+    flights = SingleFlight()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def interrupted() -> int:
+        begun.set()
+        go_on.wait(10)
+        raise error
+
+    def first() -> None:
+        with pytest.raises(type(error)):
+            flights.run("key", interrupted)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert begun.wait(10)
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(flights.run, "key", lambda: 7)
+        go_on.set()
+        assert second.result(10)[0] == 7
+    thread.join()
+
+
+def test_after_a_fork_nobody_waits_for_a_thread_that_is_not_there(flights: SingleFlight) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> int:
+        begun.set()
+        assert go_on.wait(10)
+        return 1
+
+    child = SingleFlight()
+    with ThreadPoolExecutor(1) as pool:
+        parent = pool.submit(child.run, "key", slow)
+        assert begun.wait(10)
+        child.after_fork()
+        assert child.run("key", lambda: 2) == (2, None)
+        go_on.set()
+        assert parent.result(10) == (1, None)

@@ -1,0 +1,227 @@
+"""Reading of CMake projects: every form of call, without a compiler or dependencies; no program is run."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jitlto.base.errors import ForeignBuildError, ToolchainError
+from jitlto.packaging.foreign import cmake
+from jitlto.packaging.foreign.cmake import Command, find_cmake, read_project
+from tests.support.errors import raises
+
+pytestmark = pytest.mark.one_major
+
+
+def read(directory: Path, text: str, **definitions: str) -> list[Command]:
+    (directory / "CMakeLists.txt").write_text(text, "utf-8")
+    return read_project(directory / "CMakeLists.txt", definitions)[0]
+
+
+def calls(directory: Path, text: str, **definitions: str) -> list[dict[str, str]]:
+    found = [each for each in read(directory, text, **definitions) if each.name == "generate_jit_lto_kernels"]
+    return [dict(zip(each.arguments[::2], each.arguments[1::2], strict=True)) for each in found]
+
+
+def formats(directory: Path, text: str, **definitions: str) -> list[str]:
+    return [call["NAME_FORMAT"] for call in calls(directory, text, **definitions)]
+
+
+@pytest.mark.slow
+def test_arguments_are_expanded_except_generator_expressions(tmp_path: Path) -> None:
+    text = """
+        set(dir "${CMAKE_CURRENT_SOURCE_DIR}/src")
+        list(APPEND libraries a $<BUILD_INTERFACE:b> c)
+        generate_jit_lto_kernels(files NAME_FORMAT "k_@x@" MATRIX_JSON_FILE "${dir}/m.json"
+          KERNEL_INPUT_FILE ${dir}/k.cu.in EMBEDDED_INPUT_FILE e.cpp.in OUTPUT_DIRECTORY out
+          KERNEL_LINK_LIBRARIES ${libraries})
+        generate_jit_lto_kernels(files FRAGMENT_TAG_FORMAT "tag<@x@>" FRAGMENT_TAG_HEADER_FILES "<a.hpp>" "<b.hpp>"
+          MATRIX_JSON_STRING [==[{"x": ["1;2", "]"]}]==] NAME_FORMAT j KERNEL_INPUT_FILE k.cu.in)
+    """
+    one, two = calls(tmp_path, text)
+    assert one["MATRIX_JSON_FILE"] == f"{tmp_path}/src/m.json"
+    assert one["KERNEL_INPUT_FILE"] == f"{tmp_path}/src/k.cu.in"
+    assert one["KERNEL_LINK_LIBRARIES"] == "a;$<BUILD_INTERFACE:b>;c"
+    assert two["MATRIX_JSON_STRING"] == '{"x": ["1;2", "]"]}'
+    assert "EMBEDDED_INPUT_FILE" not in one
+
+
+@pytest.mark.slow
+def test_loops_functions_and_conditions_are_followed(tmp_path: Path) -> None:
+    text = """
+        option(MORE "" OFF)
+        macro(add name)
+          generate_jit_lto_kernels(files NAME_FORMAT "${name}" KERNEL_INPUT_FILE k.cu.in)
+        endmacro()
+        foreach(type IN ITEMS f h)
+          foreach(width RANGE 1 2)
+            add("${type}${width}")
+          endforeach()
+        endforeach()
+        if(MORE)
+          add(more)
+        endif()
+    """
+    assert formats(tmp_path, text) == ["f1", "f2", "h1", "h2"]
+    assert formats(tmp_path, text, MORE="ON")[-1] == "more"
+
+
+@pytest.mark.slow
+def test_subdirectories_and_included_files_have_their_own_directories(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "CMakeLists.txt").write_text(
+        "generate_jit_lto_kernels(f NAME_FORMAT ${up} KERNEL_INPUT_FILE k.cu.in)\nset(down yes PARENT_SCOPE)\n"
+    )
+    (tmp_path / "more.cmake").write_text("generate_jit_lto_kernels(f NAME_FORMAT ${down} KERNEL_INPUT_FILE k.cu.in)\n")
+    found = read(tmp_path, "project(p LANGUAGES CUDA)\nset(up no)\nadd_subdirectory(sub)\ninclude(more.cmake)\n")
+    assert [(each.directory, each.arguments[1]) for each in found] == [(tmp_path / "sub", "no"), (tmp_path, "yes")]
+
+
+@pytest.mark.slow
+def test_variables_that_a_template_uses_are_recorded(tmp_path: Path) -> None:
+    (tmp_path / "k.cu.in").write_text("@width@ @type@ @unset@ // a;b [ ] @width@")
+    call = "generate_jit_lto_kernels(f NAME_FORMAT k KERNEL_INPUT_FILE k.cu.in)"
+    (found,) = calls(tmp_path, f'set(width 4)\nset(type "a;b")\nset(CMAKE_CUDA_STANDARD 20)\n{call}')
+    assert {name: value for name, value in found.items() if name.startswith("@")} == {"@width": "4", "@type": "a;b"}
+    assert found["CMAKE_CUDA_STANDARD"] == "20"
+
+
+@pytest.mark.slow
+def test_the_project_s_own_definition_of_the_function_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "own.cmake").write_text("function(generate_jit_lto_kernels)\nmessage(FATAL_ERROR no)\nendfunction()\n")
+    call = "generate_jit_lto_kernels(f NAME_FORMAT k KERNEL_INPUT_FILE k.cu.in)"
+    assert formats(tmp_path, f"set(CMAKE_MODULE_PATH ${{CMAKE_CURRENT_SOURCE_DIR}})\ninclude(own)\n{call}") == ["k"]
+
+
+@pytest.mark.slow
+def test_what_needs_a_project_or_its_dependencies_is_left_out(tmp_path: Path) -> None:
+    text = """
+        cmake_minimum_required(VERSION 99.1 FATAL_ERROR)
+        include(rapids-cmake)
+        rapids_cmake_install_lib_dir(lib_dir)
+        find_package(raft REQUIRED COMPONENTS distributed)
+        try_compile(ok SOURCES x.c)
+        set_property(DIRECTORY PROPERTY CMAKE_CONFIGURE_DEPENDS x)
+        get_target_property(includes raft::raft INTERFACE_INCLUDE_DIRECTORIES)
+        if(raft_FOUND)
+          generate_jit_lto_kernels(f NAME_FORMAT k KERNEL_INPUT_FILE k.cu.in)
+        endif()
+    """
+    (tmp_path / "CMakeLists.txt").write_text(text)
+    commands, unknown = read_project(tmp_path / "CMakeLists.txt", {})
+    assert [each.name for each in commands] == ["generate_jit_lto_kernels"]
+    assert unknown == ["rapids_cmake_install_lib_dir"]
+
+
+@pytest.mark.slow
+def test_what_fetches_dependencies_and_other_generators_do_not_stand_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "config.cmake").write_text("""
+        include(FetchContent)
+        FetchContent_Declare(rapids-cmake GIT_REPOSITORY https://example.invalid/x.git)
+        FetchContent_MakeAvailable(rapids-cmake)
+        set_property(CACHE LEVEL PROPERTY STRINGS A B)
+    """)
+    (tmp_path / "lib" / "cmake").mkdir(parents=True)
+    (tmp_path / "lib" / "cmake" / "other.cmake").write_text("""
+        function(compute_matrix_product output)
+          execute_process(COMMAND python OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+          set(${output} "${text}" PARENT_SCOPE)
+        endfunction()
+        function(generate_other_kernels)
+          compute_matrix_product(product MATRIX_JSON_FILE ${ARGV0})
+          string(JSON length LENGTH "${product}")
+          math(EXPR last "${length} - 1")
+          foreach(i RANGE ${last})
+            add_custom_command(OUTPUT ${i})
+          endforeach()
+        endfunction()
+    """)
+    text = """
+        include(../config.cmake)
+        include(CMakeDependentOption)
+        option(LIBRARY "" ON)
+        cmake_dependent_option(KERNELS "" ON LIBRARY OFF)
+        include(cmake/other.cmake)
+        generate_other_kernels(x.json)
+        if(KERNELS)
+          generate_jit_lto_kernels(f NAME_FORMAT k KERNEL_INPUT_FILE k.cu.in)
+        endif()
+    """
+    assert formats(tmp_path / "lib", text) == ["k"]
+    assert formats(tmp_path / "lib", text, LIBRARY="OFF") == []
+
+
+@pytest.mark.slow
+def test_arguments_of_recorded_commands_are_text(tmp_path: Path) -> None:
+    texts = ["]==]) message(FATAL_ERROR run", "a;b", "", '\\n ${x} "q" #', "[==[", "]]"]
+    quoted = " ".join(f"[=====[{text}]=====]" for text in texts)
+    found = read(
+        tmp_path, f"add_library(l INTERFACE)\ntarget_compile_options(l INTERFACE {quoted})\nadd_definitions()\n"
+    )
+    assert [(each.name, each.arguments) for each in found] == [
+        ("add_library", ("l", "INTERFACE")),
+        ("target_compile_options", ("l", "INTERFACE", *texts)),
+        ("add_definitions", ()),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["execute_process(COMMAND", "_execute_process(COMMAND", "__execute_process(COMMAND",
+                                     "exec_program(", "_exec_program("])  # fmt: skip
+def test_no_way_to_name_the_command_runs_a_program(tmp_path: Path, command: str) -> None:
+    run = f'{command} ${{CMAKE_COMMAND}} -E touch "${{CMAKE_CURRENT_SOURCE_DIR}}/run")\n'
+    read(tmp_path, f"cmake_policy(VERSION 3.20)\n{run}")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_project_that_does_not_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cmake, "_LONGEST_RUN", 0.05)
+    with raises(ForeignBuildError, "import-cmake", "seconds", where="CMakeLists.txt"):
+        read(tmp_path, "while(TRUE)\nendwhile()\n")
+
+
+@pytest.mark.slow
+def test_no_program_is_run_and_nothing_is_written_beside_the_project(tmp_path: Path) -> None:
+    text = """
+        execute_process(COMMAND ${CMAKE_COMMAND} -E touch "${CMAKE_CURRENT_SOURCE_DIR}/run" OUTPUT_VARIABLE out
+                        RESULT_VARIABLE status)
+        file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/made" "x")
+        if(status EQUAL 0 AND out STREQUAL "")
+          generate_jit_lto_kernels(f NAME_FORMAT k KERNEL_INPUT_FILE k.cu.in)
+        endif()
+    """
+    assert formats(tmp_path, text) == ["k"]
+    assert [path.name for path in tmp_path.iterdir()] == ["CMakeLists.txt"]
+
+
+@pytest.mark.slow
+def test_what_cmake_reports_is_the_error(tmp_path: Path) -> None:
+    with raises(ForeignBuildError, "import-cmake", "no compiler for you", where="CMakeLists.txt"):
+        read(tmp_path, 'message(FATAL_ERROR "no compiler for you")\n')
+    with raises(ForeignBuildError, "import-cmake", where="CMakeLists.txt"):
+        read(tmp_path, "if(\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ["add_library zz -41", "", "add_library 41 -4"])
+def test_a_project_that_writes_to_the_record_is_an_error(tmp_path: Path, line: str) -> None:
+    with raises(ForeignBuildError, "import-cmake", where="CMakeLists.txt"):
+        read(tmp_path, f'file(APPEND "${{JITLTO_RECORD}}" "{line}\n")\n')
+
+
+@pytest.mark.slow
+def test_the_wheel_of_cmake_stands_in_for_one_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cmake.shutil, "which", lambda _: None)
+    pytest.importorskip("cmake", reason="cmake is not installed; the extra cmake brings it")
+    assert "cmake version" in subprocess.run([find_cmake(), "--version"], capture_output=True, text=True).stdout
+    monkeypatch.setitem(__import__("sys").modules, "cmake", None)
+    with raises(ToolchainError, "toolchain-missing", hint="jitlto[cmake]"):
+        find_cmake()
+
+
+def test_a_file_that_does_not_exist_is_named_without_asking_cmake(tmp_path: Path) -> None:
+    with raises(ForeignBuildError, "import-missing-file", where="none.txt"):
+        read_project(tmp_path / "none.txt", {})

@@ -1,0 +1,445 @@
+"""A package's database, compiled or taken from CI, and the sources in its sdist."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jitlto import cli
+from jitlto.base import config
+from jitlto.base.errors import CompileError, DatabaseError, JitltoError, ProjectError
+from jitlto.base.versions import Architecture
+from jitlto.build import pipeline
+from jitlto.build.proof import UnplannedKernelsError
+from jitlto.build.shards import Shard
+from jitlto.database import FragmentDatabase
+from jitlto.family import declaration
+from jitlto.link import packs
+from jitlto.packaging import pack, prebuilt, project
+from jitlto.runtime.family import load
+from tests.support.commands import fails, jitlto
+from tests.support.errors import raises
+from tests.support.families import MINI, write_family
+
+PYPROJECT = """
+[project]
+name = "package"
+[project.entry-points."jitlto.fragments"]
+mini = "package.fragments"
+[tool.jitlto]
+database = "package/fragments.fragdb"
+"""
+MINI_FOLDER = "fragments/mini"
+
+
+def make(directory: Path, more: str = "", files: dict[str, str] = MINI) -> Path:
+    """A package with the family ``mini``; returns its pyproject.toml."""
+    write_family(directory / MINI_FOLDER, files)
+    path = directory / "pyproject.toml"
+    path.write_text(PYPROJECT + more, "utf-8")
+    return path
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Sets ``JITLTO_PREBUILT``; the settings are read anew."""
+    config.current.cache_clear()
+    yield monkeypatch
+    monkeypatch.undo()
+    config.current.cache_clear()
+
+
+def set_prebuilt(environment: pytest.MonkeyPatch, path: Path) -> None:
+    environment.setenv("JITLTO_PREBUILT", str(path))
+    config.current.cache_clear()
+
+
+@pytest.mark.slow
+def test_a_project_builds_the_same_database_as_its_families(tmp_path: Path, mini_path: Path) -> None:
+    report = project.build_package(make(tmp_path), tmp_path / "out.fragdb", jobs=1)
+    assert report.path.read_bytes() == mini_path.read_bytes()
+
+
+@pytest.mark.slow
+def test_unchanged_fragments_are_not_compiled_again(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    first = project.build_package(path, tmp_path / "a.fragdb", jobs=1)
+    again = project.build_package(path, tmp_path / "b.fragdb", jobs=1)
+    assert (again.digest, again.compiled) == (first.digest, 0)
+    header = tmp_path / MINI_FOLDER / "op.cuh"
+    header.write_text(header.read_text() + "namespace mini { struct changed {}; }\n")
+    assert project.build_package(path, tmp_path / "b.fragdb", jobs=1).compiled > 0
+
+
+@pytest.mark.slow
+def test_architectures_and_options_of_the_project_hold_for_its_families(tmp_path: Path) -> None:
+    files = MINI | {"op.cu.jinja": "#ifndef WANTED\n#error no option\n#endif\n" + MINI["op.cu.jinja"]}
+    path = make(tmp_path, 'archs = ["80", "90a"]\noptions = ["-DWANTED=1"]', files)
+    report = project.build_package(path, tmp_path / "out.fragdb", jobs=1)
+    with FragmentDatabase(report.path) as database:
+        record = database.families["mini"]
+        assert record.architectures == (Architecture(80), Architecture(90, "a"))
+        assert "-DWANTED=1" in record.options
+        for fragment in database.fragments():
+            assert {str(image.architecture) for image in fragment.images if image.kind == "ltoir"} == {"80", "90a"}
+
+
+@pytest.mark.slow
+def test_an_error_about_rejected_options_mentions_the_project(tmp_path: Path) -> None:
+    with raises(CompileError, "compile-options", "family.toml", "[tool.jitlto]"):
+        project.build_package(make(tmp_path, 'options = ["--no-such-option"]'), tmp_path / "out.fragdb", jobs=1)
+
+
+def test_the_toolchain_of_the_project_is_used(tmp_path: Path) -> None:
+    (found,) = project.load_package(make(tmp_path, 'toolchain = "nvcc"')).families
+    assert found.toolchain == "nvcc"
+
+
+def test_entry_points_are_checked_before_anything_is_compiled(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    path.write_text(PYPROJECT.replace("package.fragments", "package.others"))
+    with raises(ProjectError, "project-entry-points", "mini", "'package.others'"):
+        project.build_package(path, tmp_path / "out.fragdb")
+    assert not (tmp_path / "out.fragdb").exists()
+
+
+# What an sdist must hold.
+
+
+@pytest.mark.slow
+def test_an_sdist_holds_all_that_a_build_reads(tmp_path: Path) -> None:
+    """A copy of exactly the listed files builds the same database."""
+    path = make(tmp_path / "a", 'families = ["fragments/mini"]')
+    folder = tmp_path / "a" / MINI_FOLDER
+    (folder / "inner").mkdir()
+    (folder / "inner" / "deep.cuh").write_text("#pragma once\n")
+    (folder / "inner" / "common.jinja").write_text("// common\n")
+    includes = '#define DEEP "inner/deep.cuh"\n#include DEEP\n#include ".parts/used.cuh"\n'
+    (folder / "op.cuh").write_text(includes + MINI["op.cuh"])
+    (folder.parent / "beside.cuh").write_text('#include "far/farther.cuh"\n')
+    (folder.parent / "far").mkdir()
+    (folder.parent / "far" / "farther.cuh").write_text("#pragma once\n")
+    (folder / "kern.cu.jinja").write_text("#include \"../{{'beside'}}.cuh\"\n" + MINI["kern.cu.jinja"])
+    (folder / "op.cu.jinja").write_text("{% include 'inner/common.jinja' %}\n" + MINI["op.cu.jinja"])
+    (folder / ".hidden").write_text("")
+    (folder / ".parts").mkdir()
+    (folder / ".parts" / "used.cuh").write_text('#pragma once\n#include "linked/used.cuh"\n')
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "used.cuh").write_text("#pragma once\n")
+    (folder / "linked").symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(folder / "fifo")
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "x.pyc").write_text("")
+    files = project.list_sources(project.load_package(path))
+    names = [str(file.relative_to(tmp_path / "a")) for file in files]
+    assert names == sorted(names)
+    assert {f"{MINI_FOLDER}/{name}" for name in ("inner/deep.cuh", ".parts/used.cuh", "linked/used.cuh")} <= {*names}
+    assert not any("hidden" in name or "pycache" in name or "fifo" in name for name in names)
+    for name in (*names, "pyproject.toml"):
+        (tmp_path / "b" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(tmp_path / "a" / name, tmp_path / "b" / name)
+    one = project.build_package(path, tmp_path / "a.fragdb", jobs=1)
+    two = project.build_package(tmp_path / "b", tmp_path / "b.fragdb", jobs=1)
+    assert one.digest == two.digest
+
+
+def test_a_family_at_the_top_of_a_project_does_not_draw_in_builds_and_environments(tmp_path: Path) -> None:
+    path = make(tmp_path, 'families = ["."]')
+    write_family(tmp_path, MINI)
+    for name in ("dist/old.tar.gz", "build/lib/x.cuh", "venv/pyvenv.cfg", "venv/lib/y.cuh", ".git/z"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    tops = {file.relative_to(tmp_path).parts[0] for file in project.list_sources(project.load_package(path))}
+    assert tops == {*MINI, "fragments", "pyproject.toml"}
+
+
+def test_files_outside_the_project_cannot_be_in_an_sdist(tmp_path: Path) -> None:
+    path = make(tmp_path / "a", 'families = ["../mini"]')
+    write_family(tmp_path / "mini", MINI)
+    with raises(ProjectError, "project-outside-file", str(tmp_path / "mini"), hint="--wheel"):
+        project.list_sources(project.load_package(path))
+
+
+# What CI has built.
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    """A database of the family ``mini`` with fewer fragments."""
+    files = MINI | {
+        "op.json": MINI["op.json"].replace('"double"', '"float"').replace('["float", "float"]', '["float"]')
+    }
+    path = write_family(tmp_path / "other", files | {"kern.json": '{"data_type": "float"}'})
+    return pipeline.build([declaration.load_family(path)], tmp_path / "other.fragdb", jobs=1).path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["ci.fragdb", "ci", "ci/package"])
+def test_a_database_from_ci_is_taken_and_nothing_is_compiled(
+    tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch, where: str
+) -> None:
+    file = tmp_path / where if where.endswith(".fragdb") else tmp_path / where / "fragments.fragdb"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(mini_path, file)
+    set_prebuilt(environment, tmp_path / where.split("/")[0])
+    environment.setattr(pipeline, "build", None)
+    report = project.build_package(make(tmp_path), tmp_path / "out.fragdb")
+    assert (report.compiled, len(report.fragments)) == (0, 6)
+    assert report.path.read_bytes() == mini_path.read_bytes()
+    assert "taken from" in project.summarize(report)
+
+
+@pytest.mark.slow
+def test_a_database_that_was_built_into_its_place_stays_there(
+    tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
+) -> None:
+    output = Path(shutil.copy(mini_path, tmp_path / "out.fragdb"))
+    set_prebuilt(environment, output)
+    project.build_package(make(tmp_path), output)
+    assert output.read_bytes() == mini_path.read_bytes()
+
+
+def refused(
+    tmp_path: Path, database: Path, environment: pytest.MonkeyPatch, *names: str, code: str = "differs", more: str = ""
+) -> None:
+    """Build with a database from CI that must be rejected: one error, and no file."""
+    set_prebuilt(environment, database)
+    with raises(ProjectError, f"project-prebuilt-{code}", *names, where=str(database)):
+        project.build_package(make(tmp_path, more), tmp_path / "out.fragdb")
+    assert not (tmp_path / "out.fragdb").exists()
+
+
+@pytest.mark.slow
+def test_a_database_from_ci_holds_the_declared_architectures(
+    tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
+) -> None:
+    refused(tmp_path, mini_path, environment, "compute_90a", more='archs = ["75", "90a"]')
+
+
+def test_a_database_from_ci_was_built_with_the_declared_options_by_the_declared_compiler(
+    tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
+) -> None:
+    refused(tmp_path, mini_path, environment, "mini", "options", more='options = ["-DX=1"]')
+    refused(tmp_path, mini_path, environment, "nvcc", more='toolchain = "nvcc"')
+
+
+@pytest.mark.slow
+def test_a_database_from_ci_holds_every_fragment(tmp_path: Path, other: Path, environment: pytest.MonkeyPatch) -> None:
+    refused(tmp_path, other, environment, "3 missing, 0 too many")
+
+
+def test_a_database_from_ci_holds_the_declared_families_and_no_other(
+    tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
+) -> None:
+    files = MINI | {"family.toml": MINI["family.toml"].replace('"mini"', '"maxi"')}
+    write_family(tmp_path / "fragments" / "maxi", files)
+    text = PYPROJECT.replace('"package.fragments"', '"package.fragments"\nmaxi = "package.fragments"')
+    set_prebuilt(environment, mini_path)
+    (tmp_path / "pyproject.toml").write_text(text)
+    write_family(tmp_path / MINI_FOLDER, MINI)
+    with raises(ProjectError, "project-prebuilt-differs", "maxi"):
+        project.build_package(tmp_path, tmp_path / "out.fragdb")
+    with FragmentDatabase(mini_path) as database, raises(ProjectError, "project-prebuilt-differs", "mini"):
+        prebuilt.check_prebuilt(database, [])
+
+
+def test_a_database_from_ci_with_a_different_interface_is_rejected(
+    tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
+) -> None:
+    set_prebuilt(environment, mini_path)
+    path = make(tmp_path, files=MINI | {"op.cuh": "// changed\n" + MINI["op.cuh"]})
+    with raises(ProjectError, "project-prebuilt-differs", "headers"):
+        project.build_package(path, tmp_path / "out.fragdb")
+
+
+def test_a_missing_or_damaged_database_from_ci_is_rejected(
+    tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
+) -> None:
+    damaged = tmp_path / "damaged.fragdb"
+    damaged.write_bytes(mini_path.read_bytes()[:-5000])
+    set_prebuilt(environment, damaged)
+    with raises(DatabaseError, "database-damaged", where=str(damaged)):
+        project.build_package(make(tmp_path), tmp_path / "out.fragdb")
+    refused(tmp_path, tmp_path / "nothing", environment, "absolute path", code="missing")
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path, tmp_path / "empty", environment, "empty/fragments.fragdb", code="missing")
+
+
+@pytest.mark.slow
+def test_a_part_from_ci_is_not_taken(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
+    mini = declaration.load_family(write_family(tmp_path / "mini", MINI))
+    part = pipeline.build([mini], tmp_path / "part.fragdb", jobs=1, shard=Shard(1, 2)).path
+    refused(tmp_path, part, environment, "part 1 of 2", "jitlto merge")
+
+
+# The command line.
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli.cli, ["build", *arguments])
+    error = result.exception
+    return result.exit_code, result.output + (str(error) if isinstance(error, JitltoError) else "")
+
+
+@pytest.mark.slow
+def test_the_command_builds_a_project(tmp_path: Path, mini_path: Path) -> None:
+    make(tmp_path)
+    output = tmp_path / "out.fragdb"
+    status, text = run("--project", str(tmp_path), "-o", str(output), "--json", "-j", "1")
+    assert status == 0, text
+    assert json.loads(text)["database"] == str(output)
+    assert output.read_bytes() == mini_path.read_bytes()
+
+
+@pytest.mark.slow
+def test_the_command_takes_a_database_from_ci(tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch) -> None:
+    make(tmp_path)
+    set_prebuilt(environment, mini_path)
+    status, text = run("--project", str(tmp_path), "-o", str(tmp_path / "out.fragdb"))
+    assert status == 0, text
+    assert "taken from JITLTO_PREBUILT" in text
+    # CI itself compiles, whatever is set.
+    status, text = run("--project", str(tmp_path), "-o", str(tmp_path / "part.fragdb"), "--shard", "1/2", "-j", "1")
+    assert status == 0, text
+    assert "taken" not in text
+
+
+@pytest.mark.slow
+def test_the_shards_of_a_project_use_its_options(tmp_path: Path) -> None:
+    make(tmp_path, 'archs = ["80"]')
+    status, text = run("--project", str(tmp_path), "--plan-shards", "2", "--json")
+    assert status == 0, text
+    assert len(json.loads(text)["include"]) == 2
+    status, text = run("--project", str(tmp_path), "-o", str(tmp_path / "part.fragdb"), "--shard", "1/2", "-j", "1")
+    assert status == 0, text
+    with FragmentDatabase(tmp_path / "part.fragdb") as part:
+        assert part.families["mini"].architectures == (Architecture(80),)
+
+
+def test_a_project_declares_which_families_are_built(tmp_path: Path) -> None:
+    make(tmp_path)
+    status, text = run("mini", "--project", str(tmp_path), "-o", str(tmp_path / "out.fragdb"))
+    assert status == 2
+    assert "--project" in text
+    assert "FAMILY" in text
+    status, text = run("--project", str(tmp_path / "fragments"), "-o", str(tmp_path / "out.fragdb"))
+    assert status == 1
+    assert "pyproject.toml" in text
+
+
+@pytest.mark.slow
+def test_the_hook_adds_the_database_to_a_wheel_sources_to_an_sdist_and_nothing_to_an_editable_install(
+    tmp_path: Path, mini_path: Path, empty_cache: Path
+) -> None:
+    hatch = pytest.importorskip(
+        "jitlto.packaging.hooks.hatch", reason="hatchling is not installed; the extra test brings it"
+    )
+    path = make(tmp_path)
+
+    def added(target: str, version: str) -> dict[str, str]:
+        data: dict[str, dict[str, str]] = {"force_include": {}}
+        hook = hatch.JitltoBuildHook(str(tmp_path), {}, None, None, str(tmp_path / "dist"), target)
+        hook.initialize(version, data)
+        for source, to in data["force_include"].items():
+            assert Path(source).is_file()
+            if to.endswith(".fragdb"):
+                assert Path(source).read_bytes() == mini_path.read_bytes()
+        return data["force_include"]
+
+    assert added("wheel", "editable") == {}
+    sources = [str(file) for file in project.list_sources(project.load_package(path))]
+    assert added("sdist", "standard") == {file: str(Path(file).relative_to(tmp_path)) for file in sources}
+    assert not empty_cache.exists(), "nothing was compiled"
+    assert list(added("wheel", "standard").values()) == ["package/fragments.fragdb"]
+
+
+#: The kernel over double has no ``op``.
+INCOMPLETE = MINI | {"op.json": MINI["op.json"].replace(', "double"', "")}
+
+
+@pytest.mark.slow
+def test_a_wheel_without_all_that_kernels_need_is_not_built(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], environment: pytest.MonkeyPatch
+) -> None:
+    hatch = pytest.importorskip(
+        "jitlto.packaging.hooks.hatch", reason="hatchling is not installed; the extra test brings it"
+    )
+    commands = pytest.importorskip("jitlto.packaging.hooks.build_fragments", reason="setuptools is not installed")
+    setuptools = pytest.importorskip("setuptools")
+    path, output = make(tmp_path, files=INCOMPLETE), tmp_path / "out.fragdb"
+    environment.chdir(tmp_path)
+
+    def refuse() -> None:
+        with raises(UnplannedKernelsError, "build-unplanned-kernels", "mini/kern[data_type=double]"):
+            project.build_package(path, output)
+        assert not output.exists()
+        hook = hatch.JitltoBuildHook(str(tmp_path), {}, None, None, str(tmp_path / "dist"), "wheel")
+        with pytest.raises(SystemExit):
+            hook.initialize("standard", {"force_include": {}})
+        assert "build-unplanned-kernels" in "".join(capsys.readouterr())
+        command = commands.BuildFragments(setuptools.Distribution())
+        command.build_lib = str(tmp_path / "lib")
+        with pytest.raises(setuptools.errors.SetupError, match="build-unplanned-kernels"):
+            command.run()
+
+    refuse()
+    report = project.build_package(path, tmp_path / "ci.fragdb", allow_incomplete=True)
+    assert any("mini/kern[data_type=double]" in advice for advice in report.advice)
+    set_prebuilt(environment, report.path)
+    refuse()
+    assert project.build_package(path, output, allow_incomplete=True).advice == report.advice
+
+
+@pytest.mark.slow
+def test_the_command_writes_an_incomplete_database_where_that_is_allowed(tmp_path: Path) -> None:
+    path, output = make(tmp_path, files=INCOMPLETE), tmp_path / "out.fragdb"
+    arguments = ["build", "--project", str(path), "-o", str(output), "-q", "--no-compare-archs"]
+    fails(jitlto(*arguments), 1, "build-unplanned-kernels", "mini/kern[data_type=double]")
+    assert not output.exists()
+    done = jitlto(*arguments, "--allow-incomplete")
+    assert done.returncode == 0 and output.exists()
+    assert done.stderr.count("warning: ") == 1 and "mini/kern[data_type=double]" in done.stderr
+
+
+def test_a_wheel_holds_the_kernels_that_pack_names(tmp_path: Path) -> None:
+    hatch = pytest.importorskip(
+        "jitlto.packaging.hooks.hatch", reason="hatchling is not installed; the extra test brings it"
+    )
+    path = make(tmp_path, 'pack = "mini"\npack_archs = ["sm_90"]')
+    data: dict[str, dict[str, str]] = {"force_include": {}}
+    hook = hatch.JitltoBuildHook(str(tmp_path), {}, None, None, str(tmp_path / "dist"), "wheel")
+    hook.initialize("standard", data)
+    added = {to: Path(source) for source, to in data["force_include"].items()}
+    assert added.keys() == {"package/fragments.fragdb", "package/fragments.pack"}
+    found = load("mini", added["package/fragments.fragdb"])
+    digests = {found.plan(arch="sm_90", **each).digest for each in found.configurations()}
+    assert set(packs.Pack(added["package/fragments.pack"]).digests) == digests
+    config = project.load_package(path).config
+    with raises(ProjectError, "project-pack", "nosuch", where=str(path)):
+        pack.build_pack(replace(config, pack="nosuch"), added["package/fragments.fragdb"])
+    for name in ("mini", "nosuch.jsonl"):
+        with raises(ProjectError, "project-pack", name, where=str(path), hint="pack_archs"):
+            pack.build_pack(replace(config, pack=name, pack_architectures=()), added["package/fragments.fragdb"])
+
+
+def test_a_recording_is_part_of_the_sdist(tmp_path: Path) -> None:
+    path = make(tmp_path, 'pack = "used.jsonl"')
+    (tmp_path / "used.jsonl").write_text("")
+    assert tmp_path / "used.jsonl" in project.list_sources(project.load_package(path))
+
+
+def test_the_hook_takes_no_settings_that_belong_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hatch = pytest.importorskip(
+        "jitlto.packaging.hooks.hatch", reason="hatchling is not installed; the extra test brings it"
+    )
+    hook = hatch.JitltoBuildHook(str(tmp_path), {"archs": ["75"]}, None, None, str(tmp_path), "wheel")
+    with pytest.raises(SystemExit):
+        hook.initialize("standard", {"force_include": {}})
+    assert "unknown key 'archs'" in "".join(capsys.readouterr())

@@ -1,0 +1,209 @@
+"""``[tool.jitlto]``: its keys, and errors with file, key and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.base.errors import ProjectError
+from jitlto.base.versions import Architecture
+from jitlto.packaging import pyproject
+from jitlto.packaging.pyproject import PackageConfig
+from tests.support.errors import raises
+from tests.support.families import MINI, write_family
+
+PROJECT = """
+[project]
+name = "My-Package"
+[project.entry-points."jitlto.fragments"]
+mini = "my_package.fragments"
+"""
+TABLE = """
+[tool.jitlto]
+database = "my_package/fragments.fragdb"
+"""
+
+
+def project(directory: Path, table: str, text: str = PROJECT) -> Path:
+    write_family(directory / "fragments" / "mini", MINI)
+    path = directory / "pyproject.toml"
+    path.write_text(text + table, "utf-8")
+    return path
+
+
+def refusal(directory: Path, table: str, text: str = PROJECT) -> ProjectError:
+    with pytest.raises(ProjectError) as caught:
+        pyproject.load_config(project(directory, table, text))
+    assert caught.value.where is not None
+    assert caught.value.where.startswith(str(directory / "pyproject.toml"))
+    return caught.value
+
+
+def test_the_database_is_the_only_required_key(tmp_path: Path) -> None:
+    path = project(tmp_path, TABLE)
+    found = pyproject.load_config(path)
+    assert found == pyproject.load_config(tmp_path)
+    assert found.families == (tmp_path / "fragments" / "mini" / "family.toml",)
+    assert found.database == PurePosixPath("my_package/fragments.fragdb")
+    assert (found.architectures, found.toolchain, found.options) == (None, None, ())
+    assert found.entry_point == "my_package.fragments"
+    assert found.entry_points == {"mini": "my_package.fragments"}
+    assert found.root == tmp_path
+
+
+def test_all_keys_are_read(tmp_path: Path) -> None:
+    table = (
+        TABLE + 'families = ["fragments/mini", "mini"]\narchs = ["90a", "80"]\ntoolchain = "nvcc"\noptions = ["-DX=1"]'
+    )
+    found = pyproject.load_config(project(tmp_path, table))
+    assert len(found.families) == 1, "named twice, built once"
+    assert found.architectures == (Architecture(80), Architecture(90, "a"))
+    assert (found.toolchain, found.options) == ("nvcc", ("-DX=1",))
+
+
+def test_paths_are_relative_to_the_file_wherever_the_process_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(tmp_path / "a", TABLE + 'families = ["fragments/mini"]')
+    (tmp_path / "b").mkdir()
+    monkeypatch.chdir(tmp_path / "b")
+    assert pyproject.load_config(Path("../a")).families == (tmp_path / "a" / "fragments" / "mini" / "family.toml",)
+
+
+@pytest.mark.parametrize(
+    ("table", "code", "what", "hint"),
+    [
+        ("", "missing-table", "[tool.jitlto]", "database = "),
+        ("[tool]\njitlto = 1", "missing-table", "[tool.jitlto]", ""),
+        ("[tool.jitlto]", "missing-key", "database", 'database = "my_package/fragments.fragdb"'),
+        (TABLE + "familes = []", "unknown-key", "'familes'", "did you mean 'families'?"),
+        (TABLE + "families = []", "no-families", "families", "fragments/"),
+        (TABLE + 'families = ["minni"]', "unknown-family", "'minni'", "did you mean 'mini'?"),
+        (TABLE + "families = 1", "invalid-value", "families", ""),
+        (TABLE + 'archs = ["sm_x"]', "invalid-value", "'sm_x'", "sm_90"),
+        (TABLE + "archs = []", "invalid-value", "archs", "archs = "),
+        (TABLE + 'toolchain = "clang"', "invalid-value", "toolchain 'clang'", '"nvrtc" or "nvcc"'),
+        (TABLE + 'options = ["-use_fast_math"]', "option", "'-use_fast_math'", "fast_math"),
+        (TABLE + 'options = ["-I/usr/include"]', "option", "'-I/usr/include'", ""),
+        *((TABLE + f'pack = "{pack}"', "invalid-value", "pack", "FAMILY") for pack in ("", "--help", "a\\u0000b")),
+    ],
+)
+def test_a_mistake_is_reported_with_its_key_and_a_remedy(
+    tmp_path: Path, table: str, code: str, what: str, hint: str
+) -> None:
+    error = refusal(tmp_path, table)
+    assert error.code == f"project-{code}"
+    assert what in error.what
+    assert hint in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    "database",
+    ["fragments.fragdb", "a/b.db", "/a/b.fragdb", "../a/b.fragdb", "a//b.fragdb", "a/.fragdb", "a-b/c.fragdb",
+     "a/b.c.fragdb", "a\\\\b.fragdb", "./a/b.fragdb", ""],
+)  # fmt: skip
+def test_a_database_is_in_a_package_and_has_a_name_that_an_entry_point_can_spell(tmp_path: Path, database: str) -> None:
+    error = refusal(tmp_path, f'[tool.jitlto]\ndatabase = "{database}"')
+    assert error.code == "project-invalid-value"
+    assert repr(database.replace("\\\\", "\\")) in error.what
+
+
+@pytest.mark.slow
+@given(st.lists(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]*", fullmatch=True), min_size=2, max_size=5))
+def test_an_entry_point_spells_the_path_of_the_database(parts: list[str]) -> None:
+    found = PackageConfig(
+        Path("/p/pyproject.toml"), (), PurePosixPath("/".join(parts) + ".fragdb"), None, None, (), None
+    )
+    assert found.entry_point.split(".") == parts
+
+
+def test_a_project_without_a_family_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PROJECT + TABLE)
+    with raises(ProjectError, "project-no-families", where="pyproject.toml [tool.jitlto]"):
+        pyproject.load_config(tmp_path)
+
+
+@pytest.mark.parametrize("content", [None, b"[tool.jitlto", b"\xff", b"tool = 1"])
+def test_an_unusable_file_has_no_config_and_is_an_error_to_load(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "pyproject.toml"
+    if content is not None:
+        path.write_bytes(content)
+    assert not pyproject.has_config(path)
+    with pytest.raises(ProjectError) as caught:
+        pyproject.load_config(path)
+    assert caught.value.code in ("project-unreadable", "project-syntax", "project-missing-table")
+    assert caught.value.where == str(path)
+
+
+@pytest.mark.parametrize(
+    ("points", "names"),
+    [
+        ({}, ["no entry point for mini"]),
+        ({"mini": "my_package.fragment"}, ["mini", "'my_package.fragment'", "'my_package/fragments.fragdb'"]),
+        ({"mini": "my_package.fragments", "mimi": "my_package.fragments"}, ["entry points of mimi"]),
+        ({"rival": "r.f"}, ["no entry point for mini", "entry points of rival"]),
+    ],
+)
+def test_entry_points_match_families_and_database_or_the_hint_has_the_lines_to_write(
+    tmp_path: Path, points: dict[str, str], names: list[str]
+) -> None:
+    lines = "".join(f'{name} = "{value}"\n' for name, value in points.items())
+    text = f'[project]\nname = "p"\n[project.entry-points."jitlto.fragments"]\n{lines}'
+    found = pyproject.load_config(project(tmp_path, TABLE, text))
+    with raises(ProjectError, "project-entry-points", *names) as caught:
+        pyproject.check_entry_points(found, ["mini"])
+    first, _, told = str(caught.value.hint).partition("\n")
+    # A table that is there cannot be written a second time.
+    assert first == ("replace the table with" if points else "add")
+    assert told == '[project.entry-points."jitlto.fragments"]\nmini = "my_package.fragments"'
+    # The lines in the hint are right.
+    pyproject.check_entry_points(
+        pyproject.load_config(project(tmp_path, TABLE, f'[project]\nname = "p"\n{told}\n')), ["mini"]
+    )
+
+
+def test_the_directory_src_is_not_part_of_the_path_of_a_database(tmp_path: Path) -> None:
+    found = pyproject.load_config(project(tmp_path, TABLE.replace("my_package", "src/my_package")))
+    (tmp_path / "src" / "my_package").mkdir(parents=True)
+    with raises(ProjectError, "project-invalid-value", hint='database = "my_package/fragments.fragdb"'):
+        pyproject.check_entry_points(found, ["mini"])
+
+
+@pytest.mark.parametrize("layout", ["", "src"])
+def test_of_a_package_that_does_not_exist_the_database_is_blamed_and_not_the_entry_point(
+    tmp_path: Path, layout: str
+) -> None:
+    found = pyproject.load_config(project(tmp_path, TABLE.replace("my_package", "other")))
+    (tmp_path / layout / "my_package").mkdir(parents=True)
+    with raises(ProjectError, "project-entry-points", hint='database = "my_package/fragments.fragdb"'):
+        pyproject.check_entry_points(found, ["mini"])
+    (tmp_path / layout / "other").mkdir()
+    with raises(ProjectError, "project-entry-points", hint='mini = "other.fragments"'):
+        pyproject.check_entry_points(found, ["mini"])
+
+
+def test_a_path_without_a_family_is_reported_in_full(tmp_path: Path) -> None:
+    error = refusal(tmp_path, TABLE + 'families = ["fragments/other"]')
+    assert error.hint == f"{tmp_path / 'fragments' / 'other' / 'family.toml'} does not exist"
+
+
+def test_a_name_with_a_dot_is_quoted_in_the_hint(tmp_path: Path) -> None:
+    found = pyproject.load_config(project(tmp_path, TABLE))
+    with raises(ProjectError, "project-entry-points", hint='"mini.two" = "my_package.fragments"'):
+        pyproject.check_entry_points(found, ["mini", "mini.two"])
+
+
+@pytest.mark.parametrize("text", ["", '[project]\nname = "p"\ndynamic = ["entry-points"]\n'])
+def test_entry_points_declared_elsewhere_are_not_checked(tmp_path: Path, text: str) -> None:
+    found = pyproject.load_config(project(tmp_path, TABLE, text))
+    assert found.entry_points is None
+    pyproject.check_entry_points(found, ["mini"])
+
+
+def test_entry_points_are_a_table_of_strings(tmp_path: Path) -> None:
+    text = '[project]\nname = "p"\n[project.entry-points]\n"jitlto.fragments" = '
+    assert refusal(tmp_path, TABLE, text + "1").code == "project-missing-table"
+    assert refusal(tmp_path, TABLE, text + "{mini = 1}").code == "project-invalid-value"

@@ -1,0 +1,371 @@
+"""``jitlto new``: valid names, files of a working package, and nothing overwritten."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import keyword
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto import cli
+from jitlto.base.errors import JitltoError, ProjectError, UnknownValueError
+from jitlto.build.pipeline import build
+from jitlto.check.operators import check_operators
+from jitlto.family import declaration
+from jitlto.family.templates import render_family
+from jitlto.packaging import project, scaffold
+from jitlto.packaging.operator_sources import make_operators
+from jitlto.runtime.family import KernelFamily, load
+from tests.support.errors import raises
+from tests.support.families import MINI, write_family
+from tests.support.process import ROOT
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli.cli, ["new", *arguments])
+    error = result.exception
+    return result.exit_code, result.output + (str(error) if isinstance(error, JitltoError) else "")
+
+
+@pytest.mark.parametrize("name", ["/a/path/name", "path/name", "../name/"])
+def test_a_path_is_no_name_and_the_hint_says_where_paths_go(name: str) -> None:
+    with raises(ProjectError, "project-invalid-name", hint=f"jitlto new name -o {name}"):
+        scaffold.derive_import_name(name)
+
+
+@pytest.mark.slow
+@given(st.from_regex(r"[A-Za-z][A-Za-z0-9._-]*", fullmatch=True) | st.text(max_size=10))
+def test_a_name_that_is_taken_makes_an_import_name(name: str) -> None:
+    try:
+        package = scaffold.derive_import_name(name)
+    except ProjectError as error:
+        assert (error.code, bool(error.hint)) == ("project-invalid-name", True)
+        return
+    assert package.isidentifier()
+    assert package.isascii()
+    assert not keyword.iskeyword(package)
+    assert package not in sys.stdlib_module_names
+    # PEP 503: what an index takes for one name is one name here.
+    assert re.sub(r"[-_.]+", "-", name).lower() == package.replace("_", "-")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "-a", "a-", "1a", "_a", "a b", "a/b", "../a", "ä", "class", "json", "jitlto", "NumPy", "a" * 101, "a\n"],
+)
+def test_other_names_are_wrong_usage(name: str, tmp_path: Path) -> None:
+    status, text = run("-o", str(tmp_path / "new"), "--", name)
+    assert status == 2
+    assert "Invalid value" in text
+    assert not (tmp_path / "new").exists()
+
+
+def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "README.md").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for there in ("mine", "file"):
+        with raises(ProjectError, "project-exists", where=there, hint="-o"):
+            scaffold.write_package("my-kernels", tmp_path / there, 12)
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["README.md", "file", "mine"]
+    (tmp_path / "empty").mkdir()
+    assert scaffold.write_package("my-kernels", tmp_path / "empty", 12)
+
+
+def test_a_package_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with raises(ProjectError, "project-unwritable", "No space left", where="new"):
+        scaffold.write_package("my-kernels", tmp_path / "new", 12)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_lists_the_files_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, text = run("My-Kernels", "--json", "--cuda", "13")
+    assert status == 0, text
+    found = json.loads(text)
+    assert found["directory"] == "My-Kernels"
+    assert sorted(found["files"]) == sorted(str(p) for p in Path("My-Kernels").rglob("*") if p.is_file())
+    assert run("My-Kernels")[0] == 1
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("new") / "My-Kernels"
+    scaffold.write_package("My-Kernels", directory, 13)
+    return directory
+
+
+def test_every_template_is_used_and_nothing_is_left_to_be_filled_in(package: Path) -> None:
+    templates = [path for path in scaffold._TEMPLATES.rglob("*") if path.is_file()]
+    assert {path.suffix for path in templates} == {".in"}
+    assert len(templates) == len([path for path in package.rglob("*") if path.is_file()])
+    for path in package.rglob("*"):
+        assert not re.search(r"@\w+@", str(path) + (path.read_text() if path.is_file() else "")), path
+        assert path.stat().st_mode & 0o044, "readable by others, as other new files"
+
+
+def test_its_declaration_holds_and_names_the_cuda_major(package: Path) -> None:
+    document = tomllib.loads((package / "pyproject.toml").read_text())
+    assert any(requirement.startswith("jitlto[cu13]") for requirement in document["build-system"]["requires"])
+    # What a newer CUDA has made an older nvJitLink does not read.
+    assert {*document["project"]["optional-dependencies"]} == {"cu13", "test"}
+    assert 'cuda: ["13"]' in (package / ".github" / "workflows" / "ci.yml").read_text()
+    found = project.load_package(package)
+    assert [family.name for family in found.families] == ["my_kernels"]
+    assert project.list_sources(found)
+
+
+def test_a_package_built_with_the_older_cuda_has_extras_for_both(tmp_path: Path) -> None:
+    scaffold.write_package("my-kernels", tmp_path / "new", 12)
+    document = tomllib.loads((tmp_path / "new" / "pyproject.toml").read_text())
+    extras = document["project"]["optional-dependencies"]
+    assert extras == {"cu12": ["jitlto[cu12-run]"], "cu13": ["jitlto[cu13-run]"], "test": ["pytest>=8"]}
+    assert 'cuda: ["12", "13"]' in (tmp_path / "new" / ".github" / "workflows" / "ci.yml").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["fragments/mini", "mini", "search"])
+def test_an_existing_family_takes_the_place_of_the_sample(tmp_path: Path, place: str) -> None:
+    """With matrices and templates beside its declaration, or in the folders of the project that it comes from."""
+    family = ROOT / "fragments" / place if place == "search" else write_family(tmp_path / place, MINI).parent
+    status, text = run("my-kernels", "-o", str(tmp_path / "new"), "--family", str(family), "--cuda", "12")
+    assert status == 0, text
+    found = project.load_package(tmp_path / "new")
+    assert [each.name for each in found.families] == [Path(place).name]
+    assert found.config.entry_points == {Path(place).name: "my_kernels.fragments"}
+    first, second = map(declaration.load_family, (family / "family.toml", found.families[0].path))
+    assert [each.source for each in render_family(first)] == [each.source for each in render_family(second)]
+    copied = {path.name for path in (tmp_path / "new").rglob("*") if path.is_file()}
+    assert not copied & {"square.cuh", "map_kernel.json"}
+    assert not [path for path in project.list_sources(found) if not path.is_relative_to(tmp_path / "new")]
+
+
+@pytest.mark.slow
+def test_an_existing_family_may_be_given_by_any_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    family = tmp_path / "fragments" / "search"
+    for folder in ("fragments", "matrices", "templates"):
+        shutil.copytree(ROOT / folder / "search", tmp_path / folder / "search")
+    (tmp_path / "elsewhere").mkdir()
+    for number, (place, path) in enumerate([(family, "."), (family, "../search"), (tmp_path / "elsewhere", family)]):
+        monkeypatch.chdir(place)
+        path = os.path.relpath(path)
+        scaffold.write_package("my-kernels", tmp_path / f"new{number}", 12, Path(path) / "family.toml")
+        assert (tmp_path / f"new{number}" / "matrices" / "search" / "apply_filter.json").is_file()
+
+
+def test_headers_that_are_hidden_or_behind_a_link_come_along(tmp_path: Path) -> None:
+    """They are what the family includes; nothing else that is hidden or behind a link does."""
+    header = '#include ".own/a.cuh"\n#include "link/b.cuh"\n' + MINI["op.cuh"]
+    toml = write_family(tmp_path / "mini", MINI | {"op.cuh": header, ".own/a.cuh": "", ".own/secret": ""})
+    write_family(tmp_path / "other", {"b.cuh": "", "more.cuh": ""})
+    (tmp_path / "mini" / "link").symlink_to(tmp_path / "other")
+    scaffold.write_package("my-kernels", tmp_path / "new", 12, toml)
+    copied = tmp_path / "new" / "fragments" / "mini"
+    assert (copied / ".own" / "a.cuh").is_file()
+    assert [path.name for path in (copied / "link").iterdir()] == ["b.cuh"]
+    assert not (copied / ".own" / "secret").exists()
+
+
+def test_a_family_with_headers_elsewhere_is_refused(tmp_path: Path) -> None:
+    toml = write_family(tmp_path / "mini", MINI)
+    (tmp_path / "include").mkdir()
+    toml.write_text(toml.read_text().replace('name = "mini"', 'name = "mini"\ninclude = [".", "../include"]'))
+    with raises(ProjectError, "project-outside-file", "include", where=str(toml)):
+        scaffold.write_package("my-kernels", tmp_path / "new", 12, toml)
+    assert not (tmp_path / "new").exists()
+
+
+def test_readme_and_workflow_explain_installation_without_a_package_index(package: Path) -> None:
+    readme = (package / "README.md").read_text()
+    assert "pip install build && python -m build" in readme
+    for text in (readme, (package / ".github" / "workflows" / "ci.yml").read_text()):
+        assert "PIP_FIND_LINKS" in text
+
+
+@pytest.mark.slow
+def test_its_family_builds_without_advice_and_every_kernel_links(package: Path, tmp_path: Path) -> None:
+    report = project.build_package(package, tmp_path / "fragments.fragdb", jobs=1)
+    assert report.advice == ()
+    kernels = load("my_kernels", report.path)
+    configurations = list(kernels.configurations())
+    assert len(configurations) == 4
+    for configuration in configurations:
+        plan = kernels.plan(arch="sm_90", **configuration)
+        assert plan.link().cubin
+        assert plan.calls_left() == []
+
+
+@pytest.mark.slow
+def test_its_python_files_are_clean(package: Path) -> None:
+    pytest.importorskip("ruff", reason="ruff is not installed; the extra test brings it")
+    for arguments in (("check", "--isolated"), ("format", "--isolated", "--check")):
+        command = [sys.executable, "-m", "ruff", *arguments, "--line-length=120", "--no-cache", "."]
+        done = subprocess.run(command, cwd=package, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_its_workflow_is_valid_and_puts_no_expression_into_a_script(package: Path) -> None:
+    pytest.importorskip("check_jsonschema", reason="check-jsonschema is not installed; the extra test brings it")
+    yaml = pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed; the extra test brings it")
+    path = package / ".github" / "workflows" / "ci.yml"
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    jobs = yaml.YAML(typ="safe", pure=True).load(path)["jobs"]
+    scripts = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    assert scripts
+    assert not [script for script in scripts if "${{" in script]
+
+
+def test_operators_of_pytorch_are_added_to_the_sample(tmp_path: Path, package: Path) -> None:
+    there = tmp_path / "my-kernels"
+    assert run("My-Kernels", "-o", str(there), "--cuda", "13", "--torch")[0] == 0
+    files, plain = ({p.relative_to(root) for p in root.rglob("*") if p.is_file()} for root in (there, package))
+    added = {Path("src/my_kernels/torch_operators.py"), Path("tests/test_torch_operators.py")}
+    assert files == plain | added
+    for path in added:
+        compile((there / path).read_text(), str(path), "exec")
+        assert not re.search(r"@\w+@", (there / path).read_text())
+    (block,) = re.findall(r"```py\n(import torch\n.*?)```", (there / "README.md").read_text(), re.DOTALL)
+    assert "from my_kernels.torch_operators import apply" in block
+    assert "torch" not in (package / "README.md").read_text()
+
+
+STRUCTURES = {
+    "family.toml": """
+[family]
+name = "structures"
+
+[entrypoint.step]
+matrix = "step.json"
+template = "step.cu.jinja"
+key = ["step", "data_type"]
+
+[entrypoint.other]
+matrix = "other.json"
+template = "other.cu.jinja"
+key = ["import"]
+""",
+    "step.json": """[
+      {"step": "first", "name": "first", "data_type": ["float", "__half"],
+       "rest": "const Point p, const float* const* from"},
+      {"step": "second", "name": "second", "data_type": "float", "rest": "bool import, unsigned char in"}
+    ]""",
+    "step.cu.jinja": """#include <cuda_fp16.h>
+struct Point { float x; int y; };
+template <typename T> __global__ void {{name}}(T* x, {{rest}}) { x[0] = T(1); }
+template __global__ void {{name}}<{{data_type}}>({{data_type}}*, {{rest}});
+""",
+    "other.json": '{"import": ["a", "b"]}',
+    "other.cu.jinja": "__global__ void other_{{import}}(void* to, float scale) { *(float*)to = scale; }\n",
+}
+
+
+def write_operators(family: Path, name: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a package with operators for a family, as if it was installed; return its directory."""
+    root, package = directory / "new", name.replace("-", "_")
+    scaffold.write_package(name, root, 13, family, torch=True)
+    database = project.build_package(root, root / "src" / package / "fragments.fragdb").path
+    monkeypatch.syspath_prepend(str(root / "src"))
+    monkeypatch.setattr("jitlto.family", lambda name, distribution: load(name, database))
+    return root
+
+
+def trace_operators(root: Path) -> list[str]:
+    """Call each operator as its own test does, with tensors without memory; return their names."""
+    namespace: dict[str, Any] = runpy.run_path(str(root / "tests" / "test_torch_operators.py"))
+    for name in namespace["CALLS"]:
+        namespace["test_an_operator_takes_tensors_without_memory"](name)
+    return sorted(namespace["CALLS"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("files", "names"), [(STRUCTURES, ["other", "step_first", "step_second"]), (MINI, ["kern"])], ids=["hard", "mini"]
+)
+def test_operators_are_written_for_every_kernel_of_another_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], names: list[str]
+) -> None:
+    """With structures, pointers to pointers, types that a parameter names, and names that Python reserves."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    name = f"torch_{names[0]}"
+    root = write_operators(write_family(tmp_path / "family", files), name, tmp_path, monkeypatch)
+    checked = check_operators(f"{name}.torch_operators")
+    assert checked.holds, checked
+    assert trace_operators(root) == names == [each.operator.partition("::")[2] for each in checked.operators]
+    test_its_python_files_are_clean(root)
+    assert f"jitlto check --operators {name}.torch_operators" in (root / "README.md").read_text()
+
+
+def test_operators_are_declared_from_signatures(mini: KernelFamily) -> None:
+    (made,) = make_operators(mini.database, "mini", "package")
+    compile(made.declaration, "declaration", "exec")
+    assert made.name == "kern"
+    assert "package::kern" in made.declaration
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "kernels"), [("search", 96), ("transport", 576)])
+def test_operators_are_written_for_shipped_families(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kernels: int
+) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    root = write_operators(ROOT / "fragments" / name / "family.toml", f"torch_{name}", tmp_path, monkeypatch)
+    # That kernels of these families link is proved elsewhere.
+    monkeypatch.setattr("jitlto.plan.plan.Plan.link", lambda plan: plan.digest)
+    checked = check_operators(f"torch_{name}.torch_operators")
+    assert checked.holds, checked
+    assert [each.kernels for each in checked.operators] == [kernels]
+    assert trace_operators(root) == [f"{name}_kernel"]
+
+
+@pytest.mark.slow
+def test_a_family_without_a_kernel_for_an_operator_is_refused(tmp_path: Path) -> None:
+    family = ROOT / "fragments" / "transform" / "family.toml"
+    with raises(ProjectError, "project-operators", where="transform"):
+        scaffold.write_package("my-kernels", tmp_path / "new", 13, family, torch=True)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
+def test_a_family_that_uses_headers_of_another_is_copied_with_it(tmp_path: Path) -> None:
+    family = ROOT / "fragments" / "ivf_flat_batch" / "family.toml"
+    scaffold.write_package("my-kernels", tmp_path / "new", 13, family)
+    for used in ("ivf_flat", "ivf_flat_batch"):
+        assert (tmp_path / "new" / "fragments" / used / "family.toml").is_file()
+    found = project.load_package(tmp_path / "new")
+    assert not [path for path in project.list_sources(found) if not path.is_relative_to(tmp_path / "new")]
+
+
+@pytest.mark.slow
+def test_the_operators_fit_the_kernels_of_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    scaffold.write_package("torch-kernels", tmp_path / "new", 13, torch=True)
+    monkeypatch.syspath_prepend(str(tmp_path / "new" / "src"))
+    declared = project.load_package(tmp_path / "new").families
+    database = build(declared, tmp_path / "new.fragdb").path
+    monkeypatch.setattr("jitlto.family", lambda name, distribution: load(name, database))
+    checked = check_operators("torch_kernels.torch_operators")
+    assert (checked.holds, [each.kernels for each in checked.operators]) == (True, [4])
+    apply = importlib.import_module("torch_kernels.torch_operators").apply
+    assert apply(torch.empty(3, 5, device="meta"), "square").shape == (3, 5)
+    with pytest.raises(UnknownValueError):
+        apply(torch.empty(3, 5, device="meta"), "cube")

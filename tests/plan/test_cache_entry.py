@@ -1,0 +1,88 @@
+"""Entries of the kernel cache: an entry decodes to what was encoded, for its own digest and for no other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitlto.base.cache_dir import CacheDir
+from jitlto.plan.cache_entry import LinkedKernel, LinkKey
+from jitlto.runtime.family import KernelFamily
+
+texts = st.text(max_size=30)
+
+
+def link_key(entry: str = "kern", arch: str = "sm_90", kernel: str = "f/k[]", **configuration: str) -> LinkKey:
+    content = json.dumps({"entry": entry, "arch": arch}, sort_keys=True).encode()
+    return LinkKey(content, kernel, tuple(configuration.items()), hashlib.sha256(content).hexdigest())
+
+
+link_keys = st.builds(
+    link_key, texts, st.sampled_from(["sm_75", "sm_90a", "sm_100f"]), texts, configuration=texts, value=texts
+)
+
+
+@pytest.mark.slow
+@given(link_keys, st.binary(max_size=300), st.text(max_size=300))
+@settings(max_examples=200)
+def test_what_is_decoded_is_what_was_encoded(link_key: LinkKey, cubin: bytes, log: str) -> None:
+    inputs = link_key.inputs
+    linked = LinkedKernel(cubin, str(inputs["entry"]), str(inputs["arch"]), log, 1.5)
+    payload = link_key.encode(linked)
+    found = LinkedKernel.decode(link_key.digest, payload, 0.25, "disk")
+    assert found is not None
+    assert found == linked
+    assert (found.seconds, found.layer) == (0.25, "disk")
+    assert LinkKey.from_entry(payload) == link_key
+
+
+@pytest.mark.slow
+@given(link_keys, st.binary(max_size=20))
+def test_encoding_is_deterministic(link_key: LinkKey, cubin: bytes) -> None:
+    inputs = link_key.inputs
+    one, other = (
+        LinkedKernel(cubin, str(inputs["entry"]), str(inputs["arch"]), "log", seconds) for seconds in (1.0, 2.0)
+    )
+    assert link_key.encode(one) == link_key.encode(other)
+
+
+def test_an_entry_is_that_of_no_other_digest() -> None:
+    mine, other = link_key("one"), link_key("other")
+    payload = mine.encode(LinkedKernel(b"cubin", "one", "sm_90", "", 1.0))
+    assert LinkedKernel.decode(mine.digest, payload, 0, "disk") is not None
+    assert LinkedKernel.decode(other.digest, payload, 0, "disk") is None
+
+
+@pytest.mark.slow
+@given(st.binary(max_size=100) | st.lists(st.sampled_from([b"{}", b"[]", b"1", b"null", b"\n", b'{"log":1}', b"\xff"])))
+def test_what_is_no_entry_is_none(data: bytes | list[bytes]) -> None:
+    whole = data if isinstance(data, bytes) else b"".join(data)
+    assert LinkedKernel.decode(hashlib.sha256(whole.partition(b"\n")[0]).hexdigest(), whole, 0, "disk") is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"arch": "sm_90"}', b'{"arch": "sm_1x", "entry": "k"}'])
+def test_an_entry_that_somebody_else_made_up_is_none(content: bytes) -> None:
+    line = b'{"kernel": "f/k[]", "configuration": [], "log": ""}'
+    whole = b"\n".join([content, line, b"cubin"])
+    assert LinkedKernel.decode(hashlib.sha256(content).hexdigest(), whole, 0, "disk") is None
+
+
+def test_a_link_key_names_the_inputs_of_the_link(mini: KernelFamily, tmp_path: Path) -> None:
+    plan = mini.plan(arch="sm_90a", data_type="float", op_name="twice", link_options={"max_registers": 32})
+    inputs = plan.link_key.inputs
+    assert inputs["arch"] == "sm_90a"
+    assert inputs["images"] == [image.sha256 for image in plan.images]
+    assert inputs["flags"] == ["-lto", "-maxrregcount=32"]
+    assert plan.digest == plan.link_key.digest == hashlib.sha256(plan.link_key.content).hexdigest()
+    # And the entry on the disk carries it all: it can be read without the database.
+    store, linked = CacheDir(tmp_path / "store", 1 << 20), plan.link(use_cache=False)
+    store.put("kernels", plan.digest, plan.link_key.encode(linked))
+    payload = store.get("kernels", plan.digest)
+    assert payload is not None
+    assert LinkedKernel.decode(plan.digest, payload, 0, "disk") == linked
+    assert LinkKey.from_entry(payload) == plan.link_key

@@ -1,0 +1,183 @@
+"""The rules of what links with what, and of what a driver loads."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.base.errors import VersionError
+from jitlto.base.versions import Architecture, Version
+from jitlto.cuda import toolkit
+from jitlto.plan.compatibility import (
+    can_link_for,
+    choose_target,
+    is_known,
+    linkable_architectures,
+    ltoir_links,
+    newest_below,
+    newest_ptx_isa,
+    runs_on,
+    select_images,
+)
+from jitlto.plan.prediction import cubin_loads, oldest_toolkit, ptx_compiles
+from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role
+from tests.support.errors import raises
+
+architectures = st.builds(Architecture, st.integers(50, 199), st.sampled_from(["", "a", "f"]))
+plain = st.builds(Architecture, st.integers(50, 199), st.just(""))
+versions = st.builds(Version, st.integers(11, 15), st.integers(0, 9))
+
+
+def arch(text: str) -> Architecture:
+    return Architecture.parse(text)
+
+
+@pytest.mark.slow
+@given(plain, architectures)
+def test_plain_code_links_upward(base: Architecture, target: Architecture) -> None:
+    assert runs_on(base, target) == (base.number <= target.number)
+
+
+@pytest.mark.slow
+@given(st.builds(Architecture, st.integers(90, 199), st.just("a")), architectures)
+def test_architecture_specific_code_stays_on_its_own(base: Architecture, target: Architecture) -> None:
+    assert runs_on(base, target) == (base == target)
+
+
+@pytest.mark.parametrize(
+    ("target", "links"),
+    [("100f", True), ("103f", True), ("103a", True), ("100a", True), ("100", False), ("103", False), ("120f", False),
+     ("90", False), ("110a", False)],
+)  # fmt: skip
+def test_family_specific_code_stays_in_its_family(target: str, links: bool) -> None:
+    assert runs_on(arch("100f"), arch(target)) is links
+
+
+def test_family_specific_code_does_not_link_downward() -> None:
+    assert not runs_on(arch("103f"), arch("100f"))
+
+
+@pytest.mark.slow
+@given(versions, versions)
+def test_ltoir_links_within_a_major_with_a_linker_as_new(compiler: Version, linker: Version) -> None:
+    assert ltoir_links(compiler, linker) == (compiler[0] == linker[0] and compiler[1] <= linker[1])
+
+
+@pytest.mark.parametrize(
+    ("toolkit_version", "isa"),
+    [("12.0", "8.0"), ("12.4", "8.4"), ("12.5", "8.5"), ("12.6", "8.5"), ("12.8", "8.7"), ("12.9", "8.8"),
+     ("13.0", "9.0"), ("13.5", "9.5")],
+)  # fmt: skip
+def test_newest_ptx_isa(toolkit_version: str, isa: str) -> None:
+    assert newest_ptx_isa(Version.parse(toolkit_version)) == Version.parse(isa)
+
+
+@pytest.mark.slow
+@given(versions.filter(lambda v: v >= (12, 0)), versions.filter(lambda v: v >= (12, 0)))
+def test_newer_toolkits_read_no_older_ptx(a: Version, b: Version) -> None:
+    assert newest_ptx_isa(min(a, b)) <= newest_ptx_isa(max(a, b))
+
+
+@pytest.mark.parametrize(
+    ("linker", "target", "known"),
+    [
+        ("12.9", "75", True), ("12.9", "50", True), ("13.0", "50", False), ("13.0", "70", False), ("13.0", "75", True),
+        ("12.6", "100", False), ("12.8", "100", True), ("12.8", "103", False), ("12.9", "103", True),
+        ("12.9", "101", True), ("13.0", "101", False), ("12.9", "110", False), ("13.0", "110", True),
+        ("12.9", "90a", True), ("12.9", "75a", False), ("12.9", "90f", False), ("12.9", "100f", True),
+        ("12.8", "100f", False), ("12.9", "1", False), ("13.5", "999", False), ("14.0", "999", True),
+        ("14.0", "91", False),
+    ],
+)  # fmt: skip
+def test_which_architectures_a_linker_knows(linker: str, target: str, known: bool) -> None:
+    number = Architecture(1) if target == "1" else arch(target)
+    assert can_link_for(Version.parse(linker), number) is known
+
+
+def test_the_table_of_architectures_is_that_of_the_toolchain_at_hand() -> None:
+    nvrtc = toolkit.bindings("nvrtc")
+    status, supported = nvrtc.nvrtcGetSupportedArchs()
+    assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS
+    assert sorted(linkable_architectures(toolkit.nvrtc_version())) == sorted(supported)
+
+
+modern = versions.filter(lambda v: v >= (12, 0))
+
+
+@pytest.mark.slow
+@given(modern, architectures)
+def test_what_a_linker_is_too_old_for_has_a_nearest_older_architecture_that_it_knows(
+    linker: Version, target: Architecture
+) -> None:
+    base = newest_below(linker, target)
+    if base is None:
+        return
+    assert not target.suffix
+    assert not can_link_for(linker, target)
+    assert can_link_for(linker, base)
+    assert runs_on(base, target)
+    # What later toolkits dropped, they do not read PTX for either.
+    assert can_link_for(Version(13, 5), base)
+
+
+@pytest.mark.parametrize(
+    ("linker", "target", "base"),
+    [
+        ("12.8", "sm_103", "100"), ("12.8", "sm_121", "120"), ("12.9", "sm_88", "87"), ("12.9", "sm_110", "103"),
+        ("13.5", "sm_130", "121"), ("12.9", "sm_90", None), ("12.9", "sm_110a", None), ("13.0", "sm_70", None),
+        ("13.0", "sm_101", None), ("13.5", "sm_91", None), ("14.0", "sm_130", None),
+    ],
+)  # fmt: skip
+def test_the_base_of_ptx_for_a_device_that_came_later(linker: str, target: str, base: str | None) -> None:
+    assert newest_below(Version.parse(linker), arch(target)) == (base and arch(base))
+
+
+def test_which_architectures_exist() -> None:
+    assert is_known(arch("sm_90a"))
+    assert is_known(arch("sm_101"))
+    assert not is_known(arch("sm_130"))
+    assert not is_known(arch("sm_91"))
+
+
+@pytest.mark.slow
+@given(modern)
+def test_the_oldest_toolkit_that_reads_what_another_writes_is_no_newer_and_reads_it(version: Version) -> None:
+    isa = newest_ptx_isa(version)
+    oldest = oldest_toolkit(isa)
+    assert oldest <= version
+    assert isa <= newest_ptx_isa(oldest)
+
+
+@pytest.mark.slow
+@given(modern, versions)
+def test_a_driver_loads_cubins_of_its_major_and_of_earlier_ones(linker: Version, driver: Version) -> None:
+    assert cubin_loads(linker, driver) == (linker[0] <= driver[0])
+
+
+@pytest.mark.slow
+@given(modern, modern)
+def test_a_driver_compiles_the_ptx_of_releases_that_are_no_newer(linker: Version, driver: Version) -> None:
+    if linker <= driver:
+        assert ptx_compiles(newest_ptx_isa(linker), driver)
+    elif newest_ptx_isa(linker) != newest_ptx_isa(driver):
+        assert not ptx_compiles(newest_ptx_isa(linker), driver)
+
+
+def made_by(*versions: str, ptx: bool = True) -> list[Fragment]:
+    def images(version: str) -> tuple[Image, ...]:
+        how = Architecture(75), "0" * 64, 1, "nvrtc", Version.parse(version)
+        both = Image(ImageKind.LTOIR, *how), Image(ImageKind.PTX, *how, Version(8, 0))
+        return both if ptx else both[:1]
+
+    return [Fragment(FragmentKey.make("f", f"g{v}", {}), Role.DEVICE, "", (), (), (), images(v)) for v in versions]
+
+
+def test_fragments_of_two_majors_link_as_ptx_or_not_at_all() -> None:
+    linker, target = Version.parse("13.5"), Architecture(90)
+    mixed = made_by("12.9", "13.5")
+    chosen = choose_target(mixed, "lto", target, linker, requested=True)
+    assert [image.kind for image in select_images(mixed, chosen)] == [ImageKind.PTX, ImageKind.PTX]
+    bare = made_by("12.9", "13.5", ptx=False)
+    with raises(VersionError, "link-version-mixed", "12.9 and 13.5", "f/g12.9[]", hint="CUDA 13"):
+        select_images(bare, choose_target(bare, "lto", target, linker, requested=True))

@@ -1,0 +1,719 @@
+"""Planning by symbols, on fragments made by hand: nothing is compiled, read or linked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitlto.base import mangling
+from jitlto.base.errors import (
+    AmbiguousConfigurationError,
+    InterfaceMismatchError,
+    MissingProviderError,
+    PlanError,
+    UnknownValueError,
+)
+from jitlto.plan.enumeration import DeadEnd, enumerate_kernels
+from jitlto.plan.resolve import Resolution, UserSymbols, is_compatible, resolve
+from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
+from jitlto.record.index import Index, agrees
+from tests.support.errors import raises
+
+pytestmark = pytest.mark.one_major
+
+# `op(float)`, `op(double)` and `helper(int)` as the linker sees them.
+OP, OP_DOUBLE, HELPER = "_Z2opf", "_Z2opd", "_Z6helperi"
+LAYOUT = "(4)(4)"
+
+
+def function(name: str, layout: str = LAYOUT, *, weak: bool = False) -> Symbol:
+    return Symbol(name, SymbolKind.FUNCTION, layout, weak)
+
+
+def symbols(names: Iterable[str | Symbol]) -> tuple[Symbol, ...]:
+    return tuple(name if isinstance(name, Symbol) else function(name) for name in names)
+
+
+def fragment(
+    group: str,
+    *,
+    provides: Iterable[str | Symbol] = (),
+    requires: Iterable[str | Symbol] = (),
+    role: Role = Role.DEVICE,
+    **parameters: str,
+) -> Fragment:
+    key = FragmentKey.make("f", group, parameters)
+    entry = f"_Z4kernv_{key}" if role is Role.ENTRYPOINT else ""
+    return Fragment(key, role, entry, (), symbols(provides), symbols(requires), ())
+
+
+def kernel(*requires: str | Symbol, group: str = "kern", **parameters: str) -> Fragment:
+    return fragment(group, requires=requires, role=Role.ENTRYPOINT, **parameters)
+
+
+def keys(resolution: Resolution) -> list[str]:
+    return [str(f.key) for f in resolution.fragments]
+
+
+def supplied(*provides: str | Symbol, requires: Iterable[str] = ()) -> UserSymbols:
+    return UserSymbols("user.cu", symbols(provides), symbols(requires))
+
+
+FAMILY = [
+    kernel(OP, data_type="float", veclen="1"),
+    kernel(OP, data_type="float", veclen="4"),
+    kernel(OP_DOUBLE, data_type="double", veclen="1"),
+    fragment("op", provides=[OP], data_type="float", metric="l1"),
+    fragment("op", provides=[OP], requires=[HELPER], data_type="float", metric="l2"),
+    fragment("op", provides=[OP_DOUBLE], data_type="double", metric="l1"),
+    fragment("helper", provides=[HELPER], mode="fast"),
+    fragment("helper", provides=[HELPER], mode="exact"),
+]
+
+
+def test_a_configuration_leads_to_one_fragment_for_each_requirement() -> None:
+    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "4", "metric": "l1"})
+    assert keys(found) == ["f/kern[data_type=float,veclen=4]", "f/op[data_type=float,metric=l1]"]
+    assert dict(found.configuration) == {"data_type": "float", "veclen": "4", "metric": "l1"}
+
+
+def test_a_device_fragment_may_require_another() -> None:
+    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "4", "metric": "l2", "mode": "fast"})
+    assert keys(found) == [
+        "f/kern[data_type=float,veclen=4]",
+        "f/helper[mode=fast]",
+        "f/op[data_type=float,metric=l2]",
+    ]
+
+
+def test_a_parameter_that_only_one_value_satisfies_need_not_be_given() -> None:
+    # With double there is one kernel and one op.
+    found = resolve(Index(FAMILY), {"data_type": "double"})
+    assert dict(found.configuration) == {"data_type": "double", "veclen": "1", "metric": "l1"}
+
+
+def test_what_one_requirement_decides_may_decide_another() -> None:
+    # `b` can only be y=2; that leaves one `a`, whose symbol sorts first and is undecided at first.
+    fragments = [
+        kernel("_Z1af", "_Z1bf"),
+        fragment("a", provides=["_Z1af"], y="1"),
+        fragment("a", provides=["_Z1af"], y="2"),
+        fragment("b", provides=["_Z1bf"], y="2"),
+    ]
+    assert keys(resolve(Index(fragments), {})) == ["f/kern[]", "f/a[y=2]", "f/b[y=2]"]
+
+
+def test_candidates_for_a_symbol_are_looked_up_once_however_long_it_stays_open() -> None:
+    several = [fragment("a", provides=["_Z1af"], y=str(n)) for n in range(3)]
+    chain = [fragment(f"b{n}", provides=[f"_Z{n}"], requires=[f"_Z{n + 1}"]) for n in range(5)]
+    looked_up = []
+
+    class Counting(Index):
+        def find_providers(self, symbol: str, configuration: Mapping[str, str]) -> list[Fragment]:
+            looked_up.extend([symbol] * (not configuration))
+            return super().find_providers(symbol, configuration)
+
+    last = fragment("last", provides=["_Z5"], y="1")
+    found = resolve(Counting([kernel("_Z1af", "_Z0"), *several, *chain, last]), {})
+    assert "f/a[y=1]" in keys(found)
+    assert sorted(looked_up) == sorted(set(looked_up))
+
+
+def test_fragments_may_require_each_other() -> None:
+    fragments = [
+        kernel("_Z1af"),
+        fragment("a", provides=["_Z1af"], requires=["_Z1bf"]),
+        fragment("b", provides=["_Z1bf"], requires=["_Z1af"]),
+    ]
+    assert keys(resolve(Index(fragments), {})) == ["f/kern[]", "f/a[]", "f/b[]"]
+
+
+def test_one_fragment_may_provide_several_symbols_and_is_taken_once() -> None:
+    fragments = [kernel("_Z1af", "_Z1bf"), fragment("both", provides=["_Z1af", "_Z1bf"])]
+    assert keys(resolve(Index(fragments), {})) == ["f/kern[]", "f/both[]"]
+
+
+def test_a_known_but_unused_parameter_is_accepted_and_left_out() -> None:
+    plain = resolve(Index(FAMILY), {"data_type": "double"})
+    # `mode` belongs to a group on which this kernel does not depend.
+    assert resolve(Index(FAMILY), {"data_type": "double", "mode": "fast"}) == plain
+
+
+def test_an_undecided_device_fragment_names_the_parameters_that_would_decide() -> None:
+    with raises(AmbiguousConfigurationError, None, "op(float)", "metric (l1, l2)") as caught:
+        resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"})
+    assert "data_type" not in str(caught.value)
+
+
+def test_an_undecided_entrypoint_names_the_parameters_that_would_decide() -> None:
+    with raises(AmbiguousConfigurationError, None, "data_type (double, float)", "veclen (1, 4)"):
+        resolve(Index(FAMILY), {"metric": "l1"})
+
+
+def test_all_open_parameters_are_named_at_once_also_those_of_fragments_that_only_some_values_lead_to() -> None:
+    names = ["data_type (double, float)", "veclen (1, 4)", "metric (l1, l2)", "mode (exact, fast)"]
+    with raises(AmbiguousConfigurationError, None, *names):
+        resolve(Index(FAMILY), {})
+    with raises(AmbiguousConfigurationError, None, *names[2:]) as caught:
+        resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"})
+    assert "data_type" not in str(caught.value)
+
+
+def test_the_open_parameters_are_named_with_the_entrypoints_to_choose_from() -> None:
+    index = Index(
+        [*FAMILY, kernel(HELPER, group="other", n="1"), kernel(group="other", n="2"), kernel(group="third", t="x")]
+    )
+    with raises(AmbiguousConfigurationError, "plan-ambiguous-entrypoint", "n (1, 2)", "mode (exact, fast)") as caught:
+        resolve(index, {"data_type": "float", "veclen": "1", "metric": "l1", "t": "y"})
+    assert "kern, other" in caught.value.what and "third" not in str(caught.value)
+    # Each entrypoint with its own open parameters.
+    assert caught.value.hint == "give entry=kern, or entry=other and mode (exact, fast); n (1, 2)"
+
+
+def test_open_parameters_of_several_functions_are_named_together() -> None:
+    fragments = [
+        kernel("_Z1af", "_Z1bf"),
+        *(fragment("a", provides=["_Z1af"], x=x) for x in "12"),
+        *(fragment("b", provides=["_Z1bf"], y=y) for y in "34"),
+    ]
+    with raises(AmbiguousConfigurationError, None, "x (1, 2)", "y (3, 4)"):
+        resolve(Index(fragments), {})
+
+
+def test_providers_that_no_parameter_tells_apart_are_listed() -> None:
+    fragments = [kernel(OP), fragment("one", provides=[OP]), fragment("two", provides=[OP])]
+    with raises(AmbiguousConfigurationError, "plan-ambiguous-fragments", "f/one[]", "f/two[]", "planner.add(key)"):
+        resolve(Index(fragments), {})
+
+
+def test_a_value_that_no_kernel_has_together_with_the_others_is_named_with_those_that_are() -> None:
+    with raises(
+        UnknownValueError, "plan-unknown-value-combination", "data_type=double", "veclen=4", "data_type (float)"
+    ):
+        resolve(Index(FAMILY), {"data_type": "double", "veclen": "4"})
+
+
+def test_every_parameter_that_alone_would_do_is_offered() -> None:
+    with raises(UnknownValueError, "plan-unknown-value-combination", "data_type (float)", "veclen (1)"):
+        resolve(Index(FAMILY), {"data_type": "double", "veclen": "4"})
+
+
+def test_two_names_of_one_type_are_the_familys_mistake_and_not_the_callers() -> None:
+    fragments = [kernel(OP, data_type="int8_t"), fragment("op", provides=[OP], data_type="signed char")]
+    with raises(UnknownValueError, "plan-unknown-value-spelling", "int8_t", "signed char", hint="matrices"):
+        resolve(Index(fragments), {"data_type": "int8_t"})
+
+
+def test_what_a_merge_left_out_is_said_to_be_left_out() -> None:
+    absent = FAMILY[1]
+    index = Index([f for f in FAMILY if f is not absent], [absent.key])
+    with raises(UnknownValueError, "plan-unknown-value-left-out", str(absent.key), hint="--allow-gaps"):
+        resolve(index, {"data_type": "float", "veclen": "4"})
+    with raises(UnknownValueError, "plan-unknown-value-combination"):  # no part would have had this one
+        resolve(index, {"data_type": "double", "veclen": "4"})
+
+
+def test_an_entrypoint_or_a_function_that_a_merge_left_out_altogether() -> None:
+    with raises(UnknownValueError, "plan-unknown-value-left-out", "f/kern[]"):
+        resolve(Index([fragment("op", provides=[OP])], [kernel(OP).key]), {})
+    with raises(MissingProviderError, None, "op(float)", hint="f/op[]"):
+        resolve(Index([kernel(OP)], [fragment("op").key]), {})
+
+
+def test_a_value_that_no_provider_has_names_the_function_and_what_there_is() -> None:
+    with raises(UnknownValueError, "plan-unknown-value-combination", "op(double)", "metric=l2", "l1"):
+        resolve(Index(FAMILY), {"data_type": "double", "metric": "l2"})
+
+
+def test_a_symbol_that_nobody_provides_is_named_demangled_with_who_asks() -> None:
+    with raises(MissingProviderError, None, "op(float)", "f/kern[]"):
+        resolve(Index([kernel(OP)]), {})
+
+
+def test_dynamic_parallelism_is_named_as_what_it_is() -> None:
+    runtime = kernel("__cudaCDP2LaunchDeviceV2")
+    with raises(MissingProviderError, "plan-missing-provider-device-runtime", hint="libcudadevrt"):
+        resolve(Index([runtime]), {})
+    (end,) = enumerate_kernels(Index([runtime]))
+    assert isinstance(end, DeadEnd)
+    assert end.error.code == "plan-missing-provider-device-runtime"
+
+
+def test_a_symbol_that_a_supplied_input_asks_for_names_that_input() -> None:
+    with raises(MissingProviderError, None, "helper(int)", "user.cu"):
+        resolve(Index([kernel(OP)]), {}, supplied=[supplied(OP, requires=[HELPER])])
+
+
+def test_several_entrypoint_groups_need_a_choice() -> None:
+    index = Index([kernel(group="one"), kernel(group="two")])
+    with raises(AmbiguousConfigurationError, "plan-ambiguous-entrypoint", "one, two"):
+        resolve(index, {})
+    assert keys(resolve(index, {}, entry_group="two")) == ["f/two[]"]
+    with raises(PlanError, "plan-unknown-entrypoint", "'three'", hint="one, two"):
+        resolve(index, {}, entry_group="three")
+
+
+def test_a_configuration_may_decide_between_entrypoint_groups() -> None:
+    index = Index([kernel(group="one", t="float"), kernel(group="two", t="double")])
+    assert keys(resolve(index, {"t": "double"})) == ["f/two[t=double]"]
+
+
+def test_a_pinned_fragment_is_taken_whatever_else_would_be_chosen() -> None:
+    special = fragment("special", provides=[OP])
+    found = resolve(Index([*FAMILY, special]), {"data_type": "float", "veclen": "1"}, pinned=[special])
+    assert keys(found) == ["f/kern[data_type=float,veclen=1]", "f/special[]"]
+
+
+def test_a_pinned_fragment_decides_its_parameters() -> None:
+    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, pinned=[FAMILY[3]])
+    assert dict(found.configuration)["metric"] == "l1"
+
+
+def test_a_pinned_fragment_counts_once() -> None:
+    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, pinned=[FAMILY[3], FAMILY[3]])
+    assert keys(found) == ["f/kern[data_type=float,veclen=1]", "f/op[data_type=float,metric=l1]"]
+
+
+def test_a_pinned_entrypoint_is_the_kernel() -> None:
+    found = resolve(Index(FAMILY), {"metric": "l1"}, pinned=[FAMILY[1]])
+    assert keys(found)[0] == "f/kern[data_type=float,veclen=4]"
+    with raises(PlanError, "plan-two-entrypoints", str(FAMILY[0].key), str(FAMILY[1].key)):
+        resolve(Index(FAMILY), {"metric": "l1"}, pinned=[FAMILY[0], FAMILY[1]])
+
+
+def test_a_pinned_entrypoint_that_contradicts_the_configuration_is_an_error() -> None:
+    with raises(UnknownValueError, "plan-unknown-value-combination", "data_type=double"):
+        resolve(Index(FAMILY), {"data_type": "double"}, pinned=[FAMILY[0]])
+
+
+def test_two_pinned_providers_of_one_symbol_are_an_error_that_names_both() -> None:
+    with raises(PlanError, "plan-duplicate-definition", "op(float)", "f/op[data_type=float,metric=l1]", "f/x[]"):
+        resolve(Index(FAMILY), {"veclen": "1", "data_type": "float"}, pinned=[FAMILY[3], fragment("x", provides=[OP])])
+
+
+def test_a_supplied_input_takes_the_place_of_a_group() -> None:
+    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, supplied=[supplied(OP)])
+    assert keys(found) == ["f/kern[data_type=float,veclen=1]"]
+    assert dict(found.configuration) == {"data_type": "float", "veclen": "1"}
+
+
+def test_a_supplied_input_may_call_a_fragment() -> None:
+    found = resolve(
+        Index(FAMILY),
+        {"data_type": "float", "veclen": "1", "mode": "exact"},
+        supplied=[supplied(OP, requires=[HELPER])],
+    )
+    assert keys(found) == ["f/kern[data_type=float,veclen=1]", "f/helper[mode=exact]"]
+
+
+def test_a_supplied_input_may_call_another_supplied_input() -> None:
+    other = UserSymbols("other.cu", symbols(["_Z5otherf"]), ())
+    found = resolve(Index([kernel(OP)]), {}, supplied=[supplied(OP, requires=["_Z5otherf"]), other])
+    assert keys(found) == ["f/kern[]"]
+
+
+def test_a_supplied_input_and_a_pinned_fragment_for_one_symbol_are_an_error() -> None:
+    with raises(PlanError, "plan-duplicate-definition", "op(float)", "by f/op[", "by user.cu"):
+        resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, pinned=[FAMILY[3]], supplied=[supplied(OP)])
+
+
+def test_a_supplied_input_that_provides_nothing_required_is_an_error_that_says_what_it_defines() -> None:
+    with raises(PlanError, "plan-unused-input", "other(float)", where="user.cu", hint="op(double)"):
+        resolve(Index(FAMILY), {"data_type": "double"}, supplied=[supplied("_Z5otherf")])
+
+
+def test_a_supplied_input_of_other_types_shows_both() -> None:
+    with raises(InterfaceMismatchError, None, "op(int)", "op(float)", where="user.cu"):
+        resolve(Index([kernel(OP)]), {}, supplied=[supplied("_Z2opi")])
+
+
+@pytest.mark.parametrize("configuration", [{}, {"metric": "l1"}])
+def test_a_supplied_input_of_other_types_is_not_ignored_beside_a_function_that_is_right(
+    configuration: dict[str, str],
+) -> None:
+    """The group's own function would silently take its place, or a parameter be asked for."""
+    family = [kernel(OP, HELPER), *(fragment("op", provides=[OP], metric=metric) for metric in ("l1", "l2"))]
+    with raises(InterfaceMismatchError, "plan-interface-mismatch", "op(int)", "op(float)", where="user.cu"):
+        resolve(Index(family), configuration, supplied=[supplied(HELPER, "_Z2opi")])
+
+
+@pytest.mark.parametrize("more", [[OP, "_Z2opi"], ["_ZN1n2opEi"], ["_Z3opsi"]])
+def test_an_overload_beside_the_right_one_and_functions_of_other_names_are_the_callers_own(more: list[str]) -> None:
+    index = Index([kernel(OP, HELPER), fragment("op", provides=[OP])][: 1 if OP in more else 2])
+    assert resolve(index, {}, supplied=[supplied(HELPER, *more)]).entry.key.group == "kern"
+
+
+def test_a_supplied_input_for_another_kernel_of_the_family_is_an_error() -> None:
+    # It provides what the float kernels call; this plan is for double.
+    with raises(InterfaceMismatchError, None, "defines op(float)", "calls op(double)"):
+        resolve(Index(FAMILY), {"data_type": "double"}, supplied=[supplied(OP)])
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "hint"),
+    [("op", OP, 'remove extern "C"'), (OP, "op", 'it is declared extern "C"'), ("_Z2opl", "_Z2opx", "long long")],
+)
+def test_a_mismatch_says_what_to_change(found: str, wanted: str, hint: str) -> None:
+    with pytest.raises(InterfaceMismatchError) as caught:
+        resolve(Index([kernel(wanted)]), {}, supplied=[supplied(found)])
+    assert hint in (caught.value.hint or "")
+
+
+OPAQUE = UserSymbols("user.o", (), (), opaque=True)
+
+
+def test_an_opaque_input_is_taken_to_provide_what_no_one_fragment_does() -> None:
+    # Nobody has the one, several have the other.
+    assert keys(resolve(Index([kernel(OP)]), {}, supplied=[OPAQUE])) == ["f/kern[]"]
+    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, supplied=[OPAQUE])
+    assert keys(found) == ["f/kern[data_type=float,veclen=1]"]
+
+
+def test_an_opaque_input_leaves_to_the_fragments_what_they_decide_among_themselves() -> None:
+    # `a` comes first and is undecided until `b` has decided y.
+    fragments = [
+        kernel("_Z1af", "_Z1bf"),
+        fragment("a", provides=["_Z1af"], y="1"),
+        fragment("a", provides=["_Z1af"], y="2"),
+        fragment("b", provides=["_Z1bf"], y="2"),
+    ]
+    assert keys(resolve(Index(fragments), {}, supplied=[OPAQUE])) == ["f/kern[]", "f/a[y=2]", "f/b[y=2]"]
+
+
+def test_other_layouts_of_one_symbol_are_an_error_that_shows_both() -> None:
+    with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", "(8)(4,4)", "(4)(4)", "user.cu"):
+        resolve(Index([kernel(function("op", "(4)(4)"))]), {}, supplied=[supplied(function("op", "(8)(4,4)"))])
+
+
+def test_a_layout_is_checked_between_fragments_too() -> None:
+    fragments = [kernel(function("op", "(4)(4)")), fragment("op", provides=[function("op", "(4)(8)")])]
+    with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", where="f/op[]"):
+        resolve(Index(fragments), {})
+
+
+def test_weak_helpers_may_stand_in_several_fragments() -> None:
+    helper = function("_Z4helpf", weak=True)
+    fragments = [
+        fragment("kern", provides=[helper], requires=[OP], role=Role.ENTRYPOINT),
+        fragment("op", provides=[OP, helper]),
+    ]
+    assert keys(resolve(Index(fragments), {})) == ["f/kern[]", "f/op[]"]
+
+
+def test_strong_helpers_of_one_name_are_an_error() -> None:
+    fragments = [
+        fragment("kern", provides=["_Z4helpf"], requires=[OP], role=Role.ENTRYPOINT),
+        fragment("op", provides=[OP, "_Z4helpf"]),
+    ]
+    with raises(PlanError, "plan-duplicate-definition", "help(float)", "by f/kern[]", "by f/op[]"):
+        resolve(Index(fragments), {})
+
+
+def test_variables_are_required_like_functions() -> None:
+    table = Symbol("table", SymbolKind.VARIABLE, "const 16@4")
+    open_size = Symbol("table", SymbolKind.VARIABLE, "const ?@4")
+    with raises(MissingProviderError, None, "table"):
+        resolve(Index([kernel(open_size)]), {})
+    found = resolve(Index([kernel(open_size), fragment("tables", provides=[table])]), {})
+    assert keys(found) == ["f/kern[]", "f/tables[]"]
+
+
+def test_no_entrypoint_at_all_is_a_plan_error() -> None:
+    with raises(PlanError, "plan-unknown-entrypoint"):
+        resolve(Index([fragment("op", provides=[OP])]), {})
+
+
+CONFIGURATIONS = [
+    {"data_type": "float", "veclen": "4", "metric": "l2", "mode": "fast"},
+    {"data_type": "float", "veclen": "1", "metric": "l1", "mode": "exact"},
+    {"data_type": "double"},
+]
+
+
+@pytest.mark.slow
+@given(st.permutations(FAMILY), st.sampled_from(CONFIGURATIONS).flatmap(lambda c: st.permutations(list(c.items()))))
+def test_the_order_of_fragments_and_of_the_configuration_does_not_matter(
+    fragments: list[Fragment], items: list[tuple[str, str]]
+) -> None:
+    assert resolve(Index(fragments), dict(items)) == resolve(Index(FAMILY), dict(sorted(items)))
+
+
+@pytest.mark.slow
+@given(st.permutations(FAMILY), st.permutations([("metric", "l1"), ("veclen", "1"), ("mode", "fast")]))
+def test_the_order_does_not_matter_for_an_error_either(fragments: list[Fragment], items: list[tuple[str, str]]) -> None:
+    def message(index: Index, configuration: dict[str, str]) -> str:
+        with pytest.raises(PlanError) as caught:
+            resolve(index, configuration)
+        return str(caught.value)
+
+    assert message(Index(fragments), dict(items)) == message(Index(FAMILY), dict(sorted(items)))
+
+
+@given(st.permutations([FAMILY[3], FAMILY[4], FAMILY[6]]))
+def test_the_order_of_what_is_pinned_does_not_matter(pinned: list[Fragment]) -> None:
+    chosen = [f for f in pinned if f is not FAMILY[3]]
+    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, pinned=chosen)
+    assert keys(found) == [
+        "f/kern[data_type=float,veclen=1]",
+        "f/helper[mode=fast]",
+        "f/op[data_type=float,metric=l2]",
+    ]
+
+
+def test_a_parameter_in_which_required_fragments_differ_decides_nothing() -> None:
+    floats, doubles = (
+        fragment("aaa", provides=["aaa"], data_type="float"),
+        fragment("bbb", provides=["bbb"], data_type="double"),
+    )
+    both = [fragment("which", provides=["which"], data_type=name) for name in ("float", "double")]
+    with raises(AmbiguousConfigurationError, "plan-ambiguous", "data_type", "float", "double"):
+        resolve(Index([kernel("aaa", "bbb", "which"), floats, doubles, *both]), {})
+
+
+def test_a_parameter_that_is_contradicted_only_later_decides_nothing_either() -> None:
+    fragments = [
+        kernel("aaa", "which"),
+        fragment("aaa", provides=["aaa"], data_type="float"),
+        fragment("which", provides=["which"], requires=["late"], data_type="float", own="1"),
+        fragment("which", provides=["which"], data_type="double", own="2"),
+        fragment("late", provides=["late"], data_type="double"),
+    ]
+    with raises(AmbiguousConfigurationError, "plan-ambiguous", "data_type"):
+        resolve(Index(fragments), {})
+
+
+@pytest.mark.parametrize("configuration", [{"w": "b"}, {"w": "b", "v": "1"}])
+def test_a_fragment_does_not_silently_take_the_place_of_a_group(configuration: dict[str, str]) -> None:
+    both = fragment("h", provides=["g", "h"], w="b")
+    fragments = [kernel("g", "h"), fragment("g", provides=["g"], v="1"), fragment("h", provides=["h"], w="a"), both]
+    with raises(AmbiguousConfigurationError, "plan-ambiguous-fragments", "f/g[v=1]", "f/h[w=b]"):
+        resolve(Index(fragments), configuration)
+    assert keys(resolve(Index(fragments), configuration, pinned=[both])) == ["f/kern[]", "f/h[w=b]"]
+
+
+def test_a_kernel_that_defines_what_a_group_provides_does_not_silently_take_its_place() -> None:
+    own = fragment("kern", provides=[function(HELPER, weak=True)], requires=[OP], role=Role.ENTRYPOINT)
+    fragments = [own, *FAMILY[3:5], *FAMILY[6:]]
+    for configuration in ({"metric": "l2"}, {"metric": "l2", "mode": "fast"}):
+        with raises(
+            PlanError, "plan-duplicate-definition", "f/kern[]", "helper(int)", "group helper", hint="interface"
+        ):
+            resolve(Index(fragments), configuration)
+
+
+SYMBOLS = "abcd"
+
+
+@st.composite
+def families(draw: st.DrawFn) -> tuple[list[Fragment], dict[str, str]]:
+    """Fragments with few symbols, parameters and values, so that they often agree and often do not; a configuration."""
+    symbol = st.sampled_from(SYMBOLS)
+    values = st.sampled_from([{"p": "x"}, {"p": "y"}, {"p": "x"}, {"p": "y"}, {"q": "x"}, {"p": "x", "q": "y"}, {}])
+    fragments = [kernel(*draw(st.sets(symbol, min_size=2)), **draw(values))]
+    for name in SYMBOLS:
+        offered = draw(st.lists(values, min_size=1, max_size=2, unique_by=lambda one: tuple(one.items())))
+        required = st.sets(symbol, max_size=1)
+        fragments += [fragment(f"g{name}", provides=[name], requires=draw(required), **one) for one in offered]
+    return fragments, draw(st.sampled_from([{}, {}, {"p": "x"}, {"q": "y"}]))
+
+
+def renamed(fragments: Iterable[Fragment], new: dict[str, str]) -> list[Fragment]:
+    """The same fragments with other names of symbols, groups, parameters and values."""
+
+    def rename(symbols: tuple[Symbol, ...]) -> list[str]:
+        return sorted(new[symbol.name] for symbol in symbols)
+
+    return [
+        fragment(
+            new[f.key.group],
+            provides=rename(f.provides),
+            requires=rename(f.requires),
+            role=f.role,
+            **{new[name]: new[value] for name, value in f.key.parameters},
+        )
+        for f in fragments
+    ]
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(families(), st.data())
+def test_no_renaming_and_no_order_leads_to_another_kernel(
+    family: tuple[list[Fragment], dict[str, str]], data: st.DataObject
+) -> None:
+    fragments, configuration = family
+    olds = [*SYMBOLS, "kern", *(f"g{name}" for name in SYMBOLS), *"pqxy"]
+    new = dict(zip(olds, (f"n{number}" for number in data.draw(st.permutations(range(len(olds))))), strict=True))
+    shuffled = data.draw(st.permutations(renamed(fragments, new)))
+    changed = {new[name]: new[value] for name, value in configuration.items()}
+    try:
+        found = resolve(Index(fragments), configuration)
+    except PlanError:
+        with pytest.raises(PlanError):
+            resolve(Index(shuffled), changed)
+        return
+    other = resolve(Index(shuffled), changed)
+    assert sorted(keys(other)) == sorted(str(f.key) for f in renamed(found.fragments, new))
+    assert dict(other.configuration) == {new[name]: new[value] for name, value in found.configuration}
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(families())
+def test_the_configuration_of_a_kernel_leads_to_it_again(family: tuple[list[Fragment], dict[str, str]]) -> None:
+    fragments, configuration = family
+    try:
+        found = resolve(Index(fragments), configuration)
+    except PlanError:
+        return
+    assert resolve(Index(fragments), dict(found.configuration) | configuration) == found
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[list[Fragment], dict[str, str], list[str]]:
+    """A family whose groups require each other in a chain, two values a group, one of them asked for."""
+    length = draw(st.integers(1, 6))
+    names = [f"_Z{len(f'g{n}')}g{n}f" for n in range(length)]
+    fragments, wanted, expected = [kernel(names[0])], {}, []
+    for n, name in enumerate(names):
+        following = names[n + 1 : n + 2]
+        fragments += [fragment(f"g{n}", provides=[name], requires=following, **{f"p{n}": v}) for v in ("0", "1")]
+        wanted[f"p{n}"] = draw(st.sampled_from("01"))
+        expected.append(f"f/g{n}[p{n}={wanted[f'p{n}']}]")
+    return draw(st.permutations(fragments)), wanted, expected
+
+
+@pytest.mark.slow
+@given(chains())
+def test_requirements_are_followed_to_the_end(case: tuple[list[Fragment], dict[str, str], list[str]]) -> None:
+    fragments, wanted, expected = case
+    found = resolve(Index(fragments), wanted)
+    assert keys(found) == ["f/kern[]", *sorted(expected)]
+    assert dict(found.configuration) == wanted
+    # Without any one of the parameters the plan is ambiguous, and the error names that parameter.
+    for name in wanted:
+        with raises(AmbiguousConfigurationError, None, name):
+            resolve(Index(fragments), {n: v for n, v in wanted.items() if n != name})
+
+
+def test_two_symbols_of_one_kernel_may_want_two_values_of_one_parameter() -> None:
+    """A kernel of mixed types calls the same group twice; neither choice was the caller's to make."""
+    mixed = kernel("op_float", "op_half")
+    floats = fragment("op", provides=["op_float"], type="float")
+    halves = fragment("op", provides=["op_half"], type="half")
+    assert resolve(Index([mixed, floats, halves]), {}).device == (floats, halves)
+
+
+def test_agreement_is_the_absence_of_contradiction() -> None:
+    key = FragmentKey.make("f", "g", {"a": "1", "b": "2"})
+    assert agrees(key, {})
+    assert agrees(key, {"a": "1", "other": "3"})
+    assert not agrees(key, {"a": "1", "b": "3"})
+
+
+# --- layouts ---
+
+powers = st.sampled_from([1, 2, 4, 8, 16])
+variables = st.builds(
+    lambda space, size, align: Symbol("x", SymbolKind.VARIABLE, f"{space} {size}@{align}"),
+    st.sampled_from(["global", "const"]),
+    st.integers(1, 64),
+    powers,
+)
+functions = st.builds(
+    lambda result, parameters: Symbol("f", SymbolKind.FUNCTION, f"({result})({parameters})"),
+    st.sampled_from(["", "4", "8"]),
+    st.sampled_from(["", "4", "4,8", "b12"]),
+)
+
+
+@pytest.mark.slow
+@given(variables | functions)
+def test_every_layout_is_compatible_with_itself(symbol: Symbol) -> None:
+    assert is_compatible(symbol, symbol)
+
+
+@pytest.mark.slow
+@given(functions, functions)
+def test_functions_must_agree_exactly(a: Symbol, b: Symbol) -> None:
+    assert is_compatible(a, b) == (a.layout == b.layout)
+
+
+@pytest.mark.slow
+@given(functions, variables)
+def test_a_function_is_no_variable(function: Symbol, variable: Symbol) -> None:
+    assert not is_compatible(function, variable)
+    assert not is_compatible(variable, function)
+
+
+def variable(layout: str) -> Symbol:
+    return Symbol("x", SymbolKind.VARIABLE, layout)
+
+
+@pytest.mark.parametrize(
+    ("required", "provided", "fits"),
+    [
+        ("global ?@4", "global 400@4", True),
+        ("global ?@4", "global 400@16", True),
+        ("global 16@4", "global 16@16", True),
+        ("global 16@16", "global 16@4", False),
+        ("global 16@4", "global 20@4", False),
+        ("global 16@4", "const 16@4", False),
+        ("const ?@8", "const 8@4", False),
+    ],
+)
+def test_a_declaration_may_ask_for_less(required: str, provided: str, fits: bool) -> None:
+    assert is_compatible(variable(required), variable(provided)) is fits
+
+
+@st.composite
+def declared_families(draw: st.DrawFn) -> list[Fragment]:
+    """Fragments as declarations give them: those of a group have the same parameters."""
+
+    def combinations() -> list[dict[str, str]]:
+        names = draw(st.sets(st.sampled_from("pqr")))
+        one = st.fixed_dictionaries(dict.fromkeys(sorted(names), st.sampled_from("xy")))
+        return draw(st.lists(one, min_size=1, max_size=3, unique_by=lambda found: tuple(found.items())))
+
+    fragments = [kernel(*SYMBOLS[:2], **values) for values in combinations()]
+    for place, name in enumerate(SYMBOLS):
+        for values in combinations():
+            required = draw(st.sets(st.sampled_from(SYMBOLS[place + 1 :]), max_size=1)) if name != SYMBOLS[-1] else ()
+            fragments.append(fragment(f"g{name}", provides=[name], requires=required, **values))
+    return fragments
+
+
+@pytest.mark.slow
+@given(declared_families(), st.data())
+def test_one_answer_to_all_that_is_open_is_enough(fragments: list[Fragment], data: st.DataObject) -> None:
+    index = Index(fragments)
+    for found in enumerate_kernels(index):
+        whole = dict(found.configuration)
+        if isinstance(found, DeadEnd) or not all(
+            {*f.key.parameters} <= whole.items() for f in found.resolution.fragments
+        ):
+            continue  # callers cannot set a parameter in which fragments of a kernel differ
+        first = {name: whole[name] for name in sorted(whole) if data.draw(st.booleans())}
+        try:
+            resolve(index, first)
+        except AmbiguousConfigurationError as error:
+            named = re.findall(r"(\w+) \(", error.hint or "")
+            answer = {name: value for name, value in whole.items() if name in named}
+            assert resolve(index, first | answer) == found.resolution
+
+
+def test_inline_functions_of_an_input_are_not_demangled_to_look_for_overloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def spy(name: str) -> str:
+        asked.append(name)
+        return mangling.qualified_name(name)
+
+    monkeypatch.setattr("jitlto.plan.resolve.qualified_name", spy)
+    helpers = [function(f"_Z7another{n}f", weak=True) for n in range(1000)]
+    resolve(Index([kernel(OP)]), {}, supplied=[supplied(OP, *helpers)])
+    assert len(asked) < 10

@@ -1,0 +1,866 @@
+"""Callers' inputs beside fragments are read, checked against the interface, and linked."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.errors import (
+    ArchitectureError,
+    CompileError,
+    InterfaceMismatchError,
+    JitltoError,
+    LinkError,
+    MissingProviderError,
+    PlanError,
+    ToolchainError,
+    UnresolvedSymbolError,
+)
+from jitlto.base.versions import Architecture
+from jitlto.compile import nvcc
+from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.compile.headers import Source
+from jitlto.cuda import nvfatbin, nvjitlink, toolkit
+from jitlto.cuda.nvjitlink import InputKind
+from jitlto.cuda.ptx import parse_ptx
+from jitlto.database import FragmentDatabase
+from jitlto.plan.plan import Plan
+from jitlto.plan.planner import Planner
+from jitlto.plan.user_code import compilation, inputs
+from jitlto.plan.user_code.compilation import compile_once
+from jitlto.runtime import session
+from jitlto.runtime.family import KernelFamily
+from tests.conftest import BuildFamily
+from tests.support.compiled import compiled, relocatable_cubin
+from tests.support.errors import raises
+from tests.support.families import built, calling_op
+from tests.support.user_cache import read_source, source_keys, user_cache
+
+BASE = Architecture(75)
+OP = "namespace mini { template <> __device__ float op<float>(float a) { return a * 3.0f; } }\n"
+# The same function for compilers that do not see the interface header.
+ALONE = "namespace mini { template <typename T> __device__ T op(T a); }\n" + OP
+
+# A kernel that calls a function with C linkage, which callers supply.
+C_FAMILY = {
+    "family.toml": """
+[family]
+name = "plain"
+
+[entrypoint.kern]
+matrix = "kern.json"
+template = "kern.cu.jinja"
+key = ["data_type"]
+
+[device.op]
+interface = "op.cuh"
+""",
+    "kern.json": '{"data_type": ["float"]}',
+    "op.cuh": '#pragma once\nextern "C" __device__ float op(float a);\n',
+    "kern.cu.jinja": """#include "op.cuh"
+extern "C" __device__ float unused_here(float);
+template <typename T> __global__ void kern(T* x) { x[threadIdx.x] = op(x[threadIdx.x]); }
+template __global__ void kern<{{data_type}}>({{data_type}}*);
+""",
+}
+# The same in C++, with the interface left to the kernel's own source.
+CPP_FAMILY = calling_op(
+    "helped",
+    "__device__ float op(float a);",
+    "__global__ void kern(float* x) { x[threadIdx.x] = op(x[threadIdx.x]); }",
+)
+
+
+def ltoir(text: str) -> bytes:
+    return compiled(text).ltoir[BASE]
+
+
+@pytest.fixture
+def planner(mini: KernelFamily) -> Planner:
+    return mini.planner(data_type="float")
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
+    return built(tmp_path_factory.mktemp("plain"), C_FAMILY, "plain")
+
+
+@pytest.fixture(scope="module")
+def in_cpp(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
+    return built(tmp_path_factory.mktemp("helped"), CPP_FAMILY, "helped")
+
+
+def links(plan: Plan) -> bool:
+    return plan.link("sm_90").cubin[:4] == b"\x7fELF"
+
+
+def inlined(plan: Plan) -> bool:
+    return plan.calls_left("sm_90") == []
+
+
+# --- source ---
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+def test_a_source_replaces_a_group_in_both_link_modes(planner: Planner, mode: str) -> None:
+    plan = planner.add_source(OP).plan(link_mode=mode)
+    assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
+    assert links(plan)
+    if mode == "lto":
+        assert inlined(plan)
+        assert "0f40400000" in plan.link_ptx("sm_90")  # 3.0f
+
+
+@pytest.mark.slow
+def test_the_interface_header_may_be_included_and_need_not_be(planner: Planner) -> None:
+    assert links(planner.add_source('#include "op.cuh"\n' + OP).plan())
+
+
+def test_a_source_that_does_not_compile_is_shown_in_its_own_lines(planner: Planner) -> None:
+    broken = "// a comment\n\nnamespace mini {\ntemplate <> __device__ float op<float>(float a) { return b; }\n}\n"
+    line = ">    4 | template <> __device__ float op<float>(float a) { return b; }"
+    with raises(CompileError, None, "my_op.cu(4): error: identifier", line, "// a comment", where="my_op.cu"):
+        planner.add_source(broken, name="my_op.cu").plan()
+
+
+def test_an_unbalanced_source_is_shown_in_its_own_lines(planner: Planner) -> None:
+    with raises(CompileError, None, "user.cu(2): ", where="user.cu"):
+        planner.add_source("namespace mini {\n__device__ float f(float a) { return a;\n").plan()
+
+
+@pytest.mark.slow
+def test_a_source_that_does_not_define_the_function_says_what_it_defines(planner: Planner) -> None:
+    with raises(PlanError, "plan-unused-input", "other(float)", "op<float>(float)", where="mine.cu"):
+        planner.add_source("__device__ float other(float a) { return a; }", name="mine.cu").plan()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["", "// nothing\n", "static __device__ float f(float a) { return a; }"])
+def test_a_source_that_defines_nothing_says_so(planner: Planner, text: str) -> None:
+    with raises(PlanError, "plan-empty-input", where="user.cu"):
+        planner.add_source(text).plan()
+
+
+@pytest.mark.slow
+def test_a_static_definition_contradicts_the_interface(in_cpp: KernelFamily) -> None:
+    with pytest.raises((CompileError, PlanError), match=r"user\.cu"):
+        in_cpp.planner().add_source("static __device__ float op(float a) { return a; }").plan()
+
+
+def test_a_template_that_is_never_instantiated_says_so(mini: KernelFamily) -> None:
+    text = "namespace mini { template <typename T> __device__ T op(T a) { return a; } }"
+    with raises(PlanError, "plan-empty-input", hint="explicit instantiation"):
+        mini.planner(data_type="float").add_source(text).plan()
+
+
+def test_a_different_type_is_an_error_that_shows_both(mini: KernelFamily) -> None:
+    text = "namespace mini { template <> __device__ int op<int>(int a) { return a; } }"
+    with raises(InterfaceMismatchError, None, "int mini::op<int>(int)", "float mini::op<float>(float)"):
+        mini.planner(data_type="float").add_source(text).plan()
+
+
+def test_a_definition_for_another_kernel_of_the_family_is_an_error(mini: KernelFamily) -> None:
+    with pytest.raises(PlanError, match=r"op<float>\(float\).*op<double>\(double\)"):
+        mini.planner(data_type="double", op_name="twice").add_source(OP).plan()
+
+
+@pytest.mark.slow
+def test_a_different_return_type_is_a_compile_error_against_the_interface(in_cpp: KernelFamily) -> None:
+    with raises(CompileError, None, "user.cu(1)"):
+        in_cpp.planner().add_source("__device__ int op(float a) { return 1; }").plan()
+
+
+@pytest.mark.slow
+def test_a_different_number_of_arguments_is_an_error_that_shows_both(in_cpp: KernelFamily) -> None:
+    with raises(InterfaceMismatchError, None, "op(float, float)", "op(float)", where="user.cu"):
+        in_cpp.planner().add_source("__device__ float op(float a, float b) { return a; }").plan()
+
+
+def test_c_linkage_where_cpp_is_wanted_is_an_error(in_cpp: KernelFamily) -> None:
+    with pytest.raises((CompileError, InterfaceMismatchError), match=r"user\.cu"):
+        in_cpp.planner().add_source('extern "C" __device__ float op(float a) { return a; }').plan()
+
+
+@pytest.mark.slow
+def test_c_linkage_is_kept_by_a_definition_that_does_not_repeat_it(plain: KernelFamily) -> None:
+    assert links(plain.planner().add_source("__device__ float op(float a) { return a; }").plan())
+    assert inlined(plain.planner().add_source("__device__ float op(float a) { return a; }").plan())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__device__ int op(float a) { return 1; }",
+        'extern "C" __device__ float op(double a) { return 1; }',
+        'extern "C" __device__ float op(float a, float b) { return a; }',
+        'extern "C" __device__ float op(int a) { return a; }',
+    ],
+    ids=["return type", "argument type", "number of arguments", "same size, other type"],
+)
+def test_other_types_of_a_function_with_c_linkage_are_compile_errors(plain: KernelFamily, text: str) -> None:
+    with raises(CompileError, None, "user.cu(1): error"):
+        plain.planner().add_source(text).plan()
+
+
+@pytest.mark.slow
+def test_cpp_linkage_where_c_is_wanted_is_an_error(plain: KernelFamily) -> None:
+    with raises(InterfaceMismatchError, None, "op(double)", where="user.cu", hint='extern "C"'):
+        plain.planner().add_source("__device__ float op(double a) { return 1.0f; }").plan()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "name", "place"),
+    [
+        ("#define S int", "S", "op.cuh:2"),
+        ("template <> struct L<int> { float a; };", "L", "op.cuh:3"),
+        ("struct Open { int a; };", "Open", "op.cuh:4"),
+    ],
+)
+def test_a_source_does_not_change_what_the_interfaces_mean(
+    build_family: BuildFamily, line: str, name: str, place: str
+) -> None:
+    interface = "struct S { float a; };\ntemplate <class T> struct L { T a; };\nstruct Open;\n"
+    files = C_FAMILY | {"op.cuh": f'#pragma once\n{interface}extern "C" __device__ float op(float a);\n'}
+    files["family.toml"] = files["family.toml"].replace('"plain"', '"plain"\nopaque = ["Open"]', 1)
+    with FragmentDatabase(build_family(files).path) as database:
+        planner = KernelFamily("plain", database).planner(data_type="float")
+        source = 'extern "C" __device__ float op(float a) { return a; }\n'
+        with raises(PlanError, "plan-interface-text", name, place, where="mine.cu:2"):
+            planner.add_source(f"{source}{line}\n", name="mine.cu").plan(arch="sm_90")
+
+
+@pytest.mark.slow
+def test_toolkit_headers_can_be_included(planner: Planner) -> None:
+    headers = "#include <cuda/std/limits>\n#include <cuda_fp16.h>\n"
+    text = headers + OP.replace("a * 3.0f", "__half2float(__float2half(a)) + cuda::std::numeric_limits<float>::max()")
+    assert links(planner.add_source(text).plan())
+
+
+def test_a_missing_header_is_named(planner: Planner) -> None:
+    with raises(CompileError, "compile-missing-header", hint="not_there.cuh"):
+        planner.add_source('#include "not_there.cuh"\n' + OP).plan()
+
+
+def test_a_host_header_gets_the_advice_to_include_its_cuda_twin(planner: Planner) -> None:
+    with raises(CompileError, "compile-missing-header", hint="include <cuda/std/limits>"):
+        planner.add_source("#include <limits>\n" + OP).plan()
+
+
+@pytest.mark.slow
+def test_a_source_with_a_host_header_can_be_compiled_by_nvcc_as_the_advice_says(
+    planner: Planner, tmp_path: Path
+) -> None:
+    source = tmp_path / "op.cu"
+    source.write_text("#include <cstdint>\n" + ALONE)
+    with pytest.raises(CompileError) as caught:
+        planner.add_source(source.read_text()).plan()
+    command = re.search(r"`(nvcc [^`]+)`", caught.value.hint or "")
+    assert command is not None
+    if shutil.which("nvcc") is None:
+        pytest.skip("there is no nvcc")
+    subprocess.run([*command[1].split(), str(source), "-o", str(tmp_path / "op.fatbin")], check=True)
+    assert "add_ltoir" in (caught.value.hint or "")
+
+
+def test_files_of_the_machine_cannot_be_included(planner: Planner, tmp_path: Path) -> None:
+    header = tmp_path / "private.cuh"
+    header.write_text("#define PRIVATE 1\n")
+    with pytest.raises(CompileError):
+        planner.add_source(f'#include "{header}"\n' + OP).plan()
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ('#define H "{path}"\n#include H', "absolute"),
+        ("#define S(x) #x\n#define X(x) S(x)\n#define A\n#include X(A{path})", "absolute"),
+        ('\n#if __has_include("{path}")\n#endif', "absolute"),
+        ('#line 1 "{path}"\n#include __FILE__', "unknown"),
+    ],
+)
+def test_no_macro_makes_the_name_of_a_file_of_the_machine(
+    planner: Planner, tmp_path: Path, lines: str, code: str
+) -> None:
+    header = tmp_path / "private.cuh"
+    header.write_text("#define PRIVATE 1\n")
+    text = lines.format(path=header)
+    line = next(number for number, line in enumerate(text.split("\n"), 1) if "include" in line)
+    with raises(JitltoError, f"jitlto-header-{code}", where=f"mine.cu:{line}", hint="of the toolkit"):
+        planner.add_source(f"{text}\n{OP}", "mine.cu").plan()
+
+
+@pytest.mark.slow
+def test_a_source_that_calls_an_undefined_function_is_an_error_that_names_it(planner: Planner) -> None:
+    text = "__device__ float elsewhere(float);\n" + OP.replace("a * 3.0f", "elsewhere(a)")
+    with raises(MissingProviderError, None, "elsewhere(float)", "user.cu"):
+        planner.add_source(text).plan()
+
+
+@pytest.mark.slow
+def test_two_sources_may_share_the_work(planner: Planner) -> None:
+    first = "__device__ float elsewhere(float);\n" + OP.replace("a * 3.0f", "elsewhere(a)")
+    second = "__device__ float elsewhere(float a) { return a + 1.0f; }"
+    plan = planner.add_source(first, name="first.cu").add_source(second, name="second.cu").plan()
+    assert links(plan)
+    assert inlined(plan)
+
+
+@pytest.mark.slow
+def test_two_sources_for_one_function_are_an_error_that_names_both(planner: Planner) -> None:
+    with raises(PlanError, "plan-duplicate-definition", "first.cu", "second.cu"):
+        planner.add_source(OP, name="first.cu").add_source(OP + "\n", name="second.cu").plan()
+
+
+def test_a_missing_constant_is_an_error_that_names_it(planner: Planner) -> None:
+    text = "extern __constant__ float factor;\n" + OP.replace("3.0f", "factor")
+    with raises(MissingProviderError, None, "factor"):
+        planner.add_source(text).plan()
+
+
+@pytest.mark.slow
+def test_a_source_may_define_its_own_constant(planner: Planner) -> None:
+    assert links(planner.add_source("__constant__ float factor = 3.0f;\n" + OP.replace("3.0f", "factor")).plan())
+
+
+@pytest.mark.slow
+def test_a_kernel_in_a_source_is_not_a_device_function(planner: Planner) -> None:
+    with raises(PlanError, "plan-empty-input"):
+        planner.add_source("__global__ void mine(float* x) { *x = 1.0f; }").plan()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ['quote".cu', "back\\slash.cu", "new\nline.cu", "Ω.cu"])
+def test_any_name_may_be_given_to_a_source(mini: KernelFamily, name: str) -> None:
+    assert links(mini.planner(data_type="float").add_source(OP, name=name).plan())
+
+
+@pytest.mark.slow
+def test_a_source_need_not_be_ascii_but_must_be_text(mini: KernelFamily) -> None:
+    assert links(mini.planner(data_type="float").add_source("// größer – 大\n" + OP).plan())
+    with raises(PlanError, "plan-invalid-input", where="user.cu"):
+        mini.planner(data_type="float").add_source("// \ud800\n" + OP).plan()
+    with raises(PlanError, "plan-invalid-input", where="user.cu"):
+        mini.planner(data_type="float").add_source(OP.encode()).plan()  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_nvccs_long_and_nvrtcs_long_long_are_told_apart_by_name(build_family: BuildFamily) -> None:
+    files = CPP_FAMILY | {
+        "op.cuh": "#pragma once\n__device__ float op(long a);\n",
+        "kern.cu.jinja": '#include "op.cuh"\n__global__ void kern(float* x) { *x = op(2L); }\n',
+    }
+    family = KernelFamily("helped", FragmentDatabase(build_family(files).path))
+    text = "#include <cuda/std/cstdint>\n__device__ float op(cuda::std::int64_t a) { return a; }"
+    with raises(InterfaceMismatchError, None, "op(long long)", "op(long)", hint="nvcc"):
+        family.planner().add_source(text).plan()
+
+
+# --- LTO-IR, fatbins, PTX ---
+
+
+@pytest.mark.slow
+def test_ltoir_bare_or_in_a_fatbin_replaces_a_group(mini: KernelFamily) -> None:
+    for data in (ltoir(ALONE), nvfatbin.wrap_ltoir(ltoir(ALONE), BASE)):
+        plan = mini.planner(data_type="float").add_ltoir(data).plan()
+        assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
+        assert links(plan)
+        assert inlined(plan)
+
+
+@pytest.mark.slow
+def test_ltoir_cannot_take_part_in_a_link_without_lto(mini: KernelFamily) -> None:
+    plan = mini.planner(data_type="float").add_ltoir(ltoir(ALONE)).plan(link_mode="ptx")
+    with raises(LinkError, "link-needs-lto", "user.ltoir"):
+        plan.link("sm_90")
+
+
+def test_ltoir_that_provides_something_else_is_an_error(mini: KernelFamily) -> None:
+    with raises(PlanError, "plan-unused-input", where="user.ltoir"):
+        mini.planner(data_type="float").add_ltoir(ltoir("__device__ float other(float a) { return a; }")).plan()
+
+
+def test_ltoir_that_requires_more_says_what(mini: KernelFamily) -> None:
+    text = "__device__ float elsewhere(float);\n" + ALONE.replace("a * 3.0f", "elsewhere(a)")
+    with raises(MissingProviderError, None, "elsewhere(float)", "user.ltoir"):
+        mini.planner(data_type="float").add_ltoir(ltoir(text)).plan()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+def test_relocatable_ptx_replaces_a_group_and_stays_a_call(mini: KernelFamily, mode: str) -> None:
+    text = compiled(ALONE).ptx
+    for data in (text, text.encode(), text.encode() + b"\0"):
+        plan = mini.planner(data_type="float").add_ptx(data).plan(link_mode=mode)
+        cubin = plan.link("sm_90").cubin
+        assert parse_ptx(text).provides[0].name.encode() in cubin
+
+
+OTHER_LAYOUT = 'extern "C" __device__ float op(double a, int b) { return a + b; }'
+
+
+def test_a_different_layout_in_ptx_is_an_error(plain: KernelFamily) -> None:
+    layouts = "op", "(4)(8,4)", "plain/kern", "(4)(4)"
+    with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", *layouts, where="user.ptx"):
+        plain.planner().add_ptx(compiled(OTHER_LAYOUT).ptx).plan()
+
+
+@pytest.mark.slow
+def test_a_different_layout_in_ltoir_is_an_error(plain: KernelFamily) -> None:
+    with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", "(4)(8,4)", where="user.ltoir"):
+        plain.planner().add_ltoir(ltoir(OTHER_LAYOUT)).plan()
+
+
+@pytest.mark.slow
+def test_the_right_layout_in_ptx_and_in_ltoir_links(plain: KernelFamily) -> None:
+    text = 'extern "C" __device__ float op(float a) { return a * 3.0f; }'
+    assert links(plain.planner().add_ptx(compiled(text).ptx).plan())
+    assert links(plain.planner().add_ltoir(ltoir(text)).plan())
+
+
+def test_two_inputs_may_have_the_same_name(planner: Planner) -> None:
+    for mode in ("lto", "ptx"):
+        with raises(PlanError, "plan-duplicate-definition"):
+            planner.add_source(OP).add_source(OP).plan(link_mode=mode)
+
+
+@pytest.mark.slow
+def test_inputs_may_be_anything_that_holds_bytes_and_nothing_else(mini: KernelFamily) -> None:
+    data = ltoir(ALONE)
+    for same in (bytearray(data), memoryview(data)):
+        assert links(mini.planner(data_type="float").add_ltoir(same).plan())  # type: ignore[arg-type]
+    for wrong in ("text", 1, None, ["a"]):
+        with raises(PlanError, "plan-invalid-input", type(wrong).__name__, where="mine"):
+            mini.planner(data_type="float").add_ltoir(wrong, name="mine")  # type: ignore[arg-type]
+        with raises(PlanError, "plan-invalid-input", type(wrong).__name__, where="mine"):
+            mini.planner(data_type="float").add_binary(wrong, "cubin", name="mine")  # type: ignore[arg-type]
+    with raises(PlanError, "plan-invalid-input", "int", where="user.ptx"):
+        mini.planner(data_type="float").add_ptx(1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\0", b"garbage", b"\x50\xed\x55\xba rubbish", b"\x7fELF rubbish", b"BC\xc0\xde"]
+)
+def test_garbage_is_a_plan_error_that_names_the_input(mini: KernelFamily, data: bytes) -> None:
+    with raises(PlanError, "plan-unreadable-input", where="mine"):
+        mini.planner(data_type="float").add_ltoir(data, name="mine").plan()
+    with raises(PlanError, "plan-unreadable-input", where="mine"):
+        mini.planner(data_type="float").add_ptx(data, name="mine").plan()
+
+
+def test_truncated_ltoir_is_a_plan_error(mini: KernelFamily) -> None:
+    data = ltoir(ALONE)
+    with raises(PlanError, "plan-unreadable-input", where="user.ltoir"):
+        mini.planner(data_type="float").add_ltoir(data[: len(data) // 2]).plan()
+
+
+# --- other binaries ---
+
+
+def test_an_unknown_kind_of_binary_is_a_plan_error(mini: KernelFamily) -> None:
+    with raises(PlanError, "plan-invalid-input", "'exe'", hint="fatbin, cubin, object, library"):
+        mini.planner(data_type="float").add_binary(b"", "exe")
+
+
+@pytest.mark.parametrize("kind", ["cubin", "object", "library", "fatbin"])
+def test_garbage_of_any_kind_is_one_of_our_errors(mini: KernelFamily, kind: str) -> None:
+    with pytest.raises((LinkError, PlanError), match=f"user.{kind}"):
+        mini.planner(data_type="float").add_binary(b"garbage" * 64, kind).plan().link("sm_90")
+
+
+def test_a_cubin_that_does_not_define_the_function_is_an_unresolved_symbol(mini: KernelFamily) -> None:
+    # What nvJitLink makes is a whole program: its functions are gone, nothing is left to call from outside.
+    whole = mini.plan(arch="sm_90", data_type="double", op_name="twice").link().cubin
+    with pytest.raises(LinkError):
+        mini.planner(data_type="float").add_binary(whole, "cubin").plan(arch="sm_90").link()
+
+
+def test_an_object_is_trusted_to_define_the_function() -> None:
+    taken = inputs.from_binary(b"opaque", InputKind.OBJECT, "mine.o", (), None)
+    assert taken.symbols.opaque
+    assert (taken.symbols.provides, taken.symbols.requires) == ((), ())
+    assert [mode for mode, _ in taken.images] == ["lto", "ptx"]
+
+
+def fatbin_of(ptx: str = "", ltoir: bytes = b"", architecture: str = "75") -> bytes:
+    """A fatbin that holds PTX, LTO-IR or both."""
+    bindings = toolkit.bindings("nvfatbin")
+    handle = bindings.create([], 0)
+    try:
+        if ptx:
+            text = ptx.encode() + b"\0"
+            bindings.add_ptx(handle, text, len(text), architecture, "user", "")
+        if ltoir:
+            bindings.add_ltoir(handle, ltoir, len(ltoir), architecture, "user", "")
+        buffer = bytearray(bindings.size(handle))
+        bindings.get(handle, buffer)
+    finally:
+        bindings.destroy(handle)
+    return bytes(buffer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+def test_a_fatbin_of_ptx_replaces_a_group_and_stays_a_call(mini: KernelFamily, mode: str) -> None:
+    data = fatbin_of(ptx=compiled(ALONE).ptx)
+    plan = mini.planner(data_type="float").add_binary(data, "fatbin").plan(arch="sm_90", link_mode=mode)
+    assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
+    assert compiled(ALONE).module.provides[0].name.encode() in plan.link().cubin
+
+
+@pytest.mark.slow
+def test_a_fatbin_of_ltoir_and_ptx_serves_both_link_modes(mini: KernelFamily) -> None:
+    data = fatbin_of(compiled(ALONE).ptx, ltoir(ALONE))
+    planner = mini.planner(data_type="float").add_binary(data, "fatbin")
+    assert inlined(planner.plan())
+    assert links(planner.plan(link_mode="ptx"))
+
+
+def test_a_fatbin_of_ltoir_alone_serves_no_link_without_lto(mini: KernelFamily) -> None:
+    plan = mini.planner(data_type="float").add_binary(fatbin_of(ltoir=ltoir(ALONE)), "fatbin").plan(link_mode="ptx")
+    with raises(LinkError, "link-needs-lto", "user.fatbin"):
+        plan.link("sm_90")
+
+
+@pytest.mark.parametrize("with_ptx", [False, True])
+def test_a_different_layout_in_a_fatbin_with_ltoir_is_an_error(plain: KernelFamily, with_ptx: bool) -> None:
+    text = compiled(OTHER_LAYOUT).ptx if with_ptx else ""
+    with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", "(4)(8,4)", where="user.fatbin"):
+        plain.planner().add_binary(fatbin_of(text, ltoir(OTHER_LAYOUT)), "fatbin").plan()
+
+
+def test_a_fatbin_of_ptx_for_another_function_is_an_unresolved_symbol(mini: KernelFamily) -> None:
+    data = fatbin_of(ptx=compiled("__device__ float other(float a) { return a; }").ptx)
+    plan = mini.planner(data_type="float").add_binary(data, "fatbin").plan(arch="sm_90")
+    with raises(UnresolvedSymbolError, None, "mini::op<float>(float)"):
+        plan.link()
+
+
+def suffixes() -> list[str]:
+    return ["90a", "100a", "100f", "120a"] if toolkit.nvrtc_version() >= (12, 9) else ["90a"]
+
+
+@pytest.mark.slow
+def test_ltoir_for_one_architecture_or_family_is_read_bare_and_in_a_fatbin(plain: KernelFamily) -> None:
+    for name in suffixes():
+        architecture = Architecture.parse(name)
+        for text, fits in (('extern "C" __device__ float op(float a) { return a; }', True), (OTHER_LAYOUT, False)):
+            made = nvrtc.compile_source(Source(text.encode(), {}), [architecture], ["--std=c++17"]).ltoir[architecture]
+            for data in (made, nvfatbin.wrap_ltoir(made, architecture)):
+                planner = plain.planner().add_ltoir(data)
+                if fits:
+                    assert planner.plan(arch=architecture).calls_left() == []
+                else:
+                    with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", "(4)(8,4)"):
+                        planner.plan()
+
+
+def in_a_fatbin(cubin: bytes, architecture: str = "90") -> bytes:
+    bindings = toolkit.bindings("nvfatbin")
+    handle = bindings.create([], 0)
+    try:
+        bindings.add_cubin(handle, cubin, len(cubin), architecture, "user")
+        buffer = bytearray(bindings.size(handle))
+        bindings.get(handle, buffer)
+    finally:
+        bindings.destroy(handle)
+    return bytes(buffer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+@pytest.mark.parametrize("kind", ["cubin", "fatbin"])
+def test_relocatable_machine_code_replaces_a_group_and_stays_a_call(mini: KernelFamily, mode: str, kind: str) -> None:
+    cubin = relocatable_cubin(ALONE)
+    planner = mini.planner(data_type="float").add_binary(in_a_fatbin(cubin) if kind == "fatbin" else cubin, kind)
+    plan = planner.plan(arch="sm_90", link_mode=mode)
+    assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
+    assert compiled(ALONE).module.provides[0].name.encode() in plan.link().cubin
+
+
+@pytest.mark.slow
+def test_a_relocatable_cubin_for_another_function_is_an_unresolved_symbol(mini: KernelFamily) -> None:
+    other = relocatable_cubin("__device__ float other(float a) { return a; }")
+    plan = mini.planner(data_type="float").add_binary(other, "cubin").plan(arch="sm_90")
+    with raises(UnresolvedSymbolError, None, "mini::op<float>(float)"):
+        plan.link()
+
+
+def test_a_relocatable_cubin_for_another_architecture_is_an_architecture_error(mini: KernelFamily) -> None:
+    plan = mini.planner(data_type="float").add_binary(relocatable_cubin(ALONE), "cubin").plan(arch="sm_80")
+    with raises(ArchitectureError, "link-architecture-input", "sm_90"):
+        plan.link()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [
+        (lambda: in_a_fatbin(relocatable_cubin(ALONE, "sm_80"), "80"), "sm_80"),
+        (lambda: in_a_fatbin(relocatable_cubin(ALONE, "sm_90a"), "90a"), "sm_90a"),
+        (lambda: fatbin_of(ptx=compiled(ALONE, 100).ptx, architecture="100"), "compute_100"),
+    ],
+    ids=["machine code", "specific machine code", "PTX"],
+)
+def test_a_fatbin_for_another_architecture_is_an_architecture_error_that_names_it(
+    mini: KernelFamily, mode: str, made: Callable[[], bytes], named: str
+) -> None:
+    plan = mini.planner(data_type="float").add_binary(made(), "fatbin").plan(arch="sm_90", link_mode=mode)
+    with raises(ArchitectureError, "link-architecture-input", named, "sm_90"):
+        plan.link()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", ["sm_80", "compute_80", "lto_80"])
+def test_an_archive_links_for_the_architectures_that_it_holds_and_otherwise_names_them(
+    mini: KernelFamily, tmp_path: Path, code: str
+) -> None:
+    data = archive(tmp_path, ALONE, code)
+    planner = mini.planner(data_type="float").add_binary(data, "library", "mine.a")
+    if code == "sm_80":
+        with raises(ArchitectureError, "link-architecture-input", "mine.a", "sm_80", "sm_90"):
+            planner.plan(arch="sm_90").link()
+    assert planner.plan(arch="sm_80").link().cubin
+    if code == "lto_80":
+        with raises(LinkError, "link-needs-lto", "mine.a"):
+            planner.plan(arch="sm_80", link_mode="ptx").link()
+
+
+def archive(directory: Path, text: str, code: str) -> bytes:
+    """A library as nvcc makes it."""
+    try:
+        compiler = nvcc.Compiler()
+    except ToolchainError as error:
+        pytest.skip(error.what)
+    if compiler.version > nvjitlink.version() or compiler.version.major != nvjitlink.version().major:
+        pytest.skip("nvcc is of another release than nvJitLink")
+    (directory / "mine.cu").write_text(text)
+    number = code.rpartition("_")[2]
+    for options in (
+        ["-dc", "-gencode", f"arch=compute_{number},code={code}", "mine.cu", "-o", "mine.o"],
+        ["-lib", "mine.o", "-o", "mine.a"],
+    ):
+        subprocess.run([compiler.path, *options], cwd=directory, check=True)
+    return (directory / "mine.a").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["cubin", "fatbin", "library", "ptx"])
+def test_what_is_not_ltoir_is_no_part_of_linked_ptx_and_its_functions_are_calls(
+    mini: KernelFamily, tmp_path: Path, kind: str
+) -> None:
+    planner = mini.planner(data_type="float")
+    if kind == "ptx":
+        planner = planner.add_ptx(compiled(ALONE).ptx)
+    else:
+        cubin = relocatable_cubin(ALONE)
+        make: dict[str, Callable[[], bytes]] = {
+            "cubin": lambda: cubin,
+            "fatbin": lambda: in_a_fatbin(cubin),
+            "library": lambda: archive(tmp_path, ALONE, "sm_90"),
+        }
+        planner = planner.add_binary(make[kind](), kind)
+    plan = planner.plan(arch="sm_90")
+    assert plan.link().cubin
+    assert plan.calls_left() == ["float mini::op<float>(float)"]
+    assert [symbol.name for symbol in parse_ptx(plan.link_ptx()).requires] == [compiled(ALONE).module.provides[0].name]
+
+
+def test_a_truncated_fatbin_is_an_error(mini: KernelFamily) -> None:
+    data = in_a_fatbin(relocatable_cubin(ALONE))
+    with raises(PlanError, "plan-unreadable-input", where="user.fatbin"):
+        mini.planner(data_type="float").add_binary(data[:-100], "fatbin").plan(arch="sm_90")
+
+
+# --- compiled once ---
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CacheDir]:
+    """An empty user's cache, with nothing compiled yet in this process."""
+    monkeypatch.setenv("JITLTO_CACHE_DIR", str(tmp_path / "cache"))
+    session.default.reset()
+    compile_once.cache_clear()
+    yield user_cache()
+    monkeypatch.undo()
+    session.default.reset()
+    compile_once.cache_clear()
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A function that makes this process behave like a new one without a compiler."""
+
+    def forget() -> None:
+        def refuse(name: str) -> None:
+            raise AssertionError(f"{name} was asked for")
+
+        compile_once.cache_clear()
+        monkeypatch.setattr(
+            nvrtc.toolkit,
+            "bindings",
+            lambda name, found=toolkit.bindings: refuse(name) if name == "nvrtc" else found(name),
+        )
+
+    return forget
+
+
+@pytest.mark.slow
+def test_a_second_process_compiles_nothing(mini: KernelFamily, kept: CacheDir, no_compiler: Callable[[], None]) -> None:
+    first = mini.planner(data_type="float").add_source(OP).plan()
+    assert links(first)
+    toolkit.header_roots()
+    no_compiler()
+    again = mini.planner(data_type="float").add_source(OP).plan()
+    assert again == first
+    assert again.link("sm_100").layer == "link"
+    assert inlined(again)
+
+
+@pytest.mark.slow
+def test_what_ltoir_provides_is_found_without_a_compiler(
+    mini: KernelFamily, kept: CacheDir, no_compiler: Callable[[], None]
+) -> None:
+    data = ltoir(ALONE)
+    first = mini.planner(data_type="float").add_ltoir(data).plan()
+    toolkit.header_roots()
+    no_compiler()
+    assert mini.planner(data_type="float").add_ltoir(data).plan() == first
+
+
+@pytest.mark.slow
+def test_a_different_text_name_or_header_is_compiled_separately(mini: KernelFamily, kept: CacheDir) -> None:
+    record = mini.record
+    changed = replace(record, headers=tuple((name, text + "// more\n") for name, text in record.headers))
+    other_options = replace(record, options=(*record.options, "--use_fast_math"))
+    sources = [(OP, "user.cu", record), (OP + "\n", "user.cu", record), (OP, "other.cu", record)]
+    sources += [(OP, "user.cu", changed), (OP, "user.cu", other_options)]
+    identities = {inputs.from_source(*each, kept).identity for each in sources}
+    assert len(identities) == len(source_keys(kept)) == len(sources)
+
+
+@pytest.mark.slow
+def test_a_source_that_does_not_compile_is_not_kept(mini: KernelFamily, kept: CacheDir) -> None:
+    for _ in range(2):
+        with pytest.raises(CompileError):
+            inputs.from_source("nonsense", "user.cu", mini.record, kept)
+    assert source_keys(kept) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["#define R /opt\n#define H <R/h.h>\n#include H\n", "#if __has_include(</opt/h.h>)\n#endif\n"]
+)
+def test_an_absolute_path_in_a_source_is_refused_however_it_is_made(text: str) -> None:
+    with raises(JitltoError, "jitlto-header-absolute", "/opt/h.h"):
+        compile_once(text.encode(), (), BASE, (), None)
+
+
+@pytest.mark.slow
+def test_a_changed_toolkit_header_is_noticed(tmp_path: Path, kept: CacheDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a header that is included through a macro, which the text does not name."""
+    header = tmp_path / "include" / "value.h"
+    header.parent.mkdir()
+    monkeypatch.setattr(toolkit, "header_roots", lambda: (header.parent,))
+    text = b"#define HEADER <value.h>\n#include HEADER\n__device__ int f() { return VALUE; }\n"
+
+    def value(number: int) -> str:
+        header.write_text(f"#define VALUE {number}\n")
+        compile_once.cache_clear()
+        return compile_once(text, (), BASE, (), kept).ptx
+
+    first = value(1001)
+    assert value(1002) != first == value(1001)
+
+
+@pytest.mark.slow
+def test_a_new_header_that_hides_one_of_the_same_name_is_noticed(
+    tmp_path: Path, kept: CacheDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots = (tmp_path / "first", tmp_path / "second")
+    monkeypatch.setattr(toolkit, "header_roots", lambda: roots)
+    for root, number in zip(reversed(roots), (1001, 1002), strict=True):
+        (root / "sub").mkdir(parents=True)
+        (root / "sub" / "value.h").write_text(f"#define VALUE {number}\n")
+        (root / "sub" / "outer.h").write_text('#include "value.h"\n')
+        compile_once.cache_clear()
+        text = b"#include <sub/outer.h>\n__device__ int f() { return VALUE; }\n"
+        assert str(number) in compile_once(text, (), BASE, (), kept).ptx
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda entry: {},
+        lambda entry: dict.fromkeys(entry),
+        lambda entry: entry | {"ltoir": "no base64"},
+        lambda entry: entry | {"ptx": "no PTX"},
+        lambda entry: entry | {"headers": 1},
+        lambda entry: entry | {"version": "new"},
+    ],
+    ids=["empty", "null", "LTO-IR", "PTX", "headers", "version"],
+)
+def test_an_entry_that_cannot_be_read_is_made_again(
+    mini: KernelFamily, kept: CacheDir, damage: Callable[[dict[str, object]], dict[str, object]]
+) -> None:
+    first = inputs.from_source(OP, "user.cu", mini.record, kept)
+    (key,) = source_keys(kept)
+    whole = json.loads(read_source(kept, key))
+    kept.put(compilation.ENTRIES, key, json.dumps(damage(whole)).encode())
+    compile_once.cache_clear()
+    again = inputs.from_source(OP, "user.cu", mini.record, kept)
+    assert (again.symbols, again.identity) == (first.symbols, first.identity)
+    assert json.loads(read_source(kept, key)) == whole
+
+
+class Entry(compilation.Entry):
+    value: str
+
+
+def test_an_entry_under_a_wrong_name_is_a_miss(kept: CacheDir) -> None:
+    one, two = (compilation.entry_key({"number": number}) for number in (1, 2))
+    for key in (one, two):
+        compilation.save_entry(kept, Entry(key, f"the value of {key}"))
+    payload = read_source(kept, one)
+    for wrong in (payload, b"[]", b"{}", b"\xff", b'{"key": 1}', b"[" * 100_000):
+        kept.put(compilation.ENTRIES, two, wrong)
+        assert compilation.load_entry(kept, Entry, two) is None
+    assert compilation.load_entry(kept, Entry, one) == Entry(one, f"the value of {one}")
+    assert compilation.load_entry(None, Entry, one) is None
+
+
+@pytest.mark.slow
+def test_a_read_only_cache_is_read_and_not_written(
+    mini: KernelFamily, kept: CacheDir, no_compiler: Callable[[], None]
+) -> None:
+    inputs.from_source(OP, "user.cu", mini.record, kept)
+    before = source_keys(kept)
+    readonly = CacheDir(kept.directory, kept.size, readonly=True)
+    inputs.from_source(OP, "other.cu", mini.record, readonly)
+    assert source_keys(kept) == before
+    no_compiler()
+    inputs.from_source(OP, "user.cu", mini.record, readonly)
+
+
+def test_sources_compile_without_a_cache(mini: KernelFamily) -> None:
+    compile_once.cache_clear()
+    made = inputs.from_source(OP + "// uncached", "user.cu", mini.record, None)
+    assert [symbol.name for symbol in made.symbols.provides] == ["_ZN4mini2opIfEET_S1_"]
+
+
+@pytest.mark.slow
+def test_a_name_that_is_no_identifier_is_not_compiled() -> None:
+    """Names of a hostile database must not become code."""
+    names = ['f(); }\n#error "reached"\nvoid g', "plain", "a b", ""]
+    assert inputs.make_stub(names, None).data == inputs.make_stub(["plain"], None).data

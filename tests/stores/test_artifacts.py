@@ -1,0 +1,251 @@
+"""Files in a store, by content: what is pulled is what was pushed, or an error."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jitlto.base.errors import StoreError
+from jitlto.stores import artifacts
+from jitlto.stores.artifact_address import ArtifactAddress, parse_store
+from jitlto.stores.artifacts import decode_index, encode_index, index_of, open_store, pull, push
+from jitlto.stores.backend import Backend
+from jitlto.stores.entry import object_name
+from jitlto.stores.examine import examine_stores
+from tests.support.errors import raises
+from tests.support.store_server import Server
+
+pytestmark = pytest.mark.one_major
+
+DAY = 86400.0
+LARGE = 24 << 20  # several parts of an upload, and many pieces of a download
+
+
+@pytest.fixture
+def backend(store_url: str) -> Backend:
+    """An empty store."""
+    return open_store(parse_store(store_url, writes=True))
+
+
+def _file(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def _objects(backend: Backend) -> dict[str, int]:
+    return {each.name: each.size for each in backend.list("v1/")}
+
+
+@pytest.mark.parametrize("size", [0, 1, 5000, pytest.param(LARGE, marks=pytest.mark.slow)])
+def test_a_file_comes_back_by_the_address_that_it_was_pushed_to(backend: Backend, tmp_path: Path, size: int) -> None:
+    source = _file(tmp_path / "used.jsonl", os.urandom(size))
+    pushed = push(backend, source)
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    assert (pushed.address.digest, pushed.size, pushed.was_there) == (digest, size, False)
+    assert _objects(backend) == {object_name("artifacts", digest): size}
+    parsed = ArtifactAddress.parse(str(pushed.address))
+    assert pull(backend, parsed, tmp_path / "copy") == [tmp_path / "copy"]
+    assert (tmp_path / "copy").read_bytes() == source.read_bytes()
+
+
+@pytest.mark.slow
+def test_every_transfer_is_counted_from_nothing_to_all_of_it(backend: Backend, tmp_path: Path) -> None:
+    source, counts = _file(tmp_path / "a", bytes(LARGE)), list[tuple[int, int]]()
+    address = push(backend, source, on_piece=lambda *count: counts.append(count)).address
+    assert (counts[0], counts[-1]) == ((0, LARGE), (LARGE, LARGE))
+    counts.clear()
+    pull(backend, address, tmp_path / "b", lambda *count: counts.append(count))
+    assert (counts[0], counts[-1]) == ((0, LARGE), (LARGE, LARGE))
+    assert counts == sorted(counts)
+
+
+def test_pushing_again_sends_nothing_until_the_object_is_a_day_old(backend: Backend, tmp_path: Path) -> None:
+    source = _file(tmp_path / "a", b"content")
+    first = push(backend, source)
+    (held,) = backend.list("v1/")
+    for age, refreshed in ((0.9 * DAY, False), (1.1 * DAY, True)):
+        sent = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Backend, "write", lambda _, name, pieces, sent=sent: sent.append((name, b"".join(pieces))))
+            again = push(backend, source, lambda age=age: held.modified + age)  # type: ignore[misc]
+        assert (again.was_there, again.address) == (True, first.address)
+        assert sent == ([(held.name, b"content")] if refreshed else [])
+
+
+def test_an_object_that_was_cut_off_is_pushed_again(backend: Backend, tmp_path: Path) -> None:
+    source = _file(tmp_path / "a", b"content")
+    address = push(backend, source).address
+    backend.put(object_name("artifacts", address.digest), b"cont")
+    assert not push(backend, source).was_there
+    pull(backend, address, tmp_path / "copy")
+
+
+def test_a_file_that_changes_while_it_is_pushed_leaves_nothing_in_the_store(
+    backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = _file(tmp_path / "a", bytes(LARGE // 2))
+    sha256 = artifacts.manifest.sha256
+
+    def change(path: Path) -> str:
+        digest = sha256(path)
+        with path.open("ab") as file:
+            file.write(b"more")
+        return digest
+
+    monkeypatch.setattr(artifacts.manifest, "sha256", change)
+    with raises(StoreError, "store-file-changed", where="a"):
+        push(backend, source)
+    assert _objects(backend) == {}
+
+
+@pytest.mark.parametrize("damage", [b"", b"conten", b"contenT", b"content "])
+def test_other_content_is_never_pulled(backend: Backend, tmp_path: Path, damage: bytes) -> None:
+    address = push(backend, _file(tmp_path / "a", b"content")).address
+    backend.put(object_name("artifacts", address.digest), damage)
+    target = _file(tmp_path / "target", b"as it was")
+    with raises(StoreError, "store-digest", address.digest):
+        pull(backend, address, target)
+    assert target.read_bytes() == b"as it was"
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["a", "target"]
+
+
+@pytest.mark.parametrize("page", [b"<html></html>", b"\xef\xbb\xbf\r\n <!DOCTYPE html>"])
+def test_a_page_in_place_of_an_artifact_sends_to_the_proxy_and_removes_nothing(
+    backend: Backend, tmp_path: Path, page: bytes
+) -> None:
+    address = push(backend, _file(tmp_path / "a", b"content")).address
+    backend.put(object_name("artifacts", address.digest), page)
+    with raises(StoreError, "store-digest", address.digest, hint="HTTPS_PROXY"):
+        pull(backend, address, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+def test_what_the_store_lacks_is_an_error_that_names_the_address(backend: Backend, tmp_path: Path) -> None:
+    backend.put("v1/locks/a.json", b"")
+    address = ArtifactAddress(backend.address, "0" * 64)
+    with raises(StoreError, "store-no-such-artifact", str(address)):
+        pull(backend, address, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_database_goes_with_the_packs_beside_it_and_takes_its_new_name(backend: Backend, tmp_path: Path) -> None:
+    database = _file(tmp_path / "search.fragdb", b"a database")
+    for name in ("search.pack", "search.sm_90.pack", "other.pack"):
+        _file(tmp_path / name, name.encode())
+    index, *members = artifacts.push_with_packs(backend, database)
+    assert [each.path.name for each in members] == ["search.fragdb", "search.pack", "search.sm_90.pack"]
+    assert index_of(database) == (index.address.digest, {each.path.name: each.address.digest for each in members})
+    assert len(_objects(backend)) == 4
+    (tmp_path / "copy").mkdir()
+    written = pull(backend, index.address, tmp_path / "copy" / "mine.fragdb")
+    assert {path.name: path.read_bytes() for path in written} == {
+        "mine.fragdb": b"a database",
+        "mine.pack": b"search.pack",
+        "mine.sm_90.pack": b"search.sm_90.pack",
+    }
+    again = artifacts.push_with_packs(backend, database)
+    assert [each.address for each in again] == [each.address for each in (index, *members)]
+    assert all(each.was_there for each in again)
+
+
+def test_a_database_is_as_it_was_if_a_pack_of_it_is_damaged(backend: Backend, tmp_path: Path) -> None:
+    database, pack = _file(tmp_path / "a.fragdb", b"a database"), _file(tmp_path / "a.pack", b"a pack")
+    index, _, packed = artifacts.push_with_packs(backend, database)
+    backend.put(object_name("artifacts", packed.address.digest), b"A pack")
+    database.write_bytes(b"as it was")
+    pack.unlink()
+    with raises(StoreError, "store-digest", packed.address.digest):
+        pull(backend, index.address, database)
+    assert database.read_bytes() == b"as it was"
+    assert not pack.exists()
+
+
+@pytest.mark.slow
+def test_a_missing_bucket_is_said_and_not_a_missing_file(
+    s3: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By transfers, and by doctor, which does not say first that it can be read."""
+    for name, value in s3.variables.items():
+        monkeypatch.setenv(name, value)
+    address = ArtifactAddress.parse(f"s3://nobucket/ci#sha256={'0' * 64}")
+    with raises(StoreError, "store-no-such-bucket"):
+        pull(open_store(address.store), address, tmp_path / "out")
+    ((finding,),) = examine_stores([address.store])
+    assert finding.ok is False
+    assert "bucket" in (finding.remedy or "")
+
+
+def test_a_database_without_packs_has_the_address_of_its_bytes(tmp_path: Path) -> None:
+    database = _file(tmp_path / "a.fragdb", b"a database")
+    assert index_of(database)[0] == hashlib.sha256(b"a database").hexdigest()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["../a.fragdb"],
+        ["/a.fragdb"],
+        ["a"],
+        [],
+        ["a.fragdb", "b.pack"],
+        ["a.fragdb", "a.fragdb.pack/../../x.pack"],
+        ["a.fragdb", "a.so"],
+        ["a\n.fragdb"],
+    ],
+)
+def test_an_index_names_files_beside_each_other_and_no_others(names: list[str]) -> None:
+    assert decode_index(encode_index({"a.fragdb": "0" * 64, "a.b.pack": "1" * 64})) is not None
+    with raises(StoreError, "store-damaged"):
+        decode_index(encode_index(dict.fromkeys(names, "0" * 64)))
+
+
+@pytest.mark.parametrize("cut", [20, -2, -1])
+def test_a_damaged_index_is_an_error_and_any_other_file_is_no_index(cut: int) -> None:
+    data = encode_index({"a.fragdb": "0" * 64})
+    with raises(StoreError, "store-damaged"):
+        decode_index(data[:cut] + b"x")
+    for other in (b"", b"SQLite format 3\0", b'{"jitlto_lock": 1}', data[1:]):
+        assert decode_index(other) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("s3://bucket/prefix", "store-no-digest"),
+        ("s3://bucket#read", "store-no-digest"),
+        ("s3://bucket#sha256=", "store-no-digest"),
+        (f"s3://bucket#sha256={'0' * 63}", "store-no-digest"),
+        (f"s3://bucket#sha256={'A' * 64}", "store-no-digest"),
+        (f"s3://bucket#sha256={'0' * 64} s3://other", "store-no-digest"),
+        (f"ftp://bucket#sha256={'0' * 64}", "store-address"),
+        (f"s3://a s3://b#sha256={'0' * 64}", "store-address"),
+        (f"#sha256={'0' * 64}", "store-address"),
+    ],
+)
+def test_an_address_without_one_digest_is_refused(text: str, code: str) -> None:
+    with raises(StoreError, code, hint="#"):
+        ArtifactAddress.parse(text)
+
+
+def test_an_address_parses_to_what_it_was_printed_from() -> None:
+    text = f"https://mirror.example/jitlto#sha256={'0a' * 32}"
+    parsed = ArtifactAddress.parse(text)
+    assert (parsed.digest, parsed.store.url, str(parsed)) == ("0a" * 32, "https://mirror.example/jitlto", text)
+    assert parsed.store.reads
+    assert not parsed.store.writes
+
+
+def _pieces() -> Iterator[bytes]:
+    yield b"first"
+    raise OSError("a disk fails")
+
+
+def test_an_upload_that_fails_leaves_what_was_there(backend: Backend) -> None:
+    backend.put("v1/artifacts/00/name", b"before")
+    with pytest.raises(StoreError):
+        backend.write("v1/artifacts/00/name", _pieces())
+    assert backend.get("v1/artifacts/00/name") == b"before"

@@ -1,0 +1,266 @@
+"""The objects of a store: each method's promise in a directory, and errors with codes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jitlto.base.errors import StoreError
+from jitlto.stores import backend
+from jitlto.stores.address import StoreAddress
+from jitlto.stores.backend import Backend, open_backend
+from tests.support.errors import raises
+from tests.support.process import environment
+
+pytest.importorskip("obstore")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Backend:
+    return open_backend(StoreAddress(f"file://{tmp_path}/store", True, True), timeout=10)
+
+
+def test_an_object_is_put_read_listed_and_deleted(store: Backend) -> None:
+    assert store.get("a/b") is None
+    assert store.head("a/b") is None
+    assert list(store.list()) == []
+    assert store.put("a/b", b"data")
+    assert store.get("a/b") == b"data"
+    (listed,) = store.list("a/")
+    assert (listed.name, listed.size) == ("a/b", 4)
+    assert abs(listed.modified - time.time()) < 60
+    assert store.head("a/b") == listed
+    assert list(store.list("c/")) == []
+    store.delete("a/b")
+    store.delete("a/b")
+    assert store.get("a/b") is None
+
+
+def test_only_an_absent_object_is_put_if_absent(store: Backend) -> None:
+    assert store.put("a", b"one", if_absent=True)
+    assert not store.put("a", b"two", if_absent=True)
+    assert store.get("a") == b"one"
+    assert store.put("a", b"two")
+    assert store.get("a") == b"two"
+
+
+@pytest.mark.parametrize("size", [3, 4, 5])
+def test_the_start_of_an_object_comes_with_the_size_of_all_of_it(store: Backend, size: int) -> None:
+    assert store.start("a", size) is None
+    store.put("a", b"data")
+    assert store.start("a", size) == (b"data"[:size], 4)
+    store.put("empty", b"")
+    assert store.start("empty", size) == (b"", 0)
+
+
+def test_a_large_object_comes_in_pieces(store: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "PIECE", 1000)
+    data = os.urandom(20_000)
+    store.put("a", data)
+    pieces: list[bytes] = []
+    sizes: set[int] = set()
+    assert store.get("a", lambda piece, size: (pieces.append(piece), sizes.add(size))) == data
+    assert b"".join(pieces) == data
+    assert sizes == {len(data)}
+    assert b"".join(store.read("a") or ()) == data
+    assert store.read("b") is None
+
+
+def test_an_object_that_is_too_large_is_not_read(store: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "MOST_BYTES", 10)
+    store.put("a", b"0123456789")
+    store.put("b", b"0123456789a")
+    assert store.get("a") == b"0123456789"
+    with raises(StoreError, "store-too-large", where="/store/b"):
+        store.get("b")
+
+
+def test_a_missing_directory_is_made_for_writers_alone(tmp_path: Path) -> None:
+    with raises(StoreError, "store-unreachable"):
+        open_backend(StoreAddress(f"file://{tmp_path}/none", True, False), timeout=10)
+    assert not (tmp_path / "none").exists()
+    open_backend(StoreAddress(f"file://{tmp_path}/none", True, True), timeout=10)
+    assert (tmp_path / "none").is_dir()
+
+
+def test_a_server_that_is_not_there_is_unreachable() -> None:
+    store = open_backend(StoreAddress("http://127.0.0.1:1", True, False), timeout=10)
+    with raises(StoreError, "store-unreachable", where="http://127.0.0.1:1/a"):
+        store.get("a")
+
+
+def test_an_unreachable_endpoint_is_named_with_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one without TLS that may not be used, with the setting that allows it."""
+    endpoint = "http://127.0.0.1:1"
+    for name, value in (("ACCESS_KEY_ID", "x"), ("SECRET_ACCESS_KEY", "y"), ("ENDPOINT_URL", endpoint)):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
+    address = StoreAddress("s3://bucket", True, True)
+    with raises(StoreError, "store-settings", endpoint, hint="AWS_ALLOW_HTTP=true"):
+        open_backend(address, timeout=10).get("a")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    with raises(StoreError, "store-unreachable", endpoint, "Connection refused", hint="AWS_ENDPOINT_URL"):
+        open_backend(address, timeout=10).get("a")
+
+
+def test_a_server_that_never_answers_is_said_to_time_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with raises(StoreError, "store-unreachable", url, "timed out after"):
+            open_backend(StoreAddress(url, True, False), timeout=0.05).get("a")
+
+
+@pytest.mark.parametrize("body", ["<Code>NoSuchBucket</Code>", "<Code>NoSuchKey</Code>"])
+def test_a_missing_bucket_is_no_missing_object(body: str) -> None:
+    answer = f"HTTP/1.1 404 Not Found\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            client, _ = server.accept()
+            client.recv(10_000)
+            client.sendall(answer.encode())
+            client.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        store = open_backend(StoreAddress(f"http://127.0.0.1:{server.getsockname()[1]}", True, False), timeout=10)
+        if "Bucket" in body:
+            with raises(StoreError, "store-no-such-bucket"):
+                store.get("a")
+        else:
+            assert store.get("a") is None
+
+
+def test_an_azure_account_that_is_not_named_is_said_with_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with raises(StoreError, "store-settings", hint="AZURE_STORAGE_ACCOUNT_NAME"):
+        open_backend(StoreAddress("az://container", True, True), timeout=10)
+
+
+def test_settings_that_obstore_does_not_understand_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROXY_URL", "no url")
+    with raises(StoreError, "store-settings", where="s3://bucket"):
+        open_backend(StoreAddress("s3://bucket", True, True), timeout=10)
+
+
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
+@pytest.mark.parametrize(
+    "value", ["no url", "127.0.0.1:9000", "ftp://host", "http://", "http://a|b", "http://host:99999"]
+)
+def test_an_endpoint_that_is_no_url_is_an_error_and_no_panic(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with raises(StoreError, "store-settings", name, where="s3://bucket"):
+        open_backend(StoreAddress("s3://bucket", True, True), timeout=10)
+
+
+@pytest.mark.parametrize("value", ["http://127.0.0.1:9000", "https://s3.eu-1.example.org/path", "http://[::1]:9000/"])
+def test_endpoints_may_be_any_server(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", value)
+    open_backend(StoreAddress("s3://bucket", True, True), timeout=10)
+
+
+def test_without_obstore_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore.store", None)
+    with raises(StoreError, "store-missing-package", "jitlto[remote]"):
+        open_backend(StoreAddress("s3://bucket", True, True), timeout=10)
+
+
+@pytest.fixture
+def requests() -> Iterator[tuple[str, list[str]]]:
+    """A server that has nothing: its URL, and the paths that it was asked for."""
+    server, paths = socket.create_server(("127.0.0.1", 0)), list[str]()
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):  # it is closed
+            while True:
+                client, _ = server.accept()
+                paths.append(client.recv(10_000).split()[1].decode())
+                client.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+                client.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield f"http://127.0.0.1:{server.getsockname()[1]}", paths
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "variables", "path"),
+    [
+        (
+            "s3://bucket/a/b",
+            {"AWS_ENDPOINT_URL": "{}", "AWS_ALLOW_HTTP": "1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"},
+            "/bucket/a/b/c",
+        ),
+        (
+            "az://container/a/b",
+            {
+                "AZURE_ENDPOINT": "{}",
+                "AZURE_ALLOW_HTTP": "true",
+                "AZURE_STORAGE_ACCOUNT_NAME": "account",
+                "AZURE_STORAGE_ACCOUNT_KEY": "a2V5",
+            },
+            "/container/a/b/c",
+        ),
+        ("{}/a/b", {}, "/a/b/c"),
+    ],
+)
+def test_what_a_url_and_the_environment_name_is_asked(
+    url: str,
+    variables: dict[str, str],
+    path: str,
+    requests: tuple[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, paths = requests
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(server))
+    store = open_backend(StoreAddress(url.format(server), True, False), timeout=10)
+    assert store.get("c") is None
+    assert paths == [path]
+
+
+FORKED = """
+import os, sys
+from jitlto.base.errors import StoreError
+from jitlto.stores.address import StoreAddress
+from jitlto.stores.backend import open_backend
+from jitlto.stores.shared import SharedStores
+from jitlto.stores.trust import Trust
+address = StoreAddress("file://" + sys.argv[1], True, True)
+def stores(): return SharedStores([(address, Trust(False))], 5.0)
+ours = stores()
+ours.put("kernels", "abc", b"payload"); ours.flush(); assert ours.get("kernels", "abc") == b"payload"
+store = open_backend(address, timeout=10)
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+for each in (ours, stores()):
+    assert each.get("kernels", "abc") is None
+    each.put("kernels", "abd", b"payload")
+    assert each.flush(1)
+    assert each.lease("kernels", "abc") is not None
+for use in (lambda: store.get("a"), lambda: open_backend(address, timeout=10)):
+    try:
+        use()
+    except StoreError as error:
+        assert error.code == "store-forked", error
+    else:
+        sys.exit(3)
+"""
+
+
+@pytest.mark.slow
+def test_a_forked_process_does_without_stores(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FORKED, str(tmp_path)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,128 @@
+"""Entries: what was encoded comes back, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.base.errors import RejectedEntryError
+from jitlto.stores import entry
+from jitlto.stores.keys import SigningKey
+from tests.support.errors import raises
+from tests.support.stores import KEY, new_key
+
+OURS, STRANGER = functools.cache(new_key), functools.cache(lambda: new_key())
+payloads = st.binary(max_size=300)
+kinds = st.sampled_from(["kernels", "compiled", "requests"])
+keys = st.text("0123456789abcdef", min_size=3, max_size=64)
+
+
+@pytest.fixture(params=["signed", "checksum"])
+def key(request: pytest.FixtureRequest) -> SigningKey | None:
+    return OURS() if request.param == "signed" else None
+
+
+@pytest.mark.slow
+@given(kinds, keys, payloads)
+def test_what_is_encoded_is_decoded(kind: str, key: str, payload: bytes) -> None:
+    signed, unsigned = entry.encode(kind, key, payload, OURS()), entry.encode(kind, key, payload, None)
+    assert entry.decode(kind, key, signed, OURS().public) == payload
+    assert entry.decode(kind, key, signed, None) == payload
+    assert entry.decode(kind, key, unsigned, None) == payload
+
+
+def test_every_change_of_one_byte_is_rejected(key: SigningKey | None) -> None:
+    data = entry.encode("kernels", KEY, b"payload", key)
+    for place in range(len(data)):
+        for change in (0x01, 0x80, 0xFF):
+            changed = bytearray(data)
+            changed[place] ^= change
+            assert_rejected(bytes(changed), key)
+
+
+def test_every_truncation_and_extension_is_rejected(key: SigningKey | None) -> None:
+    data = entry.encode("kernels", KEY, b"payload", key)
+    for size in range(len(data)):
+        assert_rejected(data[:size], key)
+    for more in (b"\0", b"payload", data):
+        assert_rejected(data + more, key)
+        assert_rejected(more + data, key)
+
+
+@pytest.mark.slow
+@given(st.binary(max_size=400), st.booleans())
+def test_bytes_that_are_no_entry_are_rejected(data: bytes, signed: bool) -> None:
+    assert_rejected(data, OURS() if signed else None)
+
+
+@pytest.mark.slow
+@given(kinds, keys, kinds, keys)
+def test_an_entry_under_a_different_name_is_rejected(kind: str, key: str, other_kind: str, other_key: str) -> None:
+    for signing_key in (None, OURS()):
+        data = entry.encode(kind, key, b"payload", signing_key)
+        if (kind, key) != (other_kind, other_key):
+            assert_rejected(data, signing_key, other_kind, other_key)
+
+
+def test_names_are_not_joined_ambiguously() -> None:
+    data = entry.encode("a", "bc", b"", None)
+    assert_rejected(data, None, "a/b", "c")
+    assert entry.object_name("kernels", KEY) == f"v1/kernels/01/{KEY[2:]}"
+
+
+def test_where_signatures_are_required_an_unsigned_entry_is_rejected() -> None:
+    data = entry.encode("kernels", KEY, b"payload", None)
+    with raises(RejectedEntryError, "store-rejected", where=entry.object_name("kernels", KEY)) as caught:
+        entry.decode("kernels", KEY, data, OURS().public)
+    assert "not signed" in caught.value.reason
+
+
+def test_a_signature_by_a_key_that_is_not_trusted_is_rejected() -> None:
+    data = entry.encode("kernels", KEY, b"payload", STRANGER())
+    with raises(RejectedEntryError, "store-rejected"):
+        entry.decode("kernels", KEY, data, OURS().public)
+    forged = data.replace(STRANGER().id, OURS().id)
+    with raises(RejectedEntryError, "store-rejected"):
+        entry.decode("kernels", KEY, forged, OURS().public)
+
+
+def test_the_header_of_one_entry_does_not_go_with_the_payload_of_another() -> None:
+    one, other = (entry.encode("kernels", KEY, payload, OURS()) for payload in (b"payload", b"another"))
+    assert_rejected(one[: -len(b"payload")] + other[-len(b"another") :], OURS())
+
+
+def test_the_header_tells_what_the_whole_object_has_to_be() -> None:
+    payload = b"p" * 10_000
+    data = entry.encode("kernels", KEY, payload, OURS())
+    header = entry.read_header("kernels", KEY, data[:4096], len(data), OURS().public)
+    assert (header.payload_size, header.digest) == (len(payload), hashlib.sha256(payload).digest())
+    assert header.size + header.payload_size == len(data)
+    with raises(RejectedEntryError, "store-rejected"):
+        entry.read_header("kernels", KEY, data[:4096], len(data) + 1, OURS().public)
+
+
+def test_a_key_that_is_too_long_for_a_header_is_not_written() -> None:
+    with pytest.raises(ValueError, match="bytes"):
+        entry.encode("kernels", "k" * 5000, b"", None)
+
+
+def assert_rejected(data: bytes, key: SigningKey | None, kind: str = "kernels", name: str = KEY) -> None:
+    with raises(RejectedEntryError, "store-rejected", where=entry.object_name(kind, name)):
+        entry.decode(kind, name, data, key and key.public)
+
+
+def test_a_page_is_rejected_as_one() -> None:
+    for data, reason in (
+        (b"<!DOCTYPE html><html></html>", entry.A_PAGE),
+        (b"\n <?xml version='1.0'?>" + bytes(200), entry.A_PAGE),
+        (b"", entry.NOT_AN_ENTRY),
+        (b"not found", entry.NOT_AN_ENTRY),
+    ):
+        with raises(RejectedEntryError) as caught:
+            entry.decode("kernels", KEY, data, None)
+        assert isinstance(caught.value, RejectedEntryError)
+        assert caught.value.reason == reason

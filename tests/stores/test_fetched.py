@@ -1,0 +1,151 @@
+"""A database from a store is fetched once, by content, and opened from the user's cache from then on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from jitlto.base.config import Config
+from jitlto.base.errors import DatabaseError, JitltoError, StoreError
+from jitlto.stores import fetched
+from jitlto.stores.artifact_address import parse_store
+from jitlto.stores.artifacts import open_store, push, push_with_packs
+from jitlto.stores.backend import Backend
+from jitlto.stores.fetched import fetch
+from tests.support.errors import raises
+
+
+@pytest.fixture
+def backend(store_url: str) -> Backend:
+    """An empty store."""
+    return open_store(parse_store(store_url, writes=True))
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Config:
+    """Of a user with an empty cache."""
+    return Config.read({"JITLTO_CACHE_DIR": str(tmp_path / "cache")})
+
+
+@pytest.fixture
+def database(mini_path: Path, tmp_path: Path) -> Path:
+    """A database without packs."""
+    return Path(shutil.copy(mini_path, tmp_path / "mini.fragdb"))
+
+
+def _refuse_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> Backend:
+        raise AssertionError("a store was opened")
+
+    monkeypatch.setattr("jitlto.stores.artifacts.open_backend", refuse)
+
+
+def test_it_is_fetched_once_and_for_this_user_alone(
+    backend: Backend, database: Path, settings: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (pack := database.with_name("mini.sm_90.pack")).write_bytes(b"a pack")
+    address = str(push_with_packs(backend, database)[0].address)
+    path = fetch(address, settings)
+    assert path.name == "mini.fragdb"
+    assert path.read_bytes() == database.read_bytes()
+    assert path.with_name(pack.name).read_bytes() == b"a pack"
+    assert {stat.S_IMODE(each.stat().st_mode) for each in _below(settings)} == {0o700, 0o600}
+    _refuse_stores(monkeypatch)
+    assert fetch(address, settings) == path
+    assert fetch(f"s3://elsewhere/{address[address.index('#') :]}", settings) == path  # the content is what counts
+
+
+def _below(settings: Config) -> list[Path]:
+    return [settings.cache_dir, *settings.cache_dir.rglob("*")]
+
+
+def test_a_database_that_was_pushed_alone_is_fetched_too(backend: Backend, database: Path, settings: Config) -> None:
+    path = fetch(str(push(backend, database).address), settings)
+    assert path.read_bytes() == database.read_bytes()
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "empty"])
+def test_a_copy_that_was_cut_off_is_fetched_again(
+    backend: Backend, database: Path, settings: Config, damage: str
+) -> None:
+    address = str(push(backend, database).address)
+    path = fetch(address, settings)
+    if damage == "gone":
+        path.unlink()
+    else:
+        os.truncate(path, 0 if damage == "empty" else 5000)
+    assert fetch(address, settings).read_bytes() == database.read_bytes()
+    assert len(fetched.copies(settings)) == 1
+
+
+def test_what_is_no_database_leaves_nothing(backend: Backend, tmp_path: Path, settings: Config) -> None:
+    (other := tmp_path / "used.jsonl").write_bytes(b"recorded plans")
+    with raises(DatabaseError, "database-foreign", hint="jitlto pull"):
+        fetch(str(push(backend, other).address), settings)
+    assert [path for path in _below(settings) if path.is_file() and path.suffix != ".lock"] == []
+
+
+def test_an_interrupted_fetch_leaves_nothing_that_is_found(
+    backend: Backend, database: Path, settings: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = str(push(backend, database).address)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("jitlto.stores.artifacts.download", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fetch(address, settings)
+    assert fetched.copies(settings) == {}
+    fetch(address, settings)
+
+
+def test_copies_are_counted_and_cleared(backend: Backend, database: Path, settings: Config) -> None:
+    assert fetched.copies(settings) == {}
+    address = str(push(backend, database).address)
+    path = fetch(address, settings)
+    assert fetched.copies(settings) == {path.parent: database.stat().st_size}
+    assert fetched.clear(settings) == 1
+    assert fetched.copies(settings) == {}
+    assert fetch(address, settings) == path
+
+
+def test_what_a_killed_process_has_left_is_removed_after_a_day(
+    backend: Backend, database: Path, settings: Config
+) -> None:
+    directory = settings.cache_dir / fetched.DIRECTORY
+    for name in ("old", "new"):
+        (directory / f".jitlto-{name}").mkdir(0o700, parents=True)
+    settings.cache_dir.chmod(0o700)
+    directory.chmod(0o700)
+    os.utime(directory / ".jitlto-old", (0, 0))
+    fetch(str(push(backend, database).address), settings)
+    assert [path.name for path in directory.glob(".jitlto-*")] == [".jitlto-new"]
+
+
+def test_a_cache_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    settings = Config.read({"JITLTO_CACHE_DIR": str(tmp_path / "file")})
+    with raises(JitltoError, "jitlto-unusable-cache", hint="JITLTO_CACHE_DIR"):
+        fetch(f"s3://bucket#sha256={'0' * 64}", settings)
+
+
+def test_a_copy_is_found_in_a_cache_that_can_only_be_read(
+    backend: Backend, database: Path, settings: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = str(push(backend, database).address)
+    path = fetch(address, settings)
+    monkeypatch.setattr(os, "access", lambda _path, mode: mode == os.R_OK)  # root may write everywhere
+    assert fetch(address, settings) == path
+    with raises(JitltoError, "jitlto-unusable-cache", where=fetched.DIRECTORY):
+        fetch(address[:-64] + "0" * 64, settings)
+
+
+def test_an_address_without_a_digest_is_refused(settings: Config) -> None:
+    with raises(StoreError, "store-no-digest", "s3://bucket/mini.fragdb"):
+        fetch("s3://bucket/mini.fragdb", settings)

@@ -1,0 +1,156 @@
+"""Whose entries are read: two trusted keys while one replaces the other, revoked keys, stores without signatures."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from jitlto.stores import entry
+from tests.support.shared_stores import KeyPair, opened, signed, trust
+
+KEY = hashlib.sha256(b"plan").hexdigest()
+
+
+def store_in(directory: Path, **variables: str) -> dict[str, str]:
+    """The settings of a store in a directory."""
+    directory.mkdir(exist_ok=True)
+    return {"JITLTO_STORE": directory.as_uri(), **variables}
+
+
+def get(settings: dict[str, str], key: str = KEY) -> bytes | None:
+    """What a fresh process with these settings reads."""
+    with opened(settings) as stores:
+        return stores.get("kernels", key)
+
+
+def put(settings: dict[str, str], payload: bytes, key: str = KEY) -> None:
+    """Write as a fresh process with these settings does."""
+    with opened(settings) as stores:
+        stores.put("kernels", key, payload)
+        assert stores.flush(10)
+
+
+def test_a_key_is_replaced_by_another_without_a_gap(tmp_path: Path) -> None:
+    old, new = KeyPair.create(tmp_path / "old"), KeyPair.create(tmp_path / "new")
+    signers = tmp_path / "signers"
+    store = store_in(tmp_path / "store")
+    later = hashlib.sha256(b"later").hexdigest()
+
+    trust(signers, old)  # 1. one key
+    put(store | signed(signers, old), b"kernel")
+    assert get(store | signed(signers)) == b"kernel"
+
+    trust(signers, old, new)  # 2. readers trust both
+    assert get(store | signed(signers)) == b"kernel"
+    put(store | signed(signers, new), b"later kernel", later)  # 3. writers sign with the new one
+    assert get(store | signed(signers)) == b"kernel"
+    assert get(store | signed(signers), later) == b"later kernel"
+
+    trust(signers, new)  # 4. the old one is dropped: what it signed is a miss, and is written anew
+    assert get(store | signed(signers)) is None
+    assert get(store | signed(signers), later) == b"later kernel"
+    put(store | signed(signers, new), b"kernel")  # also by a process that has not read it
+    assert get(store | signed(signers)) == b"kernel"
+
+
+def test_a_store_that_is_only_written_to_is_repaired_too(tmp_path: Path) -> None:
+    old, new = KeyPair.create(tmp_path / "old"), KeyPair.create(tmp_path / "new")
+    store = store_in(tmp_path / "store")
+    put(store | signed(trust(tmp_path / "signers", old), old), b"kernel")
+    signers = trust(tmp_path / "signers", new)
+    put({"JITLTO_STORE": f"{store['JITLTO_STORE']}#write"} | signed(signers, new), b"kernel")
+    assert get(store | signed(signers)) == b"kernel"
+
+
+def test_what_cannot_be_signed_counts_as_not_written(tmp_path: Path) -> None:
+    key = KeyPair.create(tmp_path / "key")
+    store = store_in(tmp_path / "store") | signed(trust(tmp_path / "signers", key))
+    with opened(store) as stores:
+        stores.put("kernels", KEY, b"kernel")
+        assert stores.flush(10)
+        assert (stores.statistics.writes, stores.statistics.dropped) == (0, 1)
+    with opened(store | {"JITLTO_STORE": f"{store['JITLTO_STORE']}#read"}) as stores:
+        stores.put("kernels", KEY, b"kernel")
+        assert stores.flush(10)
+        assert stores.statistics.dropped == 0  # nobody asked for it
+
+
+def test_a_writer_whose_key_its_own_readers_reject_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    own, trusted = KeyPair.create(tmp_path / "own"), KeyPair.create(tmp_path / "trusted")
+    put(store_in(tmp_path / "store") | signed(trust(tmp_path / "signers", trusted), own), b"kernel")
+    (record,) = (each for each in caplog.records if "JITLTO_STORE_SIGNERS" in each.getMessage())
+    assert record.levelname == "WARNING"
+
+
+def test_what_a_revoked_key_signed_is_a_miss_whenever_it_was_written(tmp_path: Path) -> None:
+    revoked, kept = KeyPair.create(tmp_path / "revoked"), KeyPair.create(tmp_path / "kept")
+    store = store_in(tmp_path / "store")
+    put(store | signed(trust(tmp_path / "both", revoked, kept), revoked), b"stolen")
+    readers = signed(trust(tmp_path / "signers", kept))
+    assert get(store | readers) is None
+    put(store | signed(trust(tmp_path / "both", revoked, kept), revoked), b"stolen", "ab" * 32)
+    assert get(store | readers, "ab" * 32) is None
+
+
+def test_a_directory_needs_no_signatures_unless_they_are_asked_for(tmp_path: Path) -> None:
+    store = store_in(tmp_path / "store")
+    put(store, b"kernel")
+    assert get(store) == b"kernel"
+    key = KeyPair.create(tmp_path / "key")
+    assert get(store | signed(trust(tmp_path / "signers", key))) is None
+
+
+def test_a_directory_that_everybody_may_write_to_is_not_read_unless_it_is_trusted_by_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = store_in(tmp_path / "a store")
+    put(store, b"kernel")
+    (tmp_path / "a store").chmod(0o1777)
+    assert get(store) is None
+    assert get(store) is None
+    assert len([record for record in caplog.records if "JITLTO_STORE_TRUST" in record.getMessage()]) == 1
+    assert get(store | {"JITLTO_STORE_TRUST": "checksum"}) == b"kernel"
+    key = KeyPair.create(tmp_path / "key")
+    put(store | signed(trust(tmp_path / "signers", key), key), b"signed kernel", "ab" * 32)
+    assert get(store | signed(tmp_path / "signers"), "ab" * 32) == b"signed kernel"
+
+
+@pytest.mark.parametrize("trusts", ["checksum", "signed"])
+def test_whoever_is_trusted_decides_what_is_read(trusts: str, tmp_path: Path) -> None:
+    """With ``checksum`` everyone who can write to the directory; with ``signed`` those who hold a key."""
+    key, store = KeyPair.create(tmp_path / "key"), store_in(tmp_path / "store")
+    attacker = store | (signed(trust(tmp_path / "signers", key), key) if trusts == "signed" else {})
+    put(attacker, b"any device code")
+    reader = store | (signed(tmp_path / "signers") if trusts == "signed" else {"JITLTO_STORE_TRUST": "checksum"})
+    assert get(reader) == b"any device code"
+
+
+def test_an_entry_holds_nothing_but_its_name_its_payload_and_its_signature(tmp_path: Path) -> None:
+    key, store = KeyPair.create(tmp_path / "key"), store_in(tmp_path / "store")
+    put(store | signed(trust(tmp_path / "signers", key), key), b"kernel")
+    (written,) = (path for path in (tmp_path / "store").rglob("*") if path.is_file())
+    assert written.read_bytes() == entry.encode("kernels", KEY, b"kernel", key.signing)  # signatures are deterministic
+    unsigned = len(entry.encode("kernels", KEY, b"kernel", None))
+    assert unsigned == 15 + 1 + 2 + 8 + 32 + len(f"kernels/{KEY}kernel")
+    assert written.stat().st_size == unsigned + 32 + 64
+
+
+def test_an_entry_that_is_signed_is_read_by_those_who_trust_checksums(tmp_path: Path) -> None:
+    key, store = KeyPair.create(tmp_path / "key"), store_in(tmp_path / "store")
+    put(store | signed(trust(tmp_path / "signers", key), key), b"kernel")
+    assert get(store | {"JITLTO_STORE_TRUST": "checksum"}) == b"kernel"
+
+
+def test_without_a_private_key_nothing_is_written_where_signatures_are_needed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = store_in(tmp_path / "store")
+    readers = signed(trust(tmp_path / "signers", KeyPair.create(tmp_path / "key")))
+    with opened(store | readers) as stores:
+        for number in range(3):
+            stores.put("kernels", hashlib.sha256(b"%d" % number).hexdigest(), b"kernel")
+        stores.flush(10)
+    assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
+    assert len([record for record in caplog.records if "JITLTO_STORE_KEY" in record.getMessage()]) == 1

@@ -1,0 +1,450 @@
+"""Manifests: listed files must match, and unlisted ones fail."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.base.errors import DatabaseError, JitltoError, ManifestError
+from jitlto.cli import cli
+from jitlto.link import packs
+from jitlto.plan.cache_entry import LinkedKernel, LinkKey
+from jitlto.stores import manifest
+from jitlto.stores.manifest import Manifest
+from tests.support.errors import raises
+from tests.support.outputs import SPECIAL, special_file
+
+pytestmark = pytest.mark.one_major
+
+ZERO = "0" * 64
+needs_ssh = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
+
+
+@pytest.fixture
+def release(mini_path: Path, tmp_path: Path) -> Path:
+    """A directory that holds a folder with a database and its pack."""
+    (tmp_path / "release" / "pkg").mkdir(parents=True)
+    shutil.copy(mini_path, tmp_path / "release" / "pkg" / "mini.fragdb")
+    recipe = LinkKey(
+        content := b'{"arch": "sm_90", "entry": "kern"}', "mini/kern[]", (), hashlib.sha256(content).hexdigest()
+    )
+    kernel = LinkedKernel(b"kernel", "kern", "sm_90", "", 0.0)
+    packs.write(tmp_path / "release" / "pkg" / "mini.sm_90.pack", {recipe.digest: recipe.encode(kernel)})
+    return tmp_path / "release"
+
+
+@pytest.fixture
+def database(release: Path) -> Path:
+    return release / "pkg" / "mini.fragdb"
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    return made_key(tmp_path / "key")
+
+
+def tool(*command: object, **how: Any) -> subprocess.CompletedProcess[Any]:
+    """Run a program of the machine's."""
+    program = shutil.which(str(command[0]))
+    assert program
+    return subprocess.run([program, *map(str, command[1:])], **{"check": True, "capture_output": True} | how)
+
+
+def made_key(path: Path) -> Path:
+    tool("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", path)
+    return path
+
+
+def signers_of(key: Path, name: str = "release@example.org") -> Path:
+    """A file of OpenSSH's allowed_signers that trusts one key."""
+    path = key.with_name(f"{key.name}.signers")
+    path.write_text(f'{name} namespaces="jitlto" {key.with_suffix(".pub").read_text()}')
+    return path
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def refused(code: str, *arguments: object) -> str:
+    """Return the message of a failing command."""
+    result = run(*arguments)
+    assert isinstance(result.exception, ManifestError), result.output
+    assert result.exception.code == f"manifest-{code}", result.exception
+    assert result.exception.hint
+    return str(result.exception)
+
+
+def listed(release: Path, *more: object) -> Path:
+    result = run("manifest", release / "pkg" / "mini.fragdb", "-o", release / "SHA256SUMS", *more)
+    assert result.exit_code == 0, result.output or result.exception
+    return release / "SHA256SUMS"
+
+
+def test_a_manifest_lists_databases_and_the_packs_beside_them(release: Path) -> None:
+    path = listed(release)
+    assert list(Manifest.read(path).digests) == ["pkg/mini.fragdb", "pkg/mini.sm_90.pack"]
+    result = run("verify", "--manifest", path)
+    assert result.exit_code == 0
+    assert "2 files match" in result.output
+    assert "6 fragments and 12 images intact" in result.output
+    assert run("verify", "--manifest", path, release / "pkg" / "mini.fragdb").exit_code == 0
+
+
+def test_sha256sum_and_jitlto_read_each_others_manifests(release: Path) -> None:
+    path = listed(release)
+    tool("sha256sum", "--check", "--strict", path.name, cwd=release)
+    for flag in ("--text", "--binary"):
+        made = tool("sha256sum", flag, "./pkg/mini.fragdb", "pkg/mini.sm_90.pack", cwd=release)
+        (release / "other").write_bytes(made.stdout)
+        assert Manifest.read(release / "other").digests == Manifest.read(path).digests
+        assert run("verify", "--manifest", release / "other").exit_code == 0
+
+
+def test_the_same_files_give_the_same_manifest(release: Path) -> None:
+    whole = listed(release).read_bytes()
+    assert listed(release).read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", ["mini.fragdb", "mini.sm_90.pack"])
+def test_a_changed_file_fails_and_the_message_gives_both_digests(release: Path, database: Path, name: str) -> None:
+    path = listed(release)
+    expected = Manifest.read(path).digests[f"pkg/{name}"]
+    file = database.with_name(name)
+    file.write_bytes(file.read_bytes() + b"x")
+    for arguments in ([database], []):
+        message = refused("mismatch", "verify", "--manifest", path, *arguments)
+        assert str(file) in message
+        assert expected in message
+        assert manifest.sha256(file) in message
+
+
+def test_an_unlisted_file_fails(release: Path, database: Path, tmp_path: Path) -> None:
+    path = listed(release)
+    other = shutil.copy(database, release / "other.fragdb")
+    assert str(path) in refused("not-listed", "verify", "--manifest", path, other)
+    assert str(path) in refused("not-listed", "verify", "--manifest", path, database, other)
+    packs.write(database.with_name("mini.more.pack"), {})
+    for arguments in ([database], []):
+        message = refused("not-listed", "verify", "--manifest", path, *arguments)
+        assert "mini.more.pack" in message  # a process that opens the database would load it
+
+
+def test_a_listed_but_missing_file_fails(release: Path, database: Path) -> None:
+    path = listed(release)
+    database.with_name("mini.sm_90.pack").unlink()
+    assert "mini.sm_90.pack: " in refused("unreadable", "verify", "--manifest", path)
+    database.unlink()
+    assert str(database) in refused("unreadable", "verify", "--manifest", path, database)
+    assert str(release / "none") in refused("unreadable", "verify", "--manifest", release / "none")
+
+
+def test_an_installed_file_is_found_by_the_end_of_its_path(release: Path, database: Path, tmp_path: Path) -> None:
+    path = listed(release)
+    installed = tmp_path / "site-packages" / "pkg"
+    shutil.copytree(database.parent, installed)
+    assert run("verify", "--manifest", path, installed / "mini.fragdb").exit_code == 0
+    elsewhere = tmp_path / "site-packages" / "other"
+    shutil.copytree(database.parent, elsewhere)
+    assert str(path) in refused("not-listed", "verify", "--manifest", path, elsewhere / "mini.fragdb")
+
+
+def test_a_file_that_fails_is_not_opened(release: Path, database: Path) -> None:
+    path = listed(release)
+    database.write_bytes(b"no database at all")
+    assert str(database) in refused("mismatch", "verify", "--manifest", path, database)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("", ""),
+        ("\n", ":1"),
+        (f"{ZERO} pkg/mini.fragdb\n", ":1"),
+        (f"{ZERO[1:]}  pkg/mini.fragdb\n", ":1"),
+        (f"{ZERO.replace('0', 'A')}  pkg/mini.fragdb\n", ":1"),
+        (f"\\{ZERO}  a\\\\b\n", ":1"),
+        (f"SHA256 (pkg/mini.fragdb) = {ZERO}\n", ":1"),
+        (f"{ZERO}  pkg/mini.fragdb\n{ZERO}  pkg/mini.fragdb\n", ":2"),
+        (f"{ZERO}  a\n{ZERO}  ./a\n", ":2"),
+        (f"{ZERO}  /etc/passwd\n", ":1"),
+        (f"{ZERO}  ../x.fragdb\n", ":1"),
+        (f"{ZERO}  pkg/../../x.fragdb\n", ":1"),
+        (f"{ZERO}  pkg//x.fragdb\n", ":1"),
+        (f"{ZERO}  .\n", ":1"),
+        (f"{ZERO}  a\rb\n", ":1"),
+        (f"{ZERO}  a\n\n{ZERO}  b\n", ":2"),
+    ],
+)
+def test_an_invalid_manifest_is_rejected_with_its_line(release: Path, text: str, where: str) -> None:
+    (release / "SHA256SUMS").write_bytes(text.encode())
+    with raises(ManifestError, "manifest-invalid", where=f"SHA256SUMS{where}"):
+        Manifest.read(release / "SHA256SUMS")
+    refused("invalid", "verify", "--manifest", release / "SHA256SUMS")
+
+
+def test_a_manifest_is_a_file_of_sensible_size(release: Path, tmp_path: Path) -> None:
+    (tmp_path / "large").touch()
+    os.truncate(tmp_path / "large", 1 << 40)
+    os.mkfifo(tmp_path / "fifo")
+    for name, case in (("large", "invalid"), ("fifo", "unreadable"), ("none", "unreadable"), (".", "unreadable")):
+        refused(case, "verify", "--manifest", tmp_path / name)
+    (tmp_path / "bytes").write_bytes(b"\xff" * 70)
+    assert "UTF-8" in refused("invalid", "verify", "--manifest", tmp_path / "bytes")
+
+
+@pytest.mark.slow
+@given(st.text(max_size=100) | st.text("0a \n*/.\\", max_size=300))
+def test_any_text_is_a_manifest_or_an_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("m") / "SHA256SUMS"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    try:
+        read = Manifest.read(path)
+    except ManifestError as error:
+        assert str(path) in str(error)
+    else:
+        assert all(not name.startswith(("/", "..")) for name in read.digests)
+
+
+def test_files_outside_the_directory_and_strange_names_are_not_listed(
+    release: Path, database: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "inner").mkdir()
+    assert str(database) in refused("outside", "manifest", database, "-o", tmp_path / "inner" / "SHA256SUMS")
+    strange = Path(shutil.copy(database, release / "a\nb.fragdb"))
+    told = refused("invalid-name", "manifest", strange, "-o", release / "SHA256SUMS")
+    assert "a\nb" not in told, "nor in a message"
+    assert not (release / "SHA256SUMS").exists()
+
+
+def test_foreign_files_are_not_replaced_and_damaged_databases_not_listed(release: Path, database: Path) -> None:
+    (release / "notes").write_text("notes")
+    assert "notes" in refused("overwrite", "manifest", database, "-o", release / "notes")
+    database.write_bytes(database.read_bytes()[:-5000])
+    result = run("manifest", database, "-o", release / "SHA256SUMS")
+    assert isinstance(result.exception, DatabaseError)
+    assert result.exception.code == "database-damaged"
+    assert not (release / "SHA256SUMS").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--signers", "x", "a.fragdb"], ["--manifest", "m", "--signer", "me"]], ids=str
+)
+def test_wrong_usage_is_an_error(arguments: list[str]) -> None:
+    assert run("verify", *arguments).exit_code == 2
+
+
+# --- signatures ---
+
+
+@pytest.mark.slow
+@needs_ssh
+def test_a_signed_manifest_is_checked_by_who_signed_it(release: Path, database: Path, key: Path) -> None:
+    path = listed(release, "--sign", key)
+    result = run("verify", "--manifest", path, "--signers", signers_of(key), database)
+    assert result.exit_code == 0
+    assert "signed by release@example.org" in result.output
+    named = ("--signers", signers_of(key), "--signer", "release@example.org")
+    assert run("verify", "--manifest", path, *named).exit_code == 0
+    assert "me@example.org" in refused("untrusted", "verify", "--manifest", path, *named[:3], "me@example.org")
+
+
+@pytest.mark.slow
+@needs_ssh
+def test_openssh_and_jitlto_check_each_others_signatures(release: Path, key: Path) -> None:
+    path = listed(release, "--sign", key)
+    signers = signers_of(key)
+    command = ["ssh-keygen", "-Y", "verify", "-f", signers, "-I", "release@example.org", "-n", "jitlto"]
+    tool(*command, "-s", f"{path}.sig", input=path.read_bytes())
+    Path(f"{path}.sig").unlink()
+    tool("ssh-keygen", "-q", "-Y", "sign", "-f", key, "-n", "jitlto", path)
+    assert run("verify", "--manifest", path, "--signers", signers).exit_code == 0
+
+
+@needs_ssh
+def test_a_signature_is_removed_with_a_message_if_the_manifest_changes(
+    release: Path, database: Path, key: Path
+) -> None:
+    path = listed(release, "--sign", key)
+    signature = path.with_name("SHA256SUMS.sig")
+    signed = signature.read_bytes()
+    assert run("manifest", database, "-o", path).stderr == ""
+    assert signature.read_bytes() == signed
+    shutil.copy(database, release / "pkg" / "more.fragdb")
+    done = run("manifest", database, release / "pkg" / "more.fragdb", "-o", path)
+    assert done.exit_code == 0
+    assert not signature.exists()
+    assert f"{signature}: removed, as the manifest has changed" in done.stderr
+
+
+@pytest.mark.slow
+@needs_ssh
+def test_a_changed_manifest_or_signature_fails(release: Path, database: Path, key: Path) -> None:
+    path = listed(release, "--sign", key)
+    signature, signers = Path(f"{path}.sig"), signers_of(key)
+    whole, signed = path.read_bytes(), signature.read_bytes()
+    path.write_bytes(whole + f"{ZERO}  more.fragdb\n".encode())
+    assert str(path) in refused("untrusted", "verify", "--manifest", path, "--signers", signers, database)
+    path.write_bytes(whole)
+    for data in (
+        b"",
+        b"x",
+        signed[:-60],
+        signed.replace(b"\n", b"", 2),
+        signed[:80] + (b"B" if signed[80:81] == b"A" else b"A") + signed[81:],
+    ):
+        signature.write_bytes(data)
+        assert str(path) in refused("untrusted", "verify", "--manifest", path, "--signers", signers, database)
+    signature.write_bytes(signed)
+    assert run("verify", "--manifest", path, "--signers", signers, database).exit_code == 0
+
+
+@needs_ssh
+def test_a_missing_signature_is_a_failure_if_signers_are_given(release: Path, database: Path, key: Path) -> None:
+    path = listed(release)
+    assert str(path) in refused("unsigned", "verify", "--manifest", path, "--signers", signers_of(key), database)
+    listed(release, "--sign", key)
+    assert "signature not checked" in run("verify", "--manifest", path).output
+    shutil.copy(release / "pkg" / "mini.sm_90.pack", release / "pkg" / "mini.sm_80.pack")
+    listed(release)  # of another content, and unsigned: the old signature is not left beside it
+    assert str(path) in refused("unsigned", "verify", "--manifest", path, "--signers", signers_of(key), database)
+
+
+@pytest.mark.slow
+@needs_ssh
+def test_others_signatures_and_signatures_for_other_things_fail(release: Path, key: Path, tmp_path: Path) -> None:
+    other = made_key(tmp_path / "other")
+    path = listed(release, "--sign", other)
+    assert "not made by a key" in refused("untrusted", "verify", "--manifest", path, "--signers", signers_of(key))
+    Path(f"{path}.sig").unlink()
+    tool("ssh-keygen", "-q", "-Y", "sign", "-f", key, "-n", "file", path)
+    everything = tmp_path / "everything"
+    everything.write_text(f"release@example.org {key.with_suffix('.pub').read_text()}")
+    for signers in (signers_of(key), everything):
+        assert str(path) in refused("untrusted", "verify", "--manifest", path, "--signers", signers)
+
+
+@needs_ssh
+def test_unreadable_signers_are_an_error(release: Path, key: Path, tmp_path: Path) -> None:
+    path = listed(release, "--sign", key)
+    assert str(tmp_path / "none") in refused("unreadable", "verify", "--manifest", path, "--signers", tmp_path / "none")
+    (tmp_path / "empty").touch()
+    assert "not made by a key" in refused("untrusted", "verify", "--manifest", path, "--signers", tmp_path / "empty")
+
+
+@needs_ssh
+def test_a_key_that_cannot_sign_is_an_error(release: Path, database: Path, tmp_path: Path) -> None:
+    (tmp_path / "nokey").write_text("no key")
+    for name in ("nokey", "missing"):
+        command = ("manifest", database, "-o", release / "SHA256SUMS", "--sign", tmp_path / name)
+        assert "SHA256SUMS" in refused("unsignable", *command)
+
+
+@pytest.mark.slow
+@needs_ssh
+@pytest.mark.parametrize(
+    ("lines", "name"),
+    [
+        (["me,release@example.org KEY"], "me"),
+        (["*@example.org,me KEY"], "*@example.org"),
+        (["!me,* KEY"], "*"),
+        (['"me,you" KEY'], "me"),
+        (["# a comment", "", 'release namespaces="git" KEY', 'me namespaces="git,jitlto" KEY'], "me"),
+        (['old valid-before="20200101" KEY', 'early valid-after="20990101" KEY', "me KEY"], "me"),
+        (['old valid-before="20200101" KEY'], None),
+        (['early valid-after="20990101" KEY'], None),
+        (['me namespaces="git" KEY', 'me namespaces="file" KEY'], None),
+        (["me cert-authority KEY"], None),
+        (["me no-such-option KEY"], None),
+        (["OTHER", "me OTHER KEY"], None),
+        (["me,you OTHER", "them OTHER", "you KEY"], "you"),
+        (["# me KEY", "KEY"], None),
+    ],
+    ids=lambda value: "; ".join(value) if isinstance(value, list) else str(value),
+)
+def test_a_key_counts_in_every_line_that_lists_it(
+    release: Path, key: Path, tmp_path: Path, lines: list[str], name: str | None
+) -> None:
+    path = listed(release, "--sign", key)
+    public = {"KEY": key, "OTHER": made_key(tmp_path / "other")}
+    words = {word: " ".join(file.with_suffix(".pub").read_text().split()[:2]) for word, file in public.items()}
+    signers = tmp_path / "signers"
+    signers.write_text("".join(" ".join(words.get(word, word) for word in line.split(" ")) + "\n" for line in lines))
+    if name is None:
+        refused("untrusted", "verify", "--manifest", path, "--signers", signers)
+    else:
+        assert f"signed by {name}\n" in run("verify", "--manifest", path, "--signers", signers).output
+
+
+@pytest.mark.slow
+@needs_ssh
+def test_a_signer_may_be_named_by_a_certificate(release: Path, key: Path, tmp_path: Path) -> None:
+    authority = made_key(tmp_path / "authority")
+    tool("ssh-keygen", "-q", "-s", authority, "-I", "id", "-n", "me@example.org,you", key.with_suffix(".pub"))
+    path = listed(release, "--sign", tmp_path / "key-cert.pub")
+    signers = tmp_path / "signers"
+    signers.write_text(f"*@example.org cert-authority {authority.with_suffix('.pub').read_text()}")
+    assert "signed by me@example.org\n" in run("verify", "--manifest", path, "--signers", signers).output
+    refused("untrusted", "verify", "--manifest", path, "--signers", signers, "--signer", "you")
+
+
+@pytest.mark.slow
+@needs_ssh
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_a_signature_does_not_replace_what_is_no_file(release: Path, key: Path, kind: str) -> None:
+    path = special_file(release / "SHA256SUMS.sig", kind)
+    before = path.lstat()
+    for more in ((), ("--sign", key)):
+        done = run("manifest", release / "pkg" / "mini.fragdb", "-o", release / "SHA256SUMS", *more)
+        assert (done.exit_code, isinstance(done.exception, JitltoError)) == (1, True)
+        assert os.path.samestat(before, path.lstat())
+    (release / "SUMS").write_text(f"{ZERO}  x\n")
+    special_file(release / "SUMS.sig", kind)
+    with raises(ManifestError, "manifest-unwritable", where="SUMS.sig"):
+        manifest.sign(release / "SUMS", key)
+
+
+@needs_ssh
+def test_a_signature_that_cannot_be_made_leaves_the_one_of_the_same_manifest(release: Path, key: Path) -> None:
+    path = listed(release, "--sign", key)
+    signed = Path(f"{path}.sig").read_bytes()
+    refused("unsignable", "manifest", release / "pkg" / "mini.fragdb", "-o", path, "--sign", release / "none")
+    assert Path(f"{path}.sig").read_bytes() == signed
+
+
+@pytest.mark.slow
+@needs_ssh
+@pytest.mark.parametrize("what", ["manifest", "key", "signers", "signature", "listed"])
+def test_a_file_of_a_tebibyte_is_refused_at_once(release: Path, key: Path, what: str) -> None:
+    path = listed(release, "--sign", key)
+    signers = signers_of(key)
+    places = {"manifest": path, "key": key, "signers": signers, "signature": Path(f"{path}.sig")}
+    os.truncate(places.get(what, release / "pkg" / "mini.sm_90.pack"), 1 << 40)
+    code = {"key": "manifest-unsignable", "listed": "manifest-unreadable"}.get(what, "manifest-invalid")
+    with raises(ManifestError, code):
+        if what in ("manifest", "key"):
+            manifest.sign(path, key)
+        elif what == "listed":
+            Manifest.read(path).check_all()
+        else:
+            manifest.check_signature(Manifest.read(path), signers)
+
+
+def test_without_ssh_keygen_a_signature_is_not_taken_for_good(
+    release: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = listed(release)
+    Path(f"{path}.sig").write_text("signature")
+    (tmp_path / "signers").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "ssh-keygen" in refused("no-ssh-keygen", "verify", "--manifest", path, "--signers", tmp_path / "signers")

@@ -1,0 +1,309 @@
+"""The upkeep of a store: what is used or locked stays, what is damaged is found, and nothing else is touched."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from jitlto.base.config import Config
+from jitlto.base.errors import StoreError
+from jitlto.stores import upkeep
+from jitlto.stores.address import StoreAddress
+from jitlto.stores.artifact_address import parse_store
+from jitlto.stores.artifacts import encode_index, open_store
+from jitlto.stores.backend import Backend
+from jitlto.stores.entry import encode, object_name
+from jitlto.stores.keys import SigningKey
+from jitlto.stores.lock_file import LockFile
+from jitlto.stores.shared import SharedStores
+from tests.support.errors import raises
+
+DAY = 86400.0
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture
+def backend(store_url: str) -> Backend:
+    """An empty store."""
+    return open_store(parse_store(store_url, writes=True))
+
+
+class DatedStore:
+    """A store in a directory, whose objects get the dates that a test gives."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.backend = open_store(StoreAddress(directory.as_uri(), reads=True, writes=True))
+
+    def put(self, name: str, data: bytes, days: float) -> str:
+        """Write an object that was last used some days ago."""
+        self.backend.put(name, data)
+        os.utime(self.directory / name, (NOW - days * DAY,) * 2)
+        return name
+
+    def entry(self, number: int, days: float, kind: str = "kernels", size: int = 100) -> str:
+        """Write an entry."""
+        key = hashlib.sha256(b"%d" % number).hexdigest()
+        return self.put(object_name(kind, key), bytes(size), days)
+
+    def artifact(self, data: bytes, days: float) -> str:
+        """Write an artifact; returns its digest."""
+        digest = hashlib.sha256(data).hexdigest()
+        self.put(object_name("artifacts", digest), data, days)
+        return digest
+
+    @property
+    def names(self) -> set[str]:
+        """All objects."""
+        return {each.name for each in self.backend.list()}
+
+
+@pytest.fixture
+def dated(tmp_path: Path) -> DatedStore:
+    """An empty store."""
+    return DatedStore(tmp_path / "dated")
+
+
+def test_it_is_measured_by_kind_with_the_dates_of_last_use(dated: DatedStore) -> None:
+    dated.entry(1, 5)
+    dated.entry(2, 3, size=7)
+    dated.entry(3, 1, kind="compiled")
+    dated.put("v1/else", b"?", 2)
+    dated.put("unrelated", b"not below v1", 2)
+    measured = upkeep.measure(dated.backend)
+    assert {kind: (each.objects, each.size) for kind, each in measured.items()} == {
+        "compiled": (1, 100),
+        "kernels": (2, 107),
+        "other": (1, 1),
+    }
+    assert (measured["kernels"].oldest, measured["kernels"].newest) == (NOW - 5 * DAY, NOW - 3 * DAY)
+
+
+def test_what_was_not_used_for_long_goes(dated: DatedStore) -> None:
+    old, young = dated.entry(1, 31), dated.entry(2, 29)
+    done = upkeep.prune(dated.backend, older_than=30 * DAY, now=NOW)
+    assert dated.names == {young}
+    assert (done.removed, done.size, done.left, done.size_left) == ({"kernels": 1}, 100, 1, 100)
+    assert old not in dated.names
+
+
+@pytest.mark.parametrize("room", [0, 99, 100, 299, 300, 1000])
+def test_the_least_recently_used_go_until_the_rest_fits(dated: DatedStore, room: int) -> None:
+    by_age = [dated.entry(number, days) for number, days in ((1, 9), (2, 1), (3, 5))]
+    done = upkeep.prune(dated.backend, size=room, now=NOW)
+    kept = min(3, room // 100)
+    newest_first = [by_age[1], by_age[2], by_age[0]]
+    assert dated.names == set(newest_first[:kept])
+    assert (done.left, done.size_left) == (kept, 100 * kept)
+
+
+def test_a_dry_run_says_what_would_go_and_removes_nothing(dated: DatedStore) -> None:
+    names = {dated.entry(number, number) for number in range(5)}
+    planned = upkeep.prune(dated.backend, older_than=3 * DAY, size=250, dry_run=True, now=NOW)
+    assert dated.names == names
+    assert upkeep.prune(dated.backend, older_than=3 * DAY, size=250, now=NOW) == planned
+    assert len(dated.names) == planned.left == 2
+
+
+def test_what_a_lock_file_names_stays_whatever_its_age_and_size(dated: DatedStore) -> None:
+    file = dated.artifact(b"a database", 400)
+    kernels = [dated.entry(number, 400) for number in (1, 2, 3)]
+    keys = [name.removeprefix("v1/kernels/").replace("/", "") for name in kernels]
+    upkeep.put_lock(dated.backend, LockFile("production", {file: "a.fragdb"}, {keys[0]: "a kernel", "0" * 64: "gone"}))
+    given = LockFile("given", {}, {keys[1]: "another"})
+    done = upkeep.prune(dated.backend, older_than=DAY, size=0, locks=[given], now=NOW)
+    locked = {object_name("artifacts", file), *kernels[:2]}
+    assert dated.names == {*locked, "v1/locks/production.json"}
+    assert (done.locked, done.size_locked, done.size_left) == (3, 210, 210)
+    upkeep.remove_lock(dated.backend, "production")
+    upkeep.prune(dated.backend, older_than=DAY, locks=[given], now=NOW)
+    assert dated.names == {kernels[1]}
+
+
+def test_a_newer_lock_file_of_the_same_name_replaces_the_older(backend: Backend) -> None:
+    for digest in ("a", "b"):
+        upkeep.put_lock(backend, LockFile("production", {digest * 64: digest}))
+    upkeep.put_lock(backend, LockFile("testing"))
+    locks = upkeep.read_locks(backend)
+    assert (set(locks), set(locks["production"].artifacts)) == ({"production", "testing"}, {"b" * 64})
+    with raises(StoreError, "store-no-such-lock", where="none", hint="production, testing"):
+        upkeep.remove_lock(backend, "none")
+
+
+def test_nothing_is_removed_while_a_lock_file_cannot_be_read(dated: DatedStore) -> None:
+    names = {dated.entry(1, 400), dated.put("v1/locks/production.json", b"{", 1)}
+    with raises(StoreError, "store-lock-malformed", hint="jitlto store unlock URL production"):
+        upkeep.prune(dated.backend, older_than=DAY, now=NOW)
+    assert dated.names == names
+    upkeep.remove_lock(dated.backend, "production")
+    upkeep.prune(dated.backend, older_than=DAY, now=NOW)
+    assert dated.names == set()
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_what_an_index_lists_stays_as_long_as_the_index(dated: DatedStore, *, locked: bool) -> None:
+    files = {"a.fragdb": dated.artifact(b"database", 400), "a.pack": dated.artifact(b"pack", 300)}
+    index = dated.artifact(encode_index(files), 400 if locked else 2)
+    locks = [LockFile("given", {index: "a.fragdb and its packs"})] if locked else []
+    upkeep.prune(dated.backend, older_than=30 * DAY, locks=locks, now=NOW)
+    assert dated.names == {object_name("artifacts", digest) for digest in (*files.values(), index)}
+    upkeep.prune(dated.backend, older_than=DAY, now=NOW)
+    assert dated.names == set()
+
+
+def test_an_index_goes_before_what_it_lists(dated: DatedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"a.fragdb": dated.artifact(b"database", 40), "a.pack": dated.artifact(b"pack", 50)}
+    index = dated.artifact(encode_index(files), 35)
+    removed: list[str] = []
+    monkeypatch.setattr(Backend, "delete", lambda _, name: removed.append(name))
+    upkeep.prune(dated.backend, older_than=30 * DAY, now=NOW)
+    assert removed[0] == object_name("artifacts", index)
+    assert len(removed) == 3
+
+
+def test_only_lost_leases_go_and_foreign_objects_are_left_alone(dated: DatedStore) -> None:
+    lost = dated.entry(1, 2, kind="leases")
+    dated.put(f"{lost}-1", b"", 2)  # the lease of a successor
+    held = dated.entry(2, 0.5, kind="leases")
+    foreign = {dated.put(name, b"", 900) for name in ("v1/readme", "v1/kernels/ab/short", "other/file")}
+    done = upkeep.prune(dated.backend, older_than=0, size=0, now=NOW)
+    assert dated.names == {held, *foreign}
+    assert done.removed == {"leases": 2}
+    assert lost not in dated.names
+
+
+def test_what_was_used_last_is_known_on_a_real_server_too(backend: Backend) -> None:
+    names = [object_name("kernels", hashlib.sha256(b"%d" % number).hexdigest()) for number in range(30)]
+    for name in names:
+        backend.put(name, b"payload")
+    assert upkeep.prune(backend, older_than=DAY, now=time.time() + 0.5 * DAY).removed == {}
+    assert upkeep.prune(backend, older_than=DAY, now=time.time() + 1.5 * DAY).removed == {"kernels": 30}
+    assert list(backend.list("v1/")) == []
+
+
+_SIGNATURE = ("sign", "trusted")  # words of the reasons that are about signatures
+
+
+def _key() -> SigningKey:
+    return SigningKey(Ed25519PrivateKey.generate())
+
+
+def _fill(backend: Backend, signing: SigningKey) -> dict[str, str]:
+    """Put good objects and bad ones; returns the names of the bad ones and a word of the reason."""
+    digests = [hashlib.sha256(b"%d" % number).hexdigest() for number in range(6)]
+    good = encode("kernels", digests[0], b"payload", signing)
+    data = b"a database"
+    sha = hashlib.sha256(data).hexdigest()
+    objects = {
+        object_name("kernels", digests[0]): (good, ""),
+        object_name("kernels", digests[1]): (good, "name"),  # an old entry under another name
+        object_name("kernels", digests[2]): (encode("kernels", digests[2], b"payload", None), "sign"),
+        object_name("kernels", digests[3]): (encode("kernels", digests[3], b"payload", _key()), "trusted"),
+        object_name("compiled", digests[4]): (encode("compiled", digests[4], b"payload", signing)[:-1], ""),
+        object_name("compiled", digests[5]): (b"<html>", ""),
+        object_name("artifacts", sha): (data, ""),
+        object_name("artifacts", "0" * 64): (data, sha),
+        object_name("leases", digests[0]): (b"?", ""),
+        "v1/locks/good.json": (LockFile("good").encode(), ""),
+        "v1/locks/bad.json": (b"{}", "lock file"),
+        "v1/readme": (b"", "no such name"),
+    }
+    lists = encode_index({"a.fragdb": sha, "a.pack": "1" * 64})
+    objects[object_name("artifacts", hashlib.sha256(lists).hexdigest())] = (lists, "a.pack")
+    for name, (content, _) in objects.items():
+        backend.put(name, content)
+    intact = {object_name("kernels", digests[0]), object_name("artifacts", sha), object_name("leases", digests[0])}
+    return {name: word for name, (_, word) in objects.items() if name not in {*intact, "v1/locks/good.json"}}
+
+
+def test_everything_that_is_not_what_its_name_says_is_found_and_removed(backend: Backend) -> None:
+    key = _key()
+    bad = _fill(backend, key)
+    before = {each.name for each in backend.list()}
+    found = upkeep.verify(backend, key.public)
+    assert {each.name for each in found} == set(bad)
+    assert [each.reason for each in found if bad[each.name] not in each.reason] == []
+    assert {each.name for each in backend.list()} == before
+    kept, unsigned = {"v1/readme", "v1/locks/bad.json"}, {name for name, word in bad.items() if word in _SIGNATURE}
+    everything = {"delete": True, "delete_untrusted": True}
+    planned = upkeep.verify(backend, key.public, **everything, dry_run=True)
+    assert {each.name for each in planned if each.removed} == set(bad) - kept
+    assert {each.name for each in backend.list()} == before
+    removed = upkeep.verify(backend, key.public, delete=True)
+    assert {each.name for each in removed if each.removed} == set(bad) - kept - unsigned
+    assert {each.name for each in removed if each.untrusted} == unsigned
+    upkeep.verify(backend, key.public, **everything)
+    assert {each.name for each in upkeep.verify(backend, key.public)} == kept
+
+
+def test_wrong_trusted_keys_remove_nothing(backend: Backend) -> None:
+    """Unless that is asked for by its own name."""
+    signing, digests = _key(), [hashlib.sha256(b"%d" % number).hexdigest() for number in range(3)]
+    for digest in digests:
+        backend.put(object_name("kernels", digest), encode("kernels", digest, b"payload", signing))
+    found = upkeep.verify(backend, _key().public, delete=True)
+    assert [(each.untrusted, each.removed) for each in found] == [(True, False)] * 3
+    assert upkeep.verify(backend, signing.public) == []
+
+
+def test_pages_in_place_of_objects_remove_nothing(backend: Backend) -> None:
+    key = _key()
+    digest = hashlib.sha256(b"").hexdigest()
+    backend.put(object_name("kernels", digest), encode("kernels", digest, b"payload", key))
+    with pytest.MonkeyPatch.context() as patch, raises(StoreError, "store-failed", hint="HTTPS_PROXY"):
+        patch.setattr(Backend, "get", lambda *_: b"<html>Sign in</html>")
+        upkeep.verify(backend, key.public, delete=True)
+    assert upkeep.verify(backend, key.public) == []
+
+
+def test_a_store_that_fails_in_the_middle_ends_the_work(dated: DatedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And does not fail for each of the objects that are left."""
+    for number in range(200):
+        dated.entry(number, 50)
+    asked: list[str] = []
+
+    def fail(_: Backend, name: str) -> None:
+        asked.append(name)
+        time.sleep(0.001)
+        raise StoreError("it is gone", code="store-unreachable")
+
+    for method, work in (
+        ("get", lambda: upkeep.verify(dated.backend, None)),
+        ("delete", lambda: upkeep.prune(dated.backend, older_than=DAY, now=NOW)),
+    ):
+        asked.clear()
+        with monkeypatch.context() as patch, raises(StoreError, "store-unreachable"):
+            patch.setattr(Backend, method, fail)
+            work()
+        assert len(asked) < 150
+
+
+def test_without_trusted_keys_signatures_do_not_count(backend: Backend) -> None:
+    bad = _fill(backend, _key())
+    found = {each.name for each in upkeep.verify(backend, None)}
+    assert found == {name for name, word in bad.items() if word not in _SIGNATURE}
+
+
+@pytest.mark.parametrize(("days", "purpose"), [(0.9, ""), (1.1, ""), (400, ""), (400, "#read")])
+def test_what_is_read_gets_todays_date_if_it_is_older_than_a_day(tmp_path: Path, days: float, purpose: str) -> None:
+    """And what is only read, by those who may not write, keeps its date."""
+    directory, key = tmp_path / "store", "ab" * 32
+    name, data = object_name("kernels", key), encode("kernels", key, b"payload", None)
+    open_store(StoreAddress(directory.as_uri(), reads=True, writes=True)).put(name, data)
+    written = time.time() - days * DAY
+    os.utime(directory / name, (written, written))
+    stores = SharedStores.from_config(Config.read({"JITLTO_STORE": directory.as_uri() + purpose}), patience=10)
+    assert stores is not None
+    assert stores.get("kernels", key) == b"payload"
+    expected, end = days > 1 and not purpose, time.monotonic() + (10 if days > 1 and not purpose else 0.05)
+    refreshed = False
+    while not refreshed and time.monotonic() < end:  # nobody waits for it but this test
+        time.sleep(0.01)
+        refreshed = (directory / name).stat().st_mtime > written + 60
+    assert refreshed is expected
+    assert (directory / name).read_bytes() == data

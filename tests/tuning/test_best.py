@@ -1,0 +1,296 @@
+"""``family.best``: what wisdom says is used, for the kernel, the device and the problem that it was measured for."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jitlto.base.errors import PlanError
+from jitlto.record.tuning import Launch, Variant
+from jitlto.runtime import session
+from jitlto.tuning import devices, wisdom_file
+from jitlto.tuning.best import Best, Problem
+from jitlto.tuning.wisdom import DeviceKind, Entry, Trial, Wisdom, make_entry
+from tests.support import launch_core
+from tests.support.errors import raises
+from tests.support.tuned import PlannedFamily, open_tuned
+from tests.support.wisdom import A100, H200
+
+FLOAT = {"data_type": "float"}
+
+
+def measured(
+    family: PlannedFamily,
+    times: dict[int, float],
+    *,
+    n: int = 1024,
+    device: DeviceKind = H200,
+    data_type: str = "float",
+    kernel: str | None = None,
+) -> Entry:
+    """Wisdom about a problem: seconds by the number of the variant; the first is the default."""
+    asked = Problem.read(family, {"n": n, "data_type": data_type})
+    variants = list(asked.variants())
+    trials = [
+        Trial(variants[number], kernel or asked.launcher(variants[number]).chosen.digest, seconds, 0.0, 10)
+        for number, seconds in times.items()
+    ]
+    return make_entry("mini", "kern", asked.configuration, asked.record.bucket(asked.sizes), device, trials)
+
+
+def own(family: PlannedFamily, *entries: Entry) -> None:
+    wisdom_file.write(family.session.config.wisdom, Wisdom(entries))
+    family.best.forget_quick()
+
+
+def shipped(family: PlannedFamily, *entries: Entry) -> None:
+    wisdom_file.write(family.location.with_suffix(".wisdom"), Wisdom(entries))
+    family.best.forget_quick()
+
+
+def variants(family: PlannedFamily) -> list[Variant]:
+    return list(Problem.read(family, {"n": 1024, **FLOAT}).variants())
+
+
+def test_without_wisdom_the_default_is_used(tuned: PlannedFamily) -> None:
+    best = tuned.best(n=1000, **FLOAT)
+    assert (best.origin, best.variant) == ("default", variants(tuned)[0])
+    assert best.launch == Launch((8,), (128,))
+    assert best.launcher.plan.request.configuration == {"op_name": "twice", "data_type": "float"}
+    assert tuned.best(n=2_000_000, **FLOAT).variant.parameters == (("op_name", "square"),)  # by the condition
+
+
+def test_what_was_measured_is_used_for_all_sizes_of_its_bucket(tuned: PlannedFamily) -> None:
+    own(tuned, measured(tuned, {0: 2.0, 3: 1.0}))
+    for n in (1024, 1500, 2047):
+        best = tuned.best(n=n, data_type="float")
+        assert (best.origin, best.reason, best.variant) == ("measured", "", variants(tuned)[3])
+        assert best.launch.grid == (-(-n // best.launch.block[0]),)  # type: ignore[index]
+    assert best.launcher.plan.request.link_options == {"max_registers": 64}
+
+
+def test_a_launch_passes_what_was_chosen(tuned: PlannedFamily) -> None:
+    best = tuned.best(n=1000, **FLOAT)
+    best("stream", "x", 1000)
+    assert best.launcher.launches == [("stream", (8,), (128,), "x", 1000, {})]  # type: ignore[attr-defined]
+    with raises(PlanError, "plan-launch-choice"):
+        Best(best.launcher, Variant(), Launch(), "default", "")("stream")
+
+
+@pytest.mark.parametrize(
+    ("how", "word"),
+    [({"n": 1 << 18}, "n=262144"), ({"device": A100}, "A100"), ({"data_type": "double"}, "data_type=double"),
+     ({"kernel": "cd" * 32}, "another version")],
+)  # fmt: skip
+def test_what_was_measured_for_something_else_is_a_guess_that_says_so(
+    tuned: PlannedFamily, how: dict[str, Any], word: str
+) -> None:
+    own(tuned, measured(tuned, {0: 2.0, 3: 1.0}, **how))
+    best = tuned.best(n=1024, **FLOAT)
+    assert (best.origin, best.variant) == ("guess", variants(tuned)[3])
+    assert word in best.reason
+    assert "guess" in repr(best)
+
+
+def test_the_users_own_goes_before_what_is_shipped_and_what_is_measured_before_guesses(tuned: PlannedFamily) -> None:
+    shipped(tuned, measured(tuned, {0: 2.0, 1: 1.0}), measured(tuned, {0: 2.0, 2: 1.0}, n=8192))
+    assert tuned.best(n=1024, **FLOAT).variant == variants(tuned)[1]
+    own(tuned, measured(tuned, {0: 2.0, 3: 1.0}))
+    assert tuned.best(n=1024, **FLOAT).variant == variants(tuned)[3]
+    assert (tuned.best(n=8192, **FLOAT).variant, tuned.best(n=8192, **FLOAT).origin) == (variants(tuned)[2], "measured")
+
+
+def test_of_two_versions_of_a_kernel_that_at_hand_counts(tuned: PlannedFamily) -> None:
+    own(tuned, measured(tuned, {0: 2.0, 1: 1.0}, kernel="cd" * 32), measured(tuned, {0: 2.0, 3: 1.0}))
+    assert (tuned.best(n=1024, **FLOAT).origin, tuned.best(n=1024, **FLOAT).variant) == ("measured", variants(tuned)[3])
+
+
+def test_a_variant_that_is_not_declared_or_does_not_apply_is_never_used(tuned: PlannedFamily) -> None:
+    made = measured(tuned, {0: 2.0, 1: 1.0})
+    foreign = Variant((("op_name", "cube"),), made.trials[1].variant.launch)
+    block = Variant(made.trials[1].variant.parameters, (("block", "64"), ("grid", "1")))
+    for variant in (foreign, block, Variant()):
+        trials = (made.trials[0], Trial(variant, "cd" * 32, 1.0, 0.0, 10))
+        own(tuned, make_entry("mini", "kern", FLOAT, made.bucket, H200, trials))
+        assert tuned.best(n=1024, **FLOAT).origin == "default"
+    own(tuned, measured(tuned, {0: 2.0, 1: 1.0}))
+    assert tuned.best(n=2_000_000, **FLOAT).origin == "default"  # op_name=twice is not for it
+
+
+def test_what_was_measured_of_others_counts_when_variants_leave_the_declaration(tuned: PlannedFamily) -> None:
+    made = measured(tuned, {0: 2.0, 1: 1.0, 3: 1.2})
+    gone = Variant(made.trials[1].variant.parameters, (("block", "64"), ("grid", "1")))
+    for trials in (
+        [made.trials[0], Trial(gone, "cd" * 32, 0.5, 0.0, 10), *made.trials[1:]],  # the fastest
+        [Trial(gone, "cd" * 32, 3.0, 0.0, 10), *made.trials[1:]],  # the default
+    ):
+        own(tuned, make_entry("mini", "kern", FLOAT, made.bucket, H200, trials))
+        best = tuned.best(n=1024, **FLOAT)
+        assert (best.origin, best.variant) == ("measured", variants(tuned)[1])
+
+
+def test_what_was_measured_of_others_counts_when_a_kernel_is_gone(
+    tuned: PlannedFamily, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own(tuned, measured(tuned, {0: 2.0, 2: 1.2, 3: 1.0}))
+    fastest, launcher = variants(tuned)[3], Problem.launcher
+
+    def without_fastest(asked: Problem, variant: Variant) -> Any:
+        if variant.kernel == fastest.kernel:
+            raise PlanError("no such kernel")
+        return launcher(asked, variant)
+
+    monkeypatch.setattr(Problem, "launcher", without_fastest)
+    best = tuned.best(n=1024, **FLOAT)
+    assert (best.origin, best.variant) == ("measured", variants(tuned)[2])
+
+
+def test_off_uses_the_defaults(tuned_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    family = open_tuned(tuned_copy, monkeypatch, JITLTO_TUNING="off")
+    own(family, measured(family, {0: 2.0, 3: 1.0}))
+    assert (family.best(n=1024, **FLOAT).origin, family.best(n=1024, **FLOAT).variant) == (
+        "default",
+        variants(family)[0],
+    )
+
+
+def test_learning_asks_once_for_what_is_not_known(tuned_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    family = open_tuned(tuned_copy, monkeypatch, JITLTO_TUNING="learning")
+    problems: list[object] = []
+
+    def learn(problem: object) -> None:
+        problems.append(problem)
+        own(family, measured(family, {0: 2.0, 3: 1.0}))
+
+    family.best.learn(learn)
+    for _ in range(3):
+        assert family.best(n=1024, **FLOAT).origin == "measured"
+    assert problems == [{"n": 1024, "data_type": "float"}]
+    frozen = open_tuned(tuned_copy, monkeypatch)
+    frozen.best.learn(lambda problem: pytest.fail("it measures"))
+    assert frozen.best(n=1 << 19, **FLOAT).origin == "guess"
+
+
+@pytest.mark.parametrize("which", ["own", "shipped"])
+def test_a_file_that_cannot_be_used_is_a_warning(
+    tuned: PlannedFamily, which: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tuned.session.config.wisdom if which == "own" else tuned.location.with_suffix(".wisdom")
+    path.write_text('{"jitlto_wisdom": 1, "entries": [')
+    assert tuned.best(n=1024, **FLOAT).origin == "default"
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert str(path) in caplog.text
+
+
+@pytest.mark.slow
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(st.data())
+def test_any_damage_to_a_file_leads_to_a_declared_variant(tuned: PlannedFamily, data: st.DataObject) -> None:
+    whole = bytearray(wisdom_file.encode(Wisdom([measured(tuned, {0: 2.0, 3: 1.0}), measured(tuned, {0: 1.0}, n=1)])))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(whole) - 1))
+        whole[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
+    tuned.session.config.wisdom.write_bytes(bytes(whole))
+    tuned.best.forget_quick()
+    best = tuned.best(n=1024, **FLOAT)
+    assert best.variant in variants(tuned)
+    assert best.origin in ("measured", "default", "guess")
+
+
+def test_two_processes_choose_the_same_whatever_they_asked_before(
+    tuned_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = open_tuned(tuned_copy, monkeypatch)
+    own(first, *(measured(first, {0: 2.0, number: 1.0}, n=1 << 3 * number) for number in range(1, 7)))
+    sizes = [7**power for power in range(7)]
+    shuffled = random.Random(1).sample(sizes, len(sizes))  # noqa: S311 - no secret
+    second = open_tuned(tuned_copy, monkeypatch)
+    answers = [{n: repr(family.best(n=n, **FLOAT)) for n in order}
+               for family, order in ((first, sizes), (second, shuffled))]  # fmt: skip
+    assert answers[0] == answers[1]
+
+
+def test_what_is_no_problem(tuned: PlannedFamily, mini: Any) -> None:
+    with raises(PlanError, "plan-problem", "n", hint="sizes n"):
+        tuned.best(**FLOAT)
+    with raises(PlanError, "plan-problem", "op_name"):
+        tuned.best(n=1, op_name="twice", **FLOAT)
+    with raises(PlanError, "plan-not-tuned", "kernel"):
+        tuned.best(n=1, entry="kernel", **FLOAT)
+    with raises(PlanError, "plan-not-tuned", hint="tune"):
+        Problem.read(mini, {"n": 1})
+    with raises(PlanError, "plan-value-count"):
+        tuned.best.dispatcher("n")(1, 2)
+    with raises(PlanError, "plan-value-count"):
+        tuned.best(1)
+    with raises(PlanError, "plan-problem"):
+        tuned.best(n=[1], **FLOAT)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_problem_that_was_asked_for_before_is_looked_up(
+    tuned_copy: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    family = open_tuned(tuned_copy, monkeypatch, launch_core.core() if compiled else None)
+    choose = family.best.dispatcher("n", data_type="float")
+    first, named = choose(1000), family.best(n=1000, **FLOAT)
+    monkeypatch.setattr(family.best, "choose", lambda problem: pytest.fail("it chooses again"))
+    monkeypatch.setattr(choose, "choose", lambda problem: pytest.fail("it chooses again"))
+    assert choose(1000) is first
+    assert family.best(n=1000, **FLOAT) is named
+    assert family.best(n=1000, data_type="float") is named
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_is_evicted_or_forked_is_chosen_again(
+    tuned_copy: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    family = open_tuned(tuned_copy, monkeypatch, launch_core.core() if compiled else None)
+    choose = family.best.dispatcher("n", data_type="float")
+    first = choose(1000)
+    family.forget(first.launcher.chosen.digest)
+    again = choose(1000)
+    assert again.launcher is not first.launcher
+    monkeypatch.setattr(session.device, "after_fork", lambda: None)
+    session._after_fork()
+    assert choose(1000) is not again
+
+
+def test_where_devices_differ_each_has_its_own_answers(tuned: PlannedFamily, monkeypatch: pytest.MonkeyPatch) -> None:
+    own(tuned, measured(tuned, {0: 2.0, 3: 1.0}), measured(tuned, {0: 2.0, 1: 1.0}, device=A100))
+    monkeypatch.setattr(devices, "are_alike", lambda: False)
+    from jitlto.cuda import device
+
+    found = []
+    for number, kind in ((0, H200), (1, A100), (0, H200)):
+        monkeypatch.setattr(device, "ordinal", lambda number=number: number)
+        monkeypatch.setattr(devices, "current_kind", lambda kind=kind: kind)
+        found.append(variants(tuned).index(tuned.best(n=1024, **FLOAT).variant))
+    assert found == [3, 1, 3]
+
+
+@pytest.mark.slow
+def test_a_hit_costs_less_than_a_third_of_a_microsecond(tuned_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    family = open_tuned(tuned_copy, monkeypatch, launch_core.core())
+    choose = family.best.dispatcher("n", data_type="float")
+    choose(1000)
+    family.best(n=1000, data_type="float")
+
+    def cost(call: Any) -> float:
+        times = []
+        for _ in range(20):
+            begin = time.perf_counter()
+            for _ in range(2000):
+                call()
+            times.append((time.perf_counter() - begin) / 2000)
+        return min(times)
+
+    nothing = cost(lambda: None)
+    assert cost(lambda: choose(1000)) - nothing < 0.3e-6
+    assert cost(lambda: family.best(n=1000, data_type="float")) - nothing < 0.3e-6

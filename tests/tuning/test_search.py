@@ -1,0 +1,195 @@
+"""The search on simulated devices: how far from the best it ends, what it costs, and that repeated searches agree."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitlto.base.errors import JitltoError, LinkError
+from jitlto.record.tuning import Variant
+from jitlto.tuning.search import EXHAUSTIVE, MOST_SWEPT, Outcome, Search
+from jitlto.tuning.wisdom import TIE, Entry, Trial, make_entry
+from tests.support.errors import raises
+from tests.support.simulated import Simulated
+from tests.support.wisdom import H200, KERNEL
+
+
+def variants_of(count: int) -> list[Variant]:
+    return [Variant((("number", str(number)),)) for number in range(count)]
+
+
+def search(times: list[float], device: Simulated, **how: object) -> Outcome:
+    by_variant = dict(zip(variants_of(len(times)), times, strict=True))
+
+    def prepare(variant: Variant):  # type: ignore[no-untyped-def]
+        return lambda: by_variant[variant]
+
+    options = {"budget": 1e9, "clock": lambda: device.now} | how
+    return Search(list(by_variant), prepare, device, **options).run()  # type: ignore[arg-type]
+
+
+def entry_of(outcome: Outcome) -> Entry:
+    trials = [Trial(c.variant, KERNEL, c.seconds, c.spread, len(c.times)) for c in outcome.candidates]
+    return make_entry("f", "e", {}, (), H200, trials)
+
+
+def chosen(outcome: Outcome) -> int:
+    return int(dict(entry_of(outcome).chosen.variant.parameters)["number"])
+
+
+def landscape(seed: int, count: int) -> list[float]:
+    """Times of variants: spread widely, crowded near the best, or a few levels with little between them."""
+    draw = random.Random(seed)  # noqa: S311 - no secret
+    base = draw.uniform(1e-5, 1e-2)
+    match seed % 3:
+        case 0:
+            return [base * draw.uniform(1, 4) for _ in range(count)]
+        case 1:
+            return [base * draw.uniform(1, 1.3) for _ in range(count)]
+    return [base * draw.choice([1, 1.05, 1.3, 2, 5]) * draw.uniform(1, 1.002) for _ in range(count)]
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(st.integers(0, 10**6), st.sampled_from([8, 20, 60, MOST_SWEPT]))
+def test_the_choice_is_near_the_best_for_a_tenth_of_the_time_of_an_exhaustive_search(seed: int, count: int) -> None:
+    times = landscape(seed, count)
+    outcome = search(times, Simulated(seed))
+    assert times[chosen(outcome)] <= 1.02 * min(times)
+    assert outcome.seconds <= 0.1 * EXHAUSTIVE * sum(times)
+    assert outcome.is_complete
+    assert outcome.untried == 0
+
+
+def test_a_small_search() -> None:
+    times = [3.0, 1.0, 2.0, 1.5]
+    outcome = search(times, Simulated(1))
+    assert chosen(outcome) == 1
+    assert [int(dict(c.variant.parameters)["number"]) for c in outcome.candidates] == [0, 1, 2, 3]
+    assert outcome.candidates[0].seconds == pytest.approx(3.0, rel=0.02)
+    assert outcome.exhaustive == pytest.approx(EXHAUSTIVE * sum(times), rel=0.02)
+
+
+@pytest.mark.slow
+@settings(max_examples=12)
+@given(st.integers(0, 10**6), st.sampled_from([5, 20, 100]))
+def test_ten_searches_give_one_answer_where_no_variant_is_at_the_edge_of_a_tie(seed: int, count: int) -> None:
+    draw = random.Random(seed)  # noqa: S311 - no secret
+    base = draw.uniform(1e-5, 1e-2)
+    times = [base * draw.choice([1, 1.03, 1.3, 2]) * draw.uniform(1, 1 + TIE / 5) for _ in range(count)]
+    assert len({chosen(search(times, Simulated(again + seed))) for again in range(10)}) == 1
+
+
+def test_the_default_wins_where_others_are_within_a_tie() -> None:
+    for again in range(10):
+        assert chosen(search([1.004, 1.0, 1.001, 1.002, 1.3], Simulated(again))) == 0
+
+
+def test_a_disturbed_first_time_loses_nobody() -> None:
+    times = [1.0] * 10 + [0.5]
+    device = Simulated(0, noise=0.001, outliers=0.0)
+    original, disturbed = device.time, set()
+
+    def time(launch):  # type: ignore[no-untyped-def]
+        seconds = original(launch)
+        if launch() == 0.5 and not disturbed:
+            disturbed.add(1)
+            return 1.9 * seconds
+        return seconds
+
+    device.time = time  # type: ignore[method-assign]
+    assert chosen(search(times, device)) == 10
+
+
+def test_much_slower_variants_are_timed_once() -> None:
+    outcome = search([1.0, 0.9] + [10.0] * 20, Simulated(3))
+    assert all(len(c.times) == 1 for c in outcome.candidates[2:])
+
+
+def test_a_budget_ends_it_and_a_later_search_goes_on() -> None:
+    times = landscape(3, 60)
+    device = Simulated(3)
+    first = search(times, device, budget=30 * times[0])
+    assert not first.is_complete
+    assert 0 < first.untried < 60
+    assert device.now <= 30 * times[0] + 2 * max(times)
+    known = {c.variant: [c.seconds] for c in first.candidates}
+    second = search(times, Simulated(4), known=known)
+    assert second.is_complete
+    assert second.untried == 0
+    assert times[chosen(second)] <= 1.02 * min(times)
+    assert any(c.launch is None for c in second.candidates)  # what is known to be slow is not timed again
+
+
+def test_no_budget_still_gives_the_default() -> None:
+    outcome = search([1.0, 0.5], Simulated(0), budget=0.0)
+    assert (chosen(outcome), outcome.untried, outcome.is_complete) == (0, 1, False)
+
+
+def test_variants_that_cannot_be_used_are_left_out_and_the_default_must_be_usable() -> None:
+    def prepare(variant: Variant):  # type: ignore[no-untyped-def]
+        if dict(variant.parameters)["number"] in broken:
+            raise LinkError("no link")
+        return lambda: 1.0 / (1 + int(dict(variant.parameters)["number"]))
+
+    broken = {"2", "3"}
+    told: list[str] = []
+    device = Simulated(0)
+    outcome = Search(variants_of(4), prepare, device, on_time=lambda _, why: told.append(why)).run()
+    assert chosen(outcome) == 1
+    assert set(outcome.rejected.values()) == {"no link"} == {why for why in told if why}
+    broken.add("0")
+    with raises(LinkError):
+        Search(variants_of(4), prepare, device).run()
+    assert issubclass(LinkError, JitltoError)
+
+
+def many() -> tuple[list[Variant], dict[Variant, float]]:
+    """600 variants of four dimensions, whose times have a structure that a search can learn."""
+    found = [
+        Variant((("a", str(a)), ("b", str(b))), (("block", str(32 * c)), ("grid", "1")), (("max_registers", 16 * d),))
+        for a in range(5) for b in range(5) for c in range(1, 7) for d in range(1, 5)
+    ]  # fmt: skip
+
+    def seconds(variant: Variant) -> float:
+        p, block, registers = (
+            dict(variant.parameters),
+            int(dict(variant.launch)["block"]),
+            dict(variant.link)["max_registers"],
+        )
+        assert isinstance(registers, int)
+        return 1e-4 * (
+            1 + 0.3 * abs(int(p["a"]) - 3) + 0.2 * abs(int(p["b"]) - 1) + block / 400 + abs(registers - 48) / 64
+        )
+
+    return found, {variant: seconds(variant) for variant in found}
+
+
+@pytest.mark.slow
+def test_more_variants_than_are_swept_are_searched_by_proposals() -> None:
+    pytest.importorskip("optuna", reason="Optuna is not installed; the extra tune brings it")
+    variants, times = many()
+
+    def run(seed: int) -> Entry:
+        device = Simulated(seed)
+        return entry_of(Search(variants, lambda v: lambda: times[v], device, clock=lambda: device.now).run())
+
+    made = run(1)
+    assert len(made.trials) < MOST_SWEPT
+    assert times[made.chosen.variant] <= 1.02 * min(times.values())
+
+
+def test_without_the_library_many_variants_are_an_error_that_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import sys
+
+    from jitlto.base.errors import ToolchainError
+
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    variants, times = many()
+    with raises(ToolchainError, "toolchain-missing", "Optuna", hint="jitlto[tune]"):
+        Search(variants, lambda v: lambda: times[v], Simulated(0)).run()

@@ -1,0 +1,96 @@
+"""Tuning on a device: real times, real results, and launches of what was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jitlto.base.config import Config
+from jitlto.database import FragmentDatabase
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.session import Session
+from jitlto.tuning import devices
+from jitlto.tuning.bench import Bench
+from jitlto.tuning.tune import Workload
+
+pytestmark = pytest.mark.gpu
+
+#: What ``twice`` and ``square`` make of 2 is the same.
+PROBLEM = {"n": 100_000, "data_type": "float"}
+
+
+@pytest.fixture
+def family(tuned_copy: Path, tmp_path: Path) -> KernelFamily:
+    names = {"JITLTO_CACHE_DIR": str(tmp_path / "cache"), "JITLTO_WISDOM": str(tmp_path / "own.wisdom")}
+    return KernelFamily("mini", FragmentDatabase(tuned_copy), Session(Config.read(names)))
+
+
+def workload(value: float) -> tuple[Workload, Any]:
+    import cupy as cp
+
+    array = cp.full(PROBLEM["n"], value, cp.float32)
+    cp.cuda.Device().synchronize()
+    return Workload([array, PROBLEM["n"]], results=[array]), array
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_variants_with_the_same_results_are_timed_and_the_fastest_is_used(family: KernelFamily, cold: bool) -> None:
+    load, array = workload(2.0)
+    report = family.tune(PROBLEM, load, budget=30, cold=cold)
+    assert not report.outcome.rejected
+    assert len(report.entry.trials) == report.variants == 8
+    assert all(1e-7 < trial.seconds < 1e-2 for trial in report.entry.trials)
+    assert report.entry.device == devices.current_kind()
+    best = family.best(**PROBLEM)
+    assert (best.origin, best.variant) == ("measured", report.entry.chosen.variant)
+    array.fill(2.0)
+    with Bench() as bench:
+        best(bench.stream, array, PROBLEM["n"])
+        bench.synchronize()
+    assert (array.get() == 4.0).all()
+
+
+def test_variants_with_other_results_are_left_out(family: KernelFamily) -> None:
+    load, _ = workload(3.0)
+    report = family.tune(PROBLEM, load, budget=30)
+    assert {dict(variant.parameters)["op_name"] for variant in report.outcome.rejected} == {"square"}
+    assert len(report.outcome.rejected) == 4
+
+
+def test_times_are_those_of_the_device() -> None:
+    import cupy as cp
+
+    array = cp.zeros(1 << 26, cp.float32)
+    with Bench() as warm, Bench(cold=True) as cold:
+
+        def fill(bench: Bench, count: int) -> Callable[[], object]:
+            part, stream = array[:count], cp.cuda.ExternalStream(int(bench.stream.handle))
+
+            def launch() -> None:
+                with stream:
+                    part.fill(1)
+
+            return launch
+
+        for bench in (warm, cold):
+            small, large = (np.median([bench.time(launch) for _ in range(20)])
+                            for launch in (fill(bench, 1 << 23), fill(bench, 1 << 26)))  # fmt: skip
+            assert 3 < large / small < 20
+
+
+def test_what_it_reads_is_what_it_wrote() -> None:
+    import cupy as cp
+
+    array = cp.zeros((3, 5), cp.int32)
+    with Bench() as bench:
+        data = np.arange(15, dtype=np.int32).tobytes()
+        bench.write(array, data)
+        assert bench.read(array) == data
+        assert (array.get().ravel() == np.arange(15)).all()
+        assert bench.read(cp.zeros(0, cp.int32)) == b""
+        with pytest.raises(TypeError):
+            bench.read(array[:, :2])

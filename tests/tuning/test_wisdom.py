@@ -1,0 +1,170 @@
+"""Wisdom: which variant the evidence chooses, merging, and the nearest answer for what was not measured."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.tuning.wisdom import TIE, DeviceKind, Entry, Wisdom
+from tests.support.wisdom import A100, H200, entries, entry, trial, variant, wisdoms
+
+pytestmark = pytest.mark.one_major
+
+
+def chosen(*args: object, **how: object) -> str:
+    return str(entry(*args, **how).chosen.variant)  # type: ignore[arg-type]
+
+
+def test_the_fastest_is_chosen_where_it_is_faster_by_more_than_a_tie() -> None:
+    assert chosen(trial(1.0, veclen="1"), trial(0.9, veclen="4"), trial(0.95, veclen="8")) == "veclen=4"
+    assert entry(trial(1.0, veclen="1"), trial(0.5, veclen="4")).speed_up == 2.0
+
+
+def test_the_default_wins_ties() -> None:
+    assert chosen(trial(1.0, veclen="1"), trial(1 - TIE / 2, veclen="4")) == "veclen=1"
+    assert chosen(trial(1.0, veclen="1"), trial(1.0, veclen="0")) == "veclen=1"
+
+
+def test_a_difference_within_the_noise_is_a_tie() -> None:
+    times = trial(1.0, veclen="1", spread=0.1), trial(0.95, veclen="4", spread=0.1)
+    assert chosen(*times) == "veclen=1"
+    assert entry(*times).band > 0.05
+    assert chosen(*(trial(t.seconds, 10_000, spread=0.1, **dict(t.variant.parameters)) for t in times)) == "veclen=4"
+
+
+def test_of_others_that_tie_that_which_differs_least_from_the_default_wins() -> None:
+    default, both = trial(1.0, a="1", veclen="1"), trial(0.5, a="2", veclen="4")
+    one = trial(0.501, a="1", veclen="4")
+    assert chosen(default, both, one) == chosen(default, one, both) == "a=1 veclen=4"
+
+
+@pytest.mark.slow
+@given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=6), st.integers(0, 10**6))
+def test_the_choice_does_not_depend_on_the_order_and_costs_no_more_than_the_band(times: list[float], seed: int) -> None:
+    trials = [trial(seconds, veclen=str(n)) for n, seconds in enumerate(times)]
+    others = trials[1:]
+    random.Random(seed).shuffle(others)  # noqa: S311 - no secret
+    made, again = entry(*trials), entry(trials[0], *others)
+    assert made == again
+    assert made.chosen.seconds <= min(times) * (1 + made.band)
+
+
+@pytest.mark.slow
+@given(wisdoms, wisdoms, wisdoms)
+def test_merging_is_commutative_associative_and_idempotent(a: Wisdom, b: Wisdom, c: Wisdom) -> None:
+    assert a.merge(b) == b.merge(a)
+    assert a.merge(b).merge(c) == a.merge(b.merge(c)) == a.merge(b, c)
+    assert a.merge(a) == a
+    assert a.merge(Wisdom()) == a
+    assert a.merge(b).merge(b) == a.merge(b)
+
+
+@pytest.mark.slow
+@given(wisdoms, wisdoms)
+def test_a_merge_has_every_key_once_and_no_less_evidence(a: Wisdom, b: Wisdom) -> None:
+    merged = a.merge(b)
+    keys = [str(each.key) for each in merged.entries]
+    assert len(keys) == len(set(keys))
+    assert set(keys) == {str(each.key) for each in (*a.entries, *b.entries)}
+    for each in (*a.entries, *b.entries):
+        (kept,) = (other for other in merged.entries if other.key == each.key)
+        assert sum(t.count for t in kept.trials) >= sum(t.count for t in each.trials)
+
+
+def test_what_is_measured_again_takes_the_place_of_what_was() -> None:
+    old, new = entry(trial(1.0, 100), trial(0.5, 100, veclen="4")), entry(trial(1.0, 10), trial(2.0, 10, veclen="4"))
+    assert Wisdom([old]).merge(Wisdom([new])).entries == (old,)
+    assert Wisdom([old]).replace(new).entries == (new,)
+
+
+@pytest.mark.slow
+@given(entries)
+def test_without_evidence_the_same_is_chosen(made: Entry) -> None:
+    small = made.without_evidence()
+    assert len(set(small.trials)) <= 3
+    assert small.chosen == made.chosen
+    assert small.default == made.default
+    assert small.key == made.key
+
+
+def anything(_: object) -> bool:
+    return True
+
+
+def test_of_an_entry_what_some_variants_took_still_counts() -> None:
+    made = entry(trial(2.0, n="default"), trial(1.0, n="fastest"), trial(1.5, n="fast"), trial(3.0, n="slow"))
+
+    def left(*names: str) -> Entry | None:
+        return made.among(lambda each: dict(each.parameters)["n"] in names)
+
+    def chosen_of(*names: str) -> str:
+        found = left(*names)
+        assert found is not None
+        return str(found.chosen.variant)
+
+    assert left("default", "fastest", "fast", "slow") is made
+    assert chosen_of("default", "fast", "slow") == "n=fast"
+    assert chosen_of("fast", "slow") == "n=fast"  # without the default
+    assert chosen_of("default", "slow") == "n=default"
+    assert chosen_of("slow") == "n=slow"
+    assert left("default") is None  # with which nothing was compared
+    assert left() is None
+
+
+def test_of_several_entries_that_with_most_that_may_be_used_comes_first() -> None:
+    old = entry(trial(2.0, 100, kernel="cd" * 32, n="gone"), trial(1.0, 10, n="old"))
+    new = entry(trial(2.0, 10, n="default"), trial(0.5, 10, n="new"), trial(1.0, 10, n="old"))
+    found = Wisdom([old, new]).find(
+        "mini", "kern", {"data_type": "float"}, (("rows", 1024),), H200, lambda each: "gone" not in str(each)
+    )
+    assert [str(each.entry.chosen.variant) for each in found] == ["n=new", "n=old"]
+
+
+def find(
+    wisdom: Wisdom, *, rows: int = 1024, device: DeviceKind = H200, data_type: str = "float"
+) -> list[tuple[str, bool]]:
+    found = wisdom.find("mini", "kern", {"data_type": data_type}, (("rows", rows),), device, anything)
+    return [(str(each.entry.chosen.variant), bool(each.guess)) for each in found]
+
+
+def test_what_was_measured_comes_first_then_the_nearest_guesses() -> None:
+    exact = entry(trial(1.0, n="exact"))
+    larger = entry(trial(1.0, n="larger"), rows=4096)
+    much_larger = entry(trial(1.0, n="much"), rows=1 << 30)
+    double = entry(trial(1.0, n="double"), data_type="double")
+    elsewhere = entry(trial(1.0, n="elsewhere"), device=A100)
+    everything = Wisdom([exact, larger, much_larger, double, elsewhere, entry(trial(1.0), family="other")])
+    assert find(everything) == [
+        ("n=exact", False), ("n=larger", True), ("n=much", True), ("n=double", True), ("n=elsewhere", True)
+    ]  # fmt: skip
+    assert find(everything, rows=3000)[0] == ("n=larger", True)
+    assert find(everything, device=A100)[0] == ("n=elsewhere", False)
+    assert find(Wisdom()) == []
+
+
+def test_a_guess_says_what_it_was_measured_for() -> None:
+    made = Wisdom([entry(trial(1.0), rows=4096, device=A100, data_type="double")])
+    (found,) = made.find("mini", "kern", {"data_type": "float"}, (("rows", 1),), H200, anything)
+    for text in ("A100", "data_type=double", "rows=4096"):
+        assert text in found.guess
+
+
+def test_an_entry_with_other_sizes_answers_nothing() -> None:
+    made = Wisdom([entry(trial(1.0))])
+    assert not list(made.find("mini", "kern", {"data_type": "float"}, (("rows", 1), ("users", 2)), H200, anything))
+
+
+@pytest.mark.slow
+@given(wisdoms, st.randoms(use_true_random=False))
+def test_two_processes_find_the_same_whatever_the_order_of_their_files(wisdom: Wisdom, shuffler: random.Random) -> None:
+    shuffled = list(wisdom.entries)
+    shuffler.shuffle(shuffled)
+    assert find(Wisdom(shuffled)) == find(wisdom)
+    assert hash(Wisdom(shuffled)) == hash(wisdom)
+
+
+def test_a_variant_is_spelled_for_people() -> None:
+    assert str(variant(veclen="4", block="64")) == "veclen=4 block=64"

@@ -1,0 +1,123 @@
+"""Files of wisdom: what is written is read, and anything else is refused in one way."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.base.errors import WisdomError
+from jitlto.tuning import wisdom_file
+from jitlto.tuning.wisdom import Wisdom
+from tests.support.errors import raises
+from tests.support.wisdom import entry, trial, wisdoms
+
+pytestmark = pytest.mark.one_major
+
+SOME = Wisdom([entry(trial(1.0), trial(0.5, veclen="4")), entry(trial(2.0), rows=4096)])
+
+
+@pytest.mark.slow
+@given(wisdoms)
+def test_what_is_written_is_read_and_equal_wisdom_makes_equal_bytes(wisdom: Wisdom) -> None:
+    data = wisdom_file.encode(wisdom)
+    assert wisdom_file.decode(data, "file") == wisdom
+    assert wisdom_file.encode(Wisdom(reversed(wisdom.entries))) == data
+    assert wisdom_file.decode(json.dumps(json.loads(data), indent=1).encode(), "file") == wisdom
+
+
+@pytest.mark.slow
+@given(st.data())
+def test_a_damaged_file_is_refused_or_the_same(data: st.DataObject) -> None:
+    whole = bytearray(wisdom_file.encode(SOME))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(whole) - 1))
+        match data.draw(st.sampled_from(["flip", "cut", "remove", "repeat"])):
+            case "flip":
+                whole[at] ^= 1 << data.draw(st.integers(0, 7))
+            case "cut":
+                del whole[at + 1 :]
+            case "remove":
+                del whole[at : at + data.draw(st.integers(1, 40))]
+            case "repeat":
+                whole[at:at] = whole[at : at + 40]
+        if not whole:
+            break
+    try:
+        read = wisdom_file.decode(bytes(whole), "file")
+    except WisdomError as error:
+        assert error.code in ("wisdom-damaged", "wisdom-foreign", "wisdom-newer")
+    else:
+        assert read == SOME
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(WisdomError):
+        wisdom_file.decode(data, "file")
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", "wisdom-foreign"),
+        ("{}", "wisdom-foreign"),
+        ("[1]", "wisdom-foreign"),
+        ('{"jitlto_wisdom": 2, "more": 1}', "wisdom-newer"),
+        ('{"jitlto_wisdom": 1}', "wisdom-damaged"),
+        ('{"jitlto_wisdom": "1"}', "wisdom-damaged"),
+        ("[" * 10_000, "wisdom-foreign"),
+    ],
+)
+def test_why_a_file_is_refused(text: str, code: str) -> None:
+    with raises(WisdomError, code, where="here.wisdom"):
+        wisdom_file.decode(text.encode(), "here.wisdom")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"seconds":1.0', '"seconds":-1.0'), ('"seconds":1.0', '"seconds":NaN'), ('"seconds":1.0', '"seconds":0'),
+     ('"count":10', '"count":0'), ('"multiprocessors":132', '"multiprocessors":0'), ('"ab', '"xy'),
+     ('"family":"mini"', '"family":""')],
+)  # fmt: skip
+def test_a_forged_file_with_impossible_values_is_refused(old: str, new: str) -> None:
+    text = wisdom_file.encode(SOME).decode()
+    assert old in text
+    lines = [line.rstrip(",") for line in text.replace(old, new).splitlines()[1:-1]]
+    sha = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    forged = f'{{"jitlto_wisdom":1,"sha256":"{sha}","entries":[{",".join(lines)}]}}'
+    with raises(WisdomError, "wisdom-damaged"):
+        wisdom_file.decode(forged.encode(), "file")
+
+
+def test_files_on_the_disk(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "some.wisdom"
+    wisdom_file.write(path, SOME)
+    assert wisdom_file.read(path) == SOME
+    with raises(WisdomError, "wisdom-unreadable", where="missing"):
+        wisdom_file.read(tmp_path / "missing")
+    assert len(wisdom_file.read(tmp_path / "missing", missing_ok=True)) == 0
+    with raises(WisdomError, "wisdom-unreadable"):
+        wisdom_file.read(tmp_path)
+    with raises(WisdomError, "wisdom-unwritable"):
+        wisdom_file.write(tmp_path, SOME)
+
+
+@pytest.mark.slow
+def test_processes_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "own.wisdom"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda rows: wisdom_file.add(path, entry(trial(1.0), rows=rows)), range(40)))
+    assert len(wisdom_file.read(path)) == 40
+
+
+def test_what_is_added_takes_the_place_of_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "own.wisdom"
+    for seconds in (1.0, 2.0):
+        wisdom_file.add(path, entry(trial(seconds)))
+    assert [each.default.seconds for each in wisdom_file.read(path).entries] == [2.0]
