@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import signal
 import subprocess
@@ -12,23 +13,28 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
 
+from jitlto import database
 from jitlto.base.errors import NoDeviceError
 from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.lineinfo import build_twin
 from jitlto.build.pipeline import BuildReport, build
+from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
 from jitlto.family import declaration
+from jitlto.launch import dispatcher, torch_interface
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
+from tests.support.arrays import TORCH, TorchLibrary
 from tests.support.environments import need
 from tests.support.families import MINI, compiler, write_family
 from tests.support.process import ROOT
 from tests.support.store_server import Server, s3_server
-from tests.support.tuned import build_tuned
+from tests.support.tuned import PlannedFamily, build_tuned, open_tuned
 
 # Whether a commit passes depends on the commit. `pytest --hypothesis-profile=default` draws other examples in each run.
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
@@ -56,8 +62,8 @@ def pytest_collection_finish() -> None:
 
 #: What these folders test is the same whatever toolkit compiles and links.
 ONE_MAJOR = (
-    "build/cache", "build/execution", "build/foreign", "build/matrix", "build/packaging", "build/rendering", "cli",
-    "docs", "model", "report", "runtime/discovery", "runtime/operators", "runtime/tuning", "storage",
+    "base", "build/cache", "build/execution", "cli", "database", "docs", "family", "frameworks", "packaging", "record",
+    "report", "runtime/discovery", "stores", "tuning",
 )  # fmt: skip
 #: Fixtures that compile a shipped family or build a wheel: who needs one is slow.
 SLOW_FIXTURES = {"shipped_path", "fft_path", "transport", "ivf_flat", "ivf_flat_batch", "jitlto_wheel"}
@@ -96,8 +102,6 @@ def _skip_without_device(items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return
-    from jitlto.cuda import device
-
     try:
         device.current()
     except NoDeviceError as error:
@@ -119,6 +123,14 @@ def _cache_in(directory: Path) -> Iterator[None]:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing is taken from or left in the user's cache, by the commands that tests start either."""
     with _cache_in(tmp_path_factory.mktemp("cache")):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_disk_to_wait_for() -> Iterator[None]:
+    """Skip fsync: tests write hundreds of databases, and none must survive a power cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
         yield
 
 
@@ -277,3 +289,48 @@ def ivf_flat(build_shipped: BuildShipped) -> KernelFamily:
 def ivf_flat_batch(build_shipped: BuildShipped) -> KernelFamily:
     """The family ``ivf_flat_batch``, in a database that holds ``ivf_flat`` too, which it uses."""
     return KernelFamily("ivf_flat_batch", FragmentDatabase(build_shipped("ivf_flat_batch")))
+
+
+@pytest.fixture
+def capability(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A device of compute capability 9.0, as far as choosing a kernel asks for one."""
+    stand_in = SimpleNamespace(compute_capability=(9, 0))
+    monkeypatch.setattr(device, "current", lambda: stand_in)
+    for module in (device, dispatcher):
+        monkeypatch.setattr(module, "kind", lambda: stand_in.compute_capability)
+    return stand_in
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The databases that were opened, one after the other."""
+    paths: list[Path] = []
+
+    class Told(FragmentDatabase):
+        def __init__(self, path: str | os.PathLike[str]) -> None:
+            paths.append(Path(path))
+            super().__init__(path)
+
+    monkeypatch.setattr(database, "FragmentDatabase", Told)
+    return paths
+
+
+@pytest.fixture
+def torch_stand_in(monkeypatch: pytest.MonkeyPatch) -> TorchLibrary:
+    """Have the dtypes and the library of the stand-in for PyTorch found."""
+    library = TorchLibrary()
+    monkeypatch.setitem(sys.modules, "torch", TORCH)
+    monkeypatch.setattr(torch_interface, "library", lambda: library)
+    return library
+
+
+@pytest.fixture
+def tuned_copy(tuned_path: Path, tmp_path: Path) -> Path:
+    """A copy, beside which wisdom can be put."""
+    return Path(shutil.copy(tuned_path, tmp_path / "tuned.fragdb"))
+
+
+@pytest.fixture
+def tuned(tuned_copy: Path, monkeypatch: pytest.MonkeyPatch) -> PlannedFamily:
+    """The tuned family on a pretended H200."""
+    return open_tuned(tuned_copy, monkeypatch)

@@ -128,4 +128,4 @@ print(json.dumps(sorted(sys.modules)))
     assert isinstance(names, list)
     assert loaded(names, ("jinja2", "click", "rich")) == []
     # Without JITLTO_STORE, nothing of shared stores either.
-    assert [name for name in names if name.startswith(("jitlto.storage.remote", "obstore", "cryptography"))] == []
+    assert [name for name in names if name.startswith(("jitlto.stores", "obstore", "cryptography"))] == []

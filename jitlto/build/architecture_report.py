@@ -31,9 +31,9 @@ from jitlto.build.execution.request import CompileRequest
 from jitlto.compile.architecture_tests import comparable_architectures, find_features
 from jitlto.compile.architectures import RENAMES, Known, narrow_tests, points_to_compare
 from jitlto.compile.compiler import CompiledSource, CompileJob
-from jitlto.compile.headers import split_leading_includes
 from jitlto.cuda import nvjitlink
 from jitlto.record.fragment import FragmentKey, ImageKind
+from jitlto.record.headers import split_leading_includes
 
 _KIND, _REVISION = "architectures", 2  # of entries in the build cache
 _PART = 0.12  # of a build's estimated time is for compiling a sample; links and small builds make it twice as much

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jitlto.base.causes import group_by_cause, value_eraser
 from jitlto.base.errors import BuildError, JitltoError, LoggedError
 from jitlto.base.text import pluralize
+from jitlto.build.causes import group_by_cause, value_eraser
 from jitlto.family.templates import RenderedSource
 from jitlto.record.fragment import FragmentKey
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from jitlto.base.causes import group_by_cause, name_folder
 from jitlto.base.errors import JitltoError, LoggedError
+from jitlto.build.causes import group_by_cause, name_folder
 from jitlto.record.check_result import Cause, Place
 from jitlto.record.fragment import Fragment
 

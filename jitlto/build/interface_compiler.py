@@ -14,9 +14,9 @@ from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig, entry_key
 from jitlto.build.execution import transport
 from jitlto.compile.compiler import CompiledSource, CompileJob
-from jitlto.compile.headers import Source
 from jitlto.compile.nvrtc_program import program_name
 from jitlto.record.fragment import ImageKind
+from jitlto.record.headers import Source
 
 #: What logs call the text of a question.
 PROBE_NAME = "interfaces.cu"

@@ -19,7 +19,7 @@ from jitlto.build.interface_compiler import PROBE_NAME, InterfaceCompiler, Quest
 from jitlto.build.interfaces import path_of
 from jitlto.compile.compiler import CompiledSource
 from jitlto.compile.declarations import read_declarations, words
-from jitlto.compile.headers import interfaces_first
+from jitlto.record.headers import interfaces_first
 
 #: What no interface declares as a fragment requires it: family, symbol and reason, sorted.
 Faults = tuple[tuple[str, str, str], ...]

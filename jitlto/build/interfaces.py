@@ -1,6 +1,6 @@
 """Interfaces: one text for both sides of each, and definitions that are what they declare.
 
-Every source of a family is compiled behind all its interfaces (:func:`jitlto.compile.headers.interfaces_first`), so the
+Every source of a family is compiled behind all its interfaces (:func:`jitlto.record.headers.interfaces_first`), so the
 front end finds what contradicts them. Here is what it does not find.
 """
 
@@ -24,11 +24,11 @@ from jitlto.compile.declarations import (
     undefined_types,
     words,
 )
-from jitlto.compile.headers import interfaces_first
 from jitlto.family.declaration import FamilyDeclaration
 from jitlto.family.templates import RenderedSource
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Symbol
+from jitlto.record.headers import interfaces_first
 from jitlto.record.index import agrees
 from jitlto.record.options import option_macros
 

@@ -19,8 +19,8 @@ from jitlto.build import proof, validate
 from jitlto.build.cache.cache import Cache
 from jitlto.build.interfaces import check_interfaces
 from jitlto.build.uses import check_uses
+from jitlto.cuda.compatibility import mixed_compilers
 from jitlto.database import FragmentDatabase, writer
-from jitlto.plan.compatibility import mixed_compilers
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey, ImageKind
 

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from jitlto.base.versions import Architecture
-from jitlto.compile.headers import Source
 from jitlto.compile.nvrtc_program import Step, run_step
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.cuda.ptx import Module, parse_ptx
@@ -23,6 +22,7 @@ from jitlto.link.definitions import link_flags
 from jitlto.link.parallel import default_workers
 from jitlto.plan.user_code.inputs import stub_text
 from jitlto.record.fragment import Fragment, Symbol, SymbolKind
+from jitlto.record.headers import Source
 from jitlto.record.options import LinkOptions
 
 _BATCH = 16  # inputs that share a stub

@@ -19,11 +19,11 @@ from jitlto.check.link_all import LinkJob, require_readable
 from jitlto.check.prove import FamilyProof
 from jitlto.check.scope import Scope
 from jitlto.cuda import nvjitlink
+from jitlto.cuda.compatibility import can_link_for, can_read, linkable_architectures
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.cuda.ptx import Module
 from jitlto.link.definitions import CONFLICT, find_conflict, strong_names
 from jitlto.link.parallel import default_workers, run_parallel
-from jitlto.plan.compatibility import can_link_for, can_read, linkable_architectures
 from jitlto.plan.user_code.inputs import read_ltoir
 from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Symbol, SymbolKind
 from jitlto.runtime.family import KernelFamily

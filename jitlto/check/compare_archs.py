@@ -13,9 +13,9 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.compile import machine_code
 from jitlto.compile.machine_code import MachineCode
 from jitlto.cuda import nvjitlink
+from jitlto.cuda.compatibility import runs_on
 from jitlto.database import FragmentDatabase
 from jitlto.link.parallel import run_parallel
-from jitlto.plan.compatibility import runs_on
 from jitlto.record.fragment import Fragment, Image, ImageKind
 
 _ISA = Version(7, 0)  # of the stub, which each nvJitLink reads

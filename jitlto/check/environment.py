@@ -16,12 +16,12 @@ from jitlto.base.user_caches import user_caches
 from jitlto.base.versions import Version
 from jitlto.compile import nvcc
 from jitlto.cuda import device, driver, libraries, nvjitlink, toolkit
+from jitlto.cuda.compatibility import linkable_architectures, ltoir_links, newest_ptx_isa
 from jitlto.cuda.driver import Driver, Forward
+from jitlto.cuda.prediction import LinkMethod, find_incompatibility, preview_link
 from jitlto.database import FragmentDatabase
 from jitlto.launch.core import extension
 from jitlto.packaging.pyproject import with_project_stores
-from jitlto.plan.compatibility import linkable_architectures, ltoir_links, newest_ptx_isa
-from jitlto.plan.prediction import LinkMethod, find_incompatibility, preview_link
 from jitlto.runtime import session
 from jitlto.runtime.discovery import registry
 from jitlto.runtime.discovery.entry_points import reinstall_command

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from jitlto.base.errors import JitltoError, VersionError
 from jitlto.base.versions import Architecture
 from jitlto.cuda import nvjitlink
+from jitlto.cuda.compatibility import can_read, compiler_for, toolchain_hint
 from jitlto.cuda.nvjitlink_file import name_loaded
 from jitlto.link.parallel import run_parallel
-from jitlto.plan.compatibility import can_read, compiler_for, toolchain_hint
 from jitlto.plan.enumeration import Kernel
 from jitlto.plan.plan import Plan
 from jitlto.record.fragment import Fragment, ImageKind

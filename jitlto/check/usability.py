@@ -9,9 +9,9 @@ from pathlib import Path
 from jitlto.base.errors import NoDeviceError
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import device, driver, nvjitlink
+from jitlto.cuda.compatibility import can_link_for, linkable_architectures, native_target, newest_ptx_isa
+from jitlto.cuda.prediction import Incompatibility, LinkMethod, LinkPreview, find_incompatibility, preview_link
 from jitlto.database import FragmentDatabase
-from jitlto.plan.compatibility import can_link_for, linkable_architectures, native_target, newest_ptx_isa
-from jitlto.plan.prediction import Incompatibility, LinkMethod, LinkPreview, find_incompatibility, preview_link
 from jitlto.record.family_record import PartRecord
 from jitlto.record.fragment import Fragment
 

@@ -17,8 +17,8 @@ from jitlto.cli.families import DATABASE, locate
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json
 from jitlto.cli.parameters import PATH, TargetList, json_option, targets_option
+from jitlto.cuda.prediction import LinkMethod
 from jitlto.database import MERGE_HINT
-from jitlto.plan.prediction import LinkMethod
 
 if TYPE_CHECKING:  # usage errors need not wait for the toolchain
     from jitlto.check.environment import Diagnosis

@@ -94,7 +94,7 @@ class Target(click.ParamType):  # type: ignore[type-arg]  # generic only in rece
         if self._accept == "any":
             return target
         from jitlto.cuda import nvjitlink  # loads msgspec, 10 ms, which other commands need not wait for
-        from jitlto.plan.compatibility import can_link_for, jit_base, linkable_architectures
+        from jitlto.cuda.compatibility import can_link_for, jit_base, linkable_architectures
 
         linker = nvjitlink.version()
         is_reachable = self._accept == "reachable" and jit_base(target, linker, requested=True) is not None

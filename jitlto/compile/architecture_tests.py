@@ -14,8 +14,8 @@ from itertools import pairwise
 from msgspec import Struct
 
 from jitlto.base.versions import Architecture, Version
-from jitlto.compile.headers import Source
-from jitlto.plan.compatibility import can_link_for
+from jitlto.cuda.compatibility import can_link_for
+from jitlto.record.headers import Source
 
 #: Architectures for which code is worth comparing: each has instructions that the one before lacks.
 CANDIDATES = tuple(Architecture(number) for number in (75, 80, 86, 89, 90, 100, 120))

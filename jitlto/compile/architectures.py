@@ -18,10 +18,10 @@ from jitlto.base.versions import Architecture
 from jitlto.compile import machine_code
 from jitlto.compile.architecture_tests import ArchitectureTests, find_tests, has_narrow_numbers
 from jitlto.compile.compiler import CompiledSource, CompileJob, Toolchain
-from jitlto.compile.headers import Source
 from jitlto.compile.machine_code import MachineCode
 from jitlto.cuda import nvfatbin
 from jitlto.record.fragment import ImageKind, Symbol, SymbolKind
+from jitlto.record.headers import Source
 
 _LTOIR_MAGIC = b"\xedCN\x7f"
 _ARCHITECTURE = slice(26, 28)  # where LTO-IR says what it is for: 750 for compute_75

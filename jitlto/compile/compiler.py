@@ -13,11 +13,11 @@ from typing import Protocol
 
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile.architecture_tests import ArchitectureTests
-from jitlto.compile.headers import Source
 from jitlto.compile.kernel_probe import NO_PROBE, Probe
 from jitlto.compile.kernel_text import Parameters
 from jitlto.cuda.ptx import Module
 from jitlto.record.fragment import ImageKind, Symbol
+from jitlto.record.headers import Source
 
 #: Name in ``family.toml`` → the module that has a class ``Compiler`` for it.
 _MODULES = {"nvrtc": "jitlto.compile.nvrtc", "nvcc": "jitlto.compile.nvcc"}

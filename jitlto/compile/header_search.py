@@ -20,8 +20,8 @@ from typing import NamedTuple
 from jitlto.compile.directives import INCLUDES, Directive, all_directives, conditions_with
 from jitlto.compile.header_places import GIVEN, HeaderPlaces, Place, tree_name
 from jitlto.compile.header_texts import HINT_LITERAL, NOTHING, HeaderTexts, SystemTexts, Text
-from jitlto.compile.headers import HeaderSet, Source
 from jitlto.compile.macro_names import Macros
+from jitlto.record.headers import HeaderSet, Source
 
 _WORD = re.compile(rb"\w+")
 _NO_MACROS = frozenset((b"pragma", b"line", b"error", b"warning", b"else", b"endif", *INCLUDES))

@@ -22,8 +22,8 @@ from jitlto.base.files import temporary_directory
 from jitlto.base.versions import Version
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.compiler import CompileJob
-from jitlto.compile.headers import Source, digest_headers
 from jitlto.compile.nvrtc_program import Program, Step
+from jitlto.record.headers import Source, digest_headers
 
 #: The first release whose time trace names headers.
 TRACES_HEADERS = Version(13, 0)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.header_places import split_name
-from jitlto.compile.headers import Source, digest_headers
+from jitlto.record.headers import Source, digest_headers
 
 _HEADERS = "include"
 #: The link to the toolkit, beside the family's include directories.

@@ -26,13 +26,13 @@ from jitlto.compile import diagnostics, header_tree, ltoir_symbols
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.header_tree import SOURCE, TOOLKIT
-from jitlto.compile.headers import Source
 from jitlto.compile.kernel_text import read_front_end
 from jitlto.compile.line_markers import entered_files
 from jitlto.compile.search_path import SEARCHED, SearchPath, host_directories
 from jitlto.cuda import nvfatbin, toolkit
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.record.fragment import ImageKind
+from jitlto.record.headers import Source
 
 _INSTALL = "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13"
 _INSTALL_HOST = "install GCC's C++ compiler (g++), or set NVCC_CCBIN to a different host compiler"

@@ -1,4 +1,4 @@
-"""The NVRTC toolchain of the build side: :mod:`jitlto.compile.nvrtc_program` with snapshots and a list of the headers read."""
+"""The NVRTC toolchain: :mod:`jitlto.compile.nvrtc_program` with snapshots and a list of the headers read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jitlto.compile import kernel_probe, ltoir_symbols
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.header_trace import TRACES_HEADERS, HeaderTraces
-from jitlto.compile.headers import Source, split_leading_includes
 from jitlto.compile.nvrtc_program import Output, Step
 from jitlto.compile.snapshot import Snapshots
 from jitlto.cuda import nvfatbin, toolkit
 from jitlto.record.fragment import ImageKind
+from jitlto.record.headers import Source, split_leading_includes
 
 # Anything in a source that may include or look for a header, in any spelling of a directive.
 _MAY_READ = re.compile(rb"include|import|embed|%:|\?\?=")

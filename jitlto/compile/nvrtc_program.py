@@ -18,10 +18,10 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.compile import ltoir_symbols
 from jitlto.compile.diagnostics import find_further_header, find_hint, make_source_error
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.compile.headers import Source, split_leading_includes
 from jitlto.compile.kernel_probe import strip_probe
 from jitlto.cuda import toolkit
 from jitlto.cuda.ptx import ANCHOR, Module, parse_ptx
+from jitlto.record.headers import Source, split_leading_includes
 
 #: The name by which a program includes what follows its leading includes. Where no header of that name is given, NVRTC
 #: opens the file, at that moment: see :mod:`jitlto.compile.snapshot`.

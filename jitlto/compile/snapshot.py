@@ -1,7 +1,8 @@
 """Snapshots: the leading includes of many sources are read once, and each compile continues from there.
 
-A *template* is a process that compiles :class:`~jitlto.compile.nvrtc_program.Program` without its rest. At the program's last line
-NVRTC opens the file :data:`~jitlto.compile.nvrtc_program.REST`, which in a template is a FIFO without a writer, and blocks. The
+A *template* is a process that compiles :class:`~jitlto.compile.nvrtc_program.Program` without its rest. At the
+program's last line NVRTC opens the file :data:`~jitlto.compile.nvrtc_program.REST`, which in a template is a FIFO
+without a writer, and blocks. The
 template then forks once for each source; in the copy the rest of the source takes the FIFO's place, and the compile
 runs to its end. The result is that of a plain compile, and nothing is written to disk. Works on Linux with NVRTC 12
 and 13; elsewhere everything is compiled plainly, which only takes longer.
@@ -28,8 +29,8 @@ from jitlto.base.cache_dir import FileLock
 from jitlto.base.errors import CompileError
 from jitlto.base.files import temporary_directory
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.headers import Source, digest_headers
 from jitlto.compile.nvrtc_program import Output, Program, Step
+from jitlto.record.headers import Source, digest_headers
 
 #: The least number of sources with the same includes for which a template pays.
 LEAST_SHARERS = 3

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Version
-from jitlto.cuda import nvjitlink, toolkit
+from jitlto.cuda import nvjitlink, prediction, toolkit
 from jitlto.cuda.ptx import parse_ptx
-from jitlto.plan import prediction
 
 _MAPS = Path("/proc/self/maps")
 _MODULE = (Path("/proc/driver/nvidia/version"), Path("/sys/module/nvidia/version"))

@@ -11,7 +11,7 @@ from jitlto.base.errors import ToolchainError
 from jitlto.base.uninterrupted import uninterrupted
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import toolkit
-from jitlto.plan.compatibility import machine_code_links, runs_on
+from jitlto.cuda.compatibility import machine_code_links, runs_on
 
 _MAGIC = struct.pack("<I", 0xBA55ED50)
 _SPECIFIC, _FAMILY = 0x10, 0x20  # of the third byte of an entry's flags: code for sm_90a, sm_100f

@@ -23,9 +23,9 @@ from jitlto.base.mangling import demangle
 from jitlto.base.uninterrupted import uninterrupted
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import libraries
+from jitlto.cuda.compatibility import check_target, machine_code_links
 from jitlto.cuda.elf import CUDA_OBJECT, FUNCTION, OBJECT, ElfFile, read_architecture
 from jitlto.cuda.ptx import is_toolkit_symbol, missing_symbol_hint, parse_ptx
-from jitlto.plan.compatibility import check_target, machine_code_links
 
 
 class InputKind(StrEnum):

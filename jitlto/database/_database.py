@@ -36,7 +36,8 @@ MERGE_HINT = "merge all parts first: jitlto merge -o DB PART..."
 class FragmentDatabase(Shared):
     """A fragment database, opened for reading.
 
-    It returns exactly the data that was written, or raises a :class:`~jitlto.base.errors.DatabaseError` that names the file.
+    It returns exactly the data that was written, or raises a :class:`~jitlto.base.errors.DatabaseError` that names the
+    file.
     A look-up reads and checks only what it needs, so its cost does not grow with the file. Thread-safe.
 
     Args:

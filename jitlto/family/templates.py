@@ -9,7 +9,6 @@ from pathlib import Path
 
 from jitlto.base.errors import FamilyError, RenderError
 from jitlto.base.text import suggest
-from jitlto.compile.headers import interfaces_first
 from jitlto.family.declaration import FamilyDeclaration, GroupDeclaration
 from jitlto.family.matrix import Matrix, load_matrix
 from jitlto.family.rendering import process
@@ -17,6 +16,7 @@ from jitlto.family.rendering.rendered_texts import RenderedTexts
 from jitlto.family.rendering.same_sources import SameSources
 from jitlto.record.exclusions import is_excluded
 from jitlto.record.fragment import FragmentKey, Role
+from jitlto.record.headers import interfaces_first
 
 #: The most combinations that a matrix may give.
 MOST_COMBINATIONS = 1_000_000

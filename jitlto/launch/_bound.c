@@ -112,7 +112,7 @@ static PyType_Slot bound_slots[] = {
 };
 
 static PyType_Spec bound_spec = {
-    .name = "jitlto.runtime.launch._launch.Bound",
+    .name = "jitlto.launch._launch.Bound",
     .basicsize = sizeof(Bound),
     .itemsize = 1,
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE |

@@ -77,7 +77,7 @@ static PyObject *new_called_class(PyTypeObject *base, PyObject *method) {
         {0, NULL},
     };
     PyType_Spec spec = {
-        .name = "jitlto.runtime.launch._launch.Called",
+        .name = "jitlto.launch._launch.Called",
         .basicsize = (int)(size + (Py_ssize_t)sizeof(Called)),
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
         .slots = slots,

@@ -958,7 +958,7 @@ static PyType_Slot call_slots[] = {
 };
 
 static PyType_Spec call_spec = {
-    .name = "jitlto.runtime.launch._launch.Call",
+    .name = "jitlto.launch._launch.Call",
     .basicsize = sizeof(Call),
     .itemsize = sizeof(Parameter),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
@@ -979,7 +979,7 @@ static PyType_Slot state_slots[] = {
 };
 
 static PyType_Spec state_spec = {
-    .name = "jitlto.runtime.launch._launch.State",
+    .name = "jitlto.launch._launch.State",
     .basicsize = sizeof(State),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = state_slots,

@@ -186,7 +186,7 @@ static PyType_Slot table_slots[] = {
 };
 
 static PyType_Spec table_spec = {
-    .name = "jitlto.runtime.launch._launch.Table",
+    .name = "jitlto.launch._launch.Table",
     .basicsize = sizeof(Table),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = table_slots,
@@ -258,7 +258,7 @@ static PyType_Slot lookup_slots[] = {
 };
 
 static PyType_Spec lookup_spec = {
-    .name = "jitlto.runtime.launch._launch.Lookup",
+    .name = "jitlto.launch._launch.Lookup",
     .basicsize = sizeof(Lookup),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
              Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,

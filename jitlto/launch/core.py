@@ -25,7 +25,7 @@ def extension() -> ModuleType | None:
     if wanted == "off":
         return None
     try:
-        module = import_module("jitlto.runtime.launch._launch")
+        module = import_module("jitlto.launch._launch")
         if getattr(module, "INTERFACE", None) != _INTERFACE:
             raise ImportError(f"{module.__file__} was built from another version of jitlto")
     except ImportError as error:

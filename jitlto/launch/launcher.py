@@ -500,5 +500,5 @@ def after_fork() -> None:
     global launch
     if device.is_used():
         launch = device.raise_forked_error
-        if (core := sys.modules.get("jitlto.runtime.launch._launch")) is not None:
+        if (core := sys.modules.get("jitlto.launch._launch")) is not None:
             core.forget()

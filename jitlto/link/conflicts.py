@@ -12,11 +12,11 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import CompileError, LinkError, ToolchainError
 from jitlto.base.mangling import is_toolkit_name
 from jitlto.base.versions import Architecture
+from jitlto.cuda.compatibility import LinkTarget
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.cuda.ptx import Module, parse_ptx
 from jitlto.link.bodies import Bodies
 from jitlto.link.definitions import Conflict, find_conflict, strong_names
-from jitlto.plan.compatibility import LinkTarget
 from jitlto.plan.user_code.inputs import UserInput, make_stub
 from jitlto.record.fragment import Fragment, Symbol, SymbolKind
 from jitlto.record.options import LinkOptions

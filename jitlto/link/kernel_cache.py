@@ -194,8 +194,8 @@ class _Flight:
 class SingleFlight:
     """Computations under way, by key.
 
-    A :class:`~jitlto.base.errors.JitltoError` is raised in the waiting threads too. Any other failure (an interrupt, a lack
-    of memory) affects only the computing thread; one of the waiting threads then computes instead.
+    A :class:`~jitlto.base.errors.JitltoError` is raised in the waiting threads too. Any other failure (an interrupt, a
+    lack of memory) affects only the computing thread; one of the waiting threads then computes instead.
     """
 
     def __init__(self) -> None:

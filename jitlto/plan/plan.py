@@ -21,10 +21,10 @@ from jitlto.base.frozen import Shared
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
 from jitlto.cuda import device, nvjitlink
+from jitlto.cuda.compatibility import LinkTarget, choose_target, select_images
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.database import FragmentDatabase
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
-from jitlto.plan.compatibility import LinkTarget, choose_target, select_images
 from jitlto.plan.resolve import Resolution, UserSymbols
 from jitlto.record.fragment import Fragment, Image, SymbolKind
 from jitlto.record.options import LinkOptions

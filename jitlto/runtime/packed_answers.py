@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Architecture
+from jitlto.cuda.compatibility import choose_target
 from jitlto.link.packed_requests import Answer, Scope
-from jitlto.plan.compatibility import choose_target
 from jitlto.plan.plan import Plan, Request
 from jitlto.runtime.family import KernelFamily
 

@@ -232,8 +232,8 @@ def _after_fork() -> None:
         session.after_fork()
     device.after_fork()
     # Only if loaded: importing them takes long, and launching needs CUDA.
-    for name in ("launch.launcher", "quick_lookup", "dispatcher"):
-        module = sys.modules.get(f"jitlto.runtime.{name}")
+    for name in ("launcher", "quick_lookup", "dispatcher"):
+        module = sys.modules.get(f"jitlto.launch.{name}")
         if module is not None:
             module.after_fork()
 

@@ -55,7 +55,7 @@ def test_no_module_takes_the_standard_librarys() -> None:
         if (isinstance(node, ast.ImportFrom) and node.module == "functools")
         and any(alias.name == "cached_property" for alias in node.names)
     ]
-    assert taken == ["model/cached.py"]
+    assert taken == ["base/cached.py"]
 
 
 class Part(msgspec.Struct):

@@ -371,21 +371,21 @@ def test_a_directory_is_removed_even_if_an_interrupt_comes_meanwhile(
 def test_one_function_writes_files_at_paths_that_users_give() -> None:
     """What else writes does so in directories of jitlto's own, or temporary ones."""
     own = {
-        "build/compilers/header_tree.py",  # in the temporary directory of a compile, or of the build
-        "build/foreign/cmake.py",  # in its temporary directory
-        "build/compilers/snapshot.py",  # a descriptor in memory
+        "compile/header_tree.py",  # in the temporary directory of a compile, or of the build
+        "packaging/foreign/cmake.py",  # in its temporary directory
+        "compile/snapshot.py",  # a descriptor in memory
         "build/execution/header_files.py",  # in the temporary directory of the build
         "build/lineinfo.py",  # in a directory that is renamed when it is complete
-        "build/rendering/worker.py",  # a pipe
-        "build/packaging/scaffold.py",  # in a directory that is renamed when it is complete
+        "family/rendering/worker.py",  # a pipe
+        "packaging/scaffold.py",  # in a directory that is renamed when it is complete
         "cuda/nvdisasm.py",  # in its temporary directory
-        "runtime/linking/packs.py",  # to the name that `replacing` yields
-        "storage/cache_dir.py",  # the user's cache
-        "storage/database/writer.py",  # to the name that `replacing` yields
-        "storage/files.py",
-        "storage/manifest.py",  # in its temporary directory
-        "storage/twin.py",  # in the directory of build/lineinfo.py
-        "storage/remote/artifacts.py",  # to the name that `replacing` yields
+        "link/packs.py",  # to the name that `replacing` yields
+        "base/cache_dir.py",  # the user's cache
+        "database/writer.py",  # to the name that `replacing` yields
+        "base/files.py",
+        "stores/manifest.py",  # in its temporary directory
+        "database/twin.py",  # in the directory of build/lineinfo.py
+        "stores/artifacts.py",  # to the name that `replacing` yields
     }
     assert {str(path) for path, tree in syntax_trees().items() if any(writes(tree))} == own
 

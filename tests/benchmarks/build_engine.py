@@ -36,7 +36,6 @@ from jitlto.build.pipeline import build
 from jitlto.compile import ltoir_symbols
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.compile.headers import Source
 from jitlto.compile.nvcc import Compiler
 from jitlto.compile.nvrtc_program import Step
 from jitlto.compile.snapshot import LEAST_SHARERS, Snapshots
@@ -44,6 +43,7 @@ from jitlto.cuda import toolkit
 from jitlto.family import declaration
 from jitlto.family.matrix import load_matrix
 from jitlto.family.templates import render_family
+from jitlto.record.headers import Source
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import write_family
 from tests.support.process import ROOT

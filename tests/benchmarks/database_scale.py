@@ -42,10 +42,10 @@ _PLAN = """
 import json, resource, sys, time
 from jitlto import load
 from jitlto.cuda import nvjitlink
-from jitlto.model import resolve
-from jitlto.runtime.linking import lookup_cache
-from jitlto.runtime.planning import planner
-from jitlto.storage import database
+from jitlto.plan import resolve
+from jitlto.link import lookup_cache
+from jitlto.plan import planner
+from jitlto import database
 nvjitlink.version()
 def memory():
     return int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0])

@@ -100,7 +100,7 @@ lap("family.launcher")
 launcher(None, 1, 32, buffer, buffer, 0)
 lap("launch")
 device.sync()
-from jitlto.runtime import events
+from jitlto.base import events
 print(json.dumps({"times": times, "linked": events.counters()["linked"]}))
 """
 

@@ -76,7 +76,7 @@ def _build(directory: Path) -> tuple[ModuleType, int]:
     """Compile the core for tensors in host memory, and a stand-in for the driver; return it and the address."""
     for source in (ROOT / SOURCE).parent.glob("*.c"):
         (directory / source.name).write_text(source.read_text().replace("DL_CUDA = 2", "DL_CUDA = 1"))
-    core = exercise_core.load(compile_extension(directory / SOURCE.name, directory), "jitlto.runtime.launch._launch")
+    core = exercise_core.load(compile_extension(directory / SOURCE.name, directory), "jitlto.launch._launch")
     (directory / "driver.c").write_text(_DRIVER)
     library = ctypes.CDLL(str(compile_extension(directory / "driver.c", directory)))
     return core, ctypes.cast(library.launch, ctypes.c_void_p).value or 0

@@ -23,7 +23,7 @@ from tests.support.process import ROOT
 #: A program: links one kernel of `search` and one of `transform` with code of its own, and says how often it linked.
 PROGRAM = """
 import json, sys, jitlto
-from jitlto.runtime import events
+from jitlto.base import events
 search, transform = jitlto.load("search", sys.argv[1]), jitlto.load("transform", sys.argv[1])
 source = "__device__ float user_transform(float x) { return x * x; }"
 for arch in sys.argv[2:]:

@@ -22,13 +22,13 @@ from jitlto.base.errors import ArchitectureError, LaunchError, ToolchainError
 from jitlto.base.versions import Architecture, Version
 from jitlto.check.environment import Diagnosis, describe_driver
 from jitlto.cuda import device, driver, nvjitlink, toolkit
+from jitlto.cuda.compatibility import newest_ptx_isa
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.cuda.nvdisasm import disassemble
+from jitlto.cuda.prediction import find_incompatibility
 from jitlto.database import FragmentDatabase
 from jitlto.launch.launcher import Launcher
 from jitlto.plan.cache_entry import LinkedKernel
-from jitlto.plan.compatibility import newest_ptx_isa
-from jitlto.plan.prediction import find_incompatibility
 from jitlto.record.fragment import Image, ImageKind
 from jitlto.runtime.family import KernelFamily
 from tests.runtime.planning.test_plan import altered

@@ -17,7 +17,7 @@ from jitlto.compile.architecture_tests import (
     find_tests,
     has_narrow_numbers,
 )
-from jitlto.compile.headers import Source
+from jitlto.record.headers import Source
 
 
 def found(text: str, headers: dict[str, str] | None = None, own: tuple[str, ...] = ()) -> str:

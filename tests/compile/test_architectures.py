@@ -9,9 +9,9 @@ from jitlto.compile import machine_code
 from jitlto.compile.architecture_tests import find_tests
 from jitlto.compile.architectures import add_variants, rename
 from jitlto.compile.compiler import CompileJob
-from jitlto.compile.headers import Source
 from jitlto.compile.nvrtc import Compiler
 from jitlto.record.fragment import ImageKind, Symbol, SymbolKind
+from jitlto.record.headers import Source
 
 CANDIDATES = tuple(map(Architecture, (75, 80, 89, 90)))
 

@@ -12,9 +12,9 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.compile import header_trace, nvrtc
 from jitlto.compile.compiler import CompileJob
 from jitlto.compile.header_trace import HeaderTraces
-from jitlto.compile.headers import Source
 from jitlto.compile.nvrtc_program import Step
 from jitlto.record.fragment import ImageKind
+from jitlto.record.headers import Source
 
 HEAD = b'#include "main.cuh"\n'
 JOB = CompileJob(

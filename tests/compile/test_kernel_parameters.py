@@ -13,9 +13,9 @@ from jitlto.base.errors import CompileError, ToolchainError
 from jitlto.base.mangling import base_name, parameter_types
 from jitlto.base.versions import Architecture
 from jitlto.compile.compiler import CompiledSource, CompileJob, Toolchain, find_toolchain
-from jitlto.compile.headers import Source
 from jitlto.compile.kernel_probe import NO_PROBE, make_probe
 from jitlto.record.fragment import ImageKind
+from jitlto.record.headers import Source
 from tests.support.errors import raises
 
 TOOLCHAINS = ["nvrtc", pytest.param("nvcc", marks=pytest.mark.slow)]

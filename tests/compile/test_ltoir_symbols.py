@@ -13,10 +13,10 @@ from jitlto.base.errors import CompileError, ToolchainError
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile import ltoir_symbols
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.headers import Source
 from jitlto.cuda import nvjitlink, toolkit
 from jitlto.cuda.ptx import Module
 from jitlto.record.fragment import Symbol, SymbolKind
+from jitlto.record.headers import Source
 from tests.support.compiled import BASE, compiled
 
 pytestmark = pytest.mark.skipif(

@@ -7,10 +7,10 @@ import pytest
 from jitlto.base.errors import LinkError
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.headers import Source
 from jitlto.compile.machine_code import MachineCode, compile_alone, hash_code
 from jitlto.cuda import nvfatbin, nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
+from jitlto.record.headers import Source
 
 BASE, TARGET = Architecture(75), Architecture(90)
 USES = b"""

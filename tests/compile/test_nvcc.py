@@ -20,12 +20,12 @@ from jitlto.compile import diagnostics, ltoir_symbols, nvcc
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.compile.headers import Source
 from jitlto.compile.nvcc import Compiler
 from jitlto.cuda import nvjitlink, toolkit
 from jitlto.database import FragmentDatabase
 from jitlto.family import declaration
 from jitlto.record.fragment import ImageKind
+from jitlto.record.headers import Source
 from jitlto.record.options import LinkOptions
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
@@ -109,7 +109,7 @@ def refused(compiler: Compiler, text: str, headers: dict[str, str] | None = None
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--generate-line-info"]])
 def test_the_same_bytes_in_every_process_and_directory(compiler: Compiler, tmp_path: Path, options: list[str]) -> None:
-    repository = str(Path(nvcc.__file__).parents[3])
+    repository = str(Path(nvcc.__file__).parents[2])
     results = []
     for number, name in enumerate(("here", "a longer path/there")):
         root = tmp_path / name

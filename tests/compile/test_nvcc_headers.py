@@ -15,11 +15,11 @@ from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.compile.compiler import CompileJob
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.compile.headers import Source
 from jitlto.compile.nvcc import Compiler
 from jitlto.database import FragmentDatabase
 from jitlto.family import declaration
 from jitlto.record.fragment import ImageKind
+from jitlto.record.headers import Source
 from tests.support.families import write_family
 
 pytestmark = pytest.mark.slow

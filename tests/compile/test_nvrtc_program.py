@@ -13,10 +13,10 @@ from jitlto.base.versions import Architecture
 from jitlto.compile import diagnostics
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.compile.headers import Source
 from jitlto.compile.nvrtc_program import compile_closure, compile_source
 from jitlto.cuda import toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
+from jitlto.record.headers import Source
 from tests.support.process import output_of
 
 BASE = [Architecture(75)]

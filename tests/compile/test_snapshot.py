@@ -20,12 +20,12 @@ from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile import snapshot
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.compile.headers import Source
 from jitlto.compile.nvrtc import Compiler
 from jitlto.compile.nvrtc_program import Program, Step
 from jitlto.compile.snapshot import LEAST_SHARERS, Snapshots, available
 from jitlto.cuda import toolkit
 from jitlto.record.fragment import ImageKind
+from jitlto.record.headers import Source
 from tests.support.process import ROOT, started
 
 HEADERS = {

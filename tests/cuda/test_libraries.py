@@ -131,7 +131,8 @@ def printed_by(interpreter: Path, code: str, *places: str | Path) -> Any:
 
 LINK = """
 import json
-from jitlto.cuda import nvfatbin, nvjitlink, nvrtc, toolkit
+from jitlto.cuda import nvfatbin, nvjitlink, toolkit
+from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.base.versions import Architecture
 text = b"#include <cuda_fp16.h>\\n#include <cuda/std/cstdint>\\n__global__ void f(__half* x) { *x = 1; }"

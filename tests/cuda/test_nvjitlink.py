@@ -10,9 +10,9 @@ import pytest
 from jitlto.base.errors import ArchitectureError, LinkError, ToolchainError, UnresolvedSymbolError, VersionError
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import libraries, nvfatbin, nvjitlink, nvjitlink_file
+from jitlto.cuda.compatibility import newest_ptx_isa
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, check_linked_ptx, link
 from jitlto.cuda.ptx import parse_ptx
-from jitlto.plan.compatibility import newest_ptx_isa
 from tests.support.compiled import compiled, relocatable_cubin
 from tests.support.errors import raises
 from tests.support.process import output_of

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.headers import Source
 from jitlto.compile.nvrtc_program import Step
 from jitlto.cuda.ptx import Module, parse_ptx
 from jitlto.record.fragment import SymbolKind
+from jitlto.record.headers import Source
 from tests.support.compiled import compiled
 from tests.support.errors import raises
 

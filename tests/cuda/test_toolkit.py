@@ -12,7 +12,7 @@ from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.cuda import libraries, nvjitlink, toolkit
-from jitlto.plan.compatibility import ltoir_links
+from jitlto.cuda.compatibility import ltoir_links
 from tests.support.errors import raises
 
 _WMMA = """

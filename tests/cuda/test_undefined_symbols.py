@@ -6,8 +6,8 @@ import pytest
 
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.headers import Source
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, find_undefined, link
+from jitlto.record.headers import Source
 from jitlto.runtime.family import KernelFamily
 from tests.runtime.user_code.test_inputs import relocatable_cubin
 

@@ -17,9 +17,9 @@ from jitlto.build.shards import Shard
 from jitlto.check.check import check
 from jitlto.compile.machine_code import count_instructions
 from jitlto.cuda import nvdisasm, toolkit
+from jitlto.cuda.compatibility import native_target
 from jitlto.database import FragmentDatabase
 from jitlto.family.declaration import load_family
-from jitlto.plan.compatibility import native_target
 from jitlto.plan.plan import Plan
 from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily

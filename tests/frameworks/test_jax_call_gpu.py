@@ -116,8 +116,8 @@ import jax
 import numpy as np
 from cuda.bindings import driver
 from jitlto import jax_call, load
-from jitlto.runtime.operators import jax_call as module
-from jitlto.runtime.operators import jax_launch
+from jitlto.frameworks import jax_call as module
+from jitlto.frameworks import jax_launch
 from tests.support import launch_core
 from tests.support.launchers import NativeConfig
 from tests.support.operators import declare

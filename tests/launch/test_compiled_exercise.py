@@ -74,7 +74,7 @@ def test_no_launch_accesses_memory_that_is_not_its_own(tmp_path: Path) -> None:
     )
     named = "compiled or test_compiled or test_cleared"
     options = ("-q", "-x", "-s", "-m", "not slow", "-p", "no:cacheprovider", "-k", named)
-    paths = [ROOT / "tests/runtime/launch" / name for name in tests]
+    paths = [ROOT / "tests/launch" / name for name in tests]
     variables[launch_core.FLAGS] = " ".join(flags)
     exercise(sys.executable, "-m", "pytest", *options, *paths, **variables)
 

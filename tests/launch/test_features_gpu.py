@@ -351,7 +351,7 @@ def test_a_second_process_links_nothing(mini_path: Path) -> None:
     code = """if True:
         import sys
         import cupy as cp, jitlto
-        from jitlto.runtime import events
+        from jitlto.base import events
         family = jitlto.load("mini", sys.argv[1])
         x = cp.full(8, 3, cp.float32)
         family.launcher(data_type="float", op_name="square")(None, 1, 32, x, 8)

@@ -8,10 +8,10 @@ import pytest
 
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.headers import Source
 from jitlto.compile.nvrtc_program import Step
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.link.bodies import Bodies, outline
+from jitlto.record.headers import Source
 
 HELPERS = r"""
 struct Base { __device__ virtual float go(float x) { return x; } };

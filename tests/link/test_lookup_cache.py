@@ -551,7 +551,7 @@ def test_finding_a_kernel_loads_no_planner_no_linker_and_no_sqlite(mini_path: Pa
     assert slow & {*warm[2]} - started == set()
     # The import of ``load`` has loaded the modules that find a kernel; a family loads the compiled core, if it is used.
     found = [name for name in warm[3] if name.startswith("jitlto")]
-    assert found in ([], ["jitlto.runtime.launch._launch"])
+    assert found in ([], ["jitlto.launch._launch"])
 
 
 # What an interpreter loads before it does anything, and what the standard library's own modules there bring along.

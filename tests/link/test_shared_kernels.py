@@ -156,7 +156,7 @@ import sys, jitlto
 jitlto.load("mini", sys.argv[1]).plan(arch="sm_90", data_type="float", op_name="twice").digest
 from jitlto.runtime import session
 assert session.default.kernel_cache.shared is None
-print([n for n in sys.modules if n.startswith(("jitlto.storage.remote", "obstore", "cryptography")) or "shared" in n])
+print([n for n in sys.modules if n.startswith(("jitlto.stores", "obstore", "cryptography")) or "shared" in n])
 """
     printed = output_of(code, mini_path, JITLTO_CACHE_DIR=str(tmp_path), JITLTO_STORE="")
     assert printed == "[]\n"

@@ -26,10 +26,10 @@ from jitlto.base.errors import (
 from jitlto.base.python_warnings import LinkWarning
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import device, libraries, nvjitlink
+from jitlto.cuda.compatibility import newest_ptx_isa
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.cuda.toolkit import find_binary
 from jitlto.database import FragmentDatabase, writer
-from jitlto.plan.compatibility import newest_ptx_isa
 from jitlto.plan.plan import Plan
 from jitlto.record.fragment import Image, ImageKind
 from jitlto.record.options import LinkOptions

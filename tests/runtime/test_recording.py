@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.headers import Source
 from jitlto.cuda.nvjitlink import InputKind
 from jitlto.plan.plan import Request
 from jitlto.plan.planner import Planner
+from jitlto.record.headers import Source
 from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.recording import Recorder, UsedPlan

@@ -28,10 +28,10 @@ from typing import Any
 from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Architecture
 from jitlto.cuda import device, driver, nvjitlink
+from jitlto.cuda.compatibility import newest_ptx_isa
 from jitlto.database import FragmentDatabase
 from jitlto.launch.launcher import Launcher
 from jitlto.plan.cache_entry import Chosen, LinkedKernel
-from jitlto.plan.compatibility import newest_ptx_isa
 from jitlto.runtime.family import KernelFamily
 from tests.support import toolkits
 from tests.support.compatibility_cases import CODE

@@ -22,12 +22,12 @@ from jitlto.base.versions import Architecture
 from jitlto.build.pipeline import build
 from jitlto.check.usability import group_fragments
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.headers import Source
 from jitlto.cuda import device, nvjitlink, ptx, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.database import FragmentDatabase
 from jitlto.family import declaration
 from jitlto.plan.plan import Plan
+from jitlto.record.headers import Source
 from jitlto.runtime.family import KernelFamily
 from tests.support.families import MINI, write_family
 

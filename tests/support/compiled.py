@@ -6,8 +6,8 @@ from functools import cache
 
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.headers import Source
 from jitlto.cuda import toolkit
+from jitlto.record.headers import Source
 
 BASE = Architecture(75)
 

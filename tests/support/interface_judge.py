@@ -12,10 +12,10 @@ from jitlto.base.versions import Architecture
 from jitlto.build.pipeline import build
 from jitlto.check.check import check
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.headers import Source
 from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
 from jitlto.family import declaration
+from jitlto.record.headers import Source
 from jitlto.runtime.family import KernelFamily
 from tests.support.families import compiler, write_family
 from tests.support.interface_pairs import Family, Pair

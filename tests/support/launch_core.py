@@ -19,7 +19,7 @@ from tests.support.process import ROOT
 
 #: More flags for the compiler, for a run under a sanitizer.
 FLAGS = "JITLTO_TEST_CORE_FLAGS"
-NAME = "jitlto.runtime.launch._launch"
+NAME = "jitlto.launch._launch"
 
 
 @cache

@@ -18,9 +18,9 @@ from jitlto.compile.architecture_tests import ArchitectureTests, find_tests
 from jitlto.compile.compiler import Toolchain
 from jitlto.compile.directives import outline
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.compile.headers import HeaderSet, Source
 from jitlto.compile.search_path import SEARCHED, searched_names
 from jitlto.record.fragment import ImageKind
+from jitlto.record.headers import HeaderSet, Source
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
 REVISION = 10

@@ -14,7 +14,7 @@ import msgspec
 
 from jitlto.base import files
 from jitlto.base.errors import BuildError
-from jitlto.compile.headers import Source
+from jitlto.record.headers import Source
 
 # Fitted to NVRTC 12.9 and 13 on the shipped families (0.1 to 0.2 s) and on sources that include CCCL (2 to 4 s). The
 # size of headers predicts little, because the toolkit's own are large and mostly skipped; the number of templates

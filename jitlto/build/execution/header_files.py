@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from jitlto.base.files import no_temporary_directory
-from jitlto.compile.headers import HeaderSet, digest_content, digest_headers
+from jitlto.record.headers import HeaderSet, digest_content, digest_headers
 
 _CONTENTS = "headers"
 

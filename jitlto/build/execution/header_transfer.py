@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping
 from functools import lru_cache
 
-from jitlto.compile.headers import digest_content
+from jitlto.record.headers import digest_content
 
 Headers = Mapping[str, bytes]
 

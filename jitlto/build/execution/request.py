@@ -15,10 +15,10 @@ from jitlto.compile import diagnostics
 from jitlto.compile.architecture_tests import ArchitectureTests
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.header_texts import name_source
-from jitlto.compile.headers import Source, split_leading_includes
 from jitlto.compile.kernel_probe import NO_PROBE, Probe, make_probe
 from jitlto.family.templates import RenderedSource
 from jitlto.record.fragment import FragmentKey, Role
+from jitlto.record.headers import Source, split_leading_includes
 
 
 @dataclass(frozen=True, slots=True)

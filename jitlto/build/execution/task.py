@@ -10,7 +10,7 @@ from jitlto.base.errors import JitltoError
 from jitlto.build.cache import keys
 from jitlto.build.execution.request import CompileRequest
 from jitlto.compile.compiler import CompiledSource, CompileJob
-from jitlto.compile.headers import Source
+from jitlto.record.headers import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from jitlto.build.execution.header_transfer import Headers, HeaderStore, Missing
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs, local_executor
 from jitlto.compile import architectures
 from jitlto.compile.compiler import CompiledSource, CompileJob, CompileResult, Toolchain, find_toolchain
-from jitlto.compile.headers import Source, digest_headers
+from jitlto.record.headers import Source, digest_headers
 
 T = TypeVar("T")
 

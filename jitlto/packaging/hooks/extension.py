@@ -106,5 +106,5 @@ def compile_extension(source: Path, directory: Path, flags: Iterable[str] = ()) 
 
 
 if __name__ == "__main__":
-    source = Path(__file__).resolve().parents[4] / SOURCE
+    source = Path(__file__).resolve().parents[3] / SOURCE
     print(compile_extension(source, source.parent))

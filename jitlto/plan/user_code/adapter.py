@@ -13,10 +13,10 @@ from jitlto.base.errors import CompileError, PlanError
 from jitlto.base.mangling import demangle, parameter_types, split_top_level
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.headers import interfaces_first
 from jitlto.plan.user_code.compilation import compile_once
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Symbol
+from jitlto.record.headers import interfaces_first
 
 #: The remedy if a Python function cannot define a C++ function.
 USE_CPP = "write the function in CUDA C++ and pass it to planner.add_source(text)"

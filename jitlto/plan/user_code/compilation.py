@@ -20,8 +20,8 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.compile.headers import Source
 from jitlto.cuda import ptx, toolkit
+from jitlto.record.headers import Source
 
 #: The folder of the entries in the cache directory.
 ENTRIES = "sources"
@@ -83,7 +83,8 @@ def compile_once(
     ``headers`` are names and texts, in addition to the toolkit's.
 
     Raises:
-        CompileError: If it does not compile; the log names the source by :func:`jitlto.compile.nvrtc_program.program_name`.
+        CompileError: If it does not compile; the log names it by
+            :func:`jitlto.compile.nvrtc_program.program_name`.
     """
     overlay = {header: content.encode("utf-8", "surrogateescape") for header, content in headers}
     key = entry_key(

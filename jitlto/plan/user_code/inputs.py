@@ -15,15 +15,15 @@ from jitlto.compile import diagnostics
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.declarations import find_conflicts
 from jitlto.compile.header_texts import name_source
-from jitlto.compile.headers import interfaces_first
 from jitlto.cuda import nvfatbin, nvjitlink, ptx
+from jitlto.cuda.compatibility import LinkTarget, can_link_for, linkable_architectures, ltoir_links, runs_on
 from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.plan.compatibility import LinkTarget, can_link_for, linkable_architectures, ltoir_links, runs_on
 from jitlto.plan.resolve import UserSymbols
 from jitlto.plan.user_code.compilation import compile_once
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Symbol, SymbolKind
+from jitlto.record.headers import interfaces_first
 
 _LARGEST_SOURCE = 4 << 20  # bytes: compiling takes a hundred times as much memory
 

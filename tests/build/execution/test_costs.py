@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.build.execution.costs import costs, estimate, read_costs
-from jitlto.compile.headers import Source
+from jitlto.record.headers import Source
 
 HEAVY = Source(b'#include "h"\n', {"h": b"template <typename T> struct S {};\n" * 3000})
 

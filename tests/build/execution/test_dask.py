@@ -30,9 +30,9 @@ from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import build
 from jitlto.compile import compiler as base
 from jitlto.compile.compiler import CompileJob
-from jitlto.compile.headers import Source
 from jitlto.family import declaration
 from jitlto.record.fragment import ImageKind
+from jitlto.record.headers import Source
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 
@@ -217,7 +217,7 @@ def bare() -> Iterator[Any]:
 def other(tmp_path: Path) -> Path:
     """A directory with a different version of jitlto."""
     shutil.copytree(ROOT / "jitlto", tmp_path / "jitlto")
-    module = tmp_path / "jitlto" / "version.py"
+    module = tmp_path / "jitlto" / "base/version.py"
     module.write_text(re.sub(r'__version__ = ".*"', '__version__ = "0.0.7"', module.read_text()))
     return tmp_path
 

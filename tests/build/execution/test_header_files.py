@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jitlto.base.errors import JitltoError
 from jitlto.build.execution.header_files import HeaderFiles, read_headers
-from jitlto.compile.headers import HeaderSet, digest_headers
+from jitlto.record.headers import HeaderSet, digest_headers
 from tests.support.errors import raises
 
 SETS = st.dictionaries(st.text(max_size=3), st.binary(max_size=3), max_size=4)

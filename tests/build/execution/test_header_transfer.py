@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.build.execution.header_transfer import Headers, HeaderStore, MissingHeaders, pack
-from jitlto.compile.headers import digest_content, digest_headers
+from jitlto.record.headers import digest_content, digest_headers
 
 SETS = st.dictionaries(st.sampled_from("abcd"), st.binary(max_size=2), max_size=4)
 

@@ -411,7 +411,7 @@ def test_any_executor_gives_the_same_bytes(make: Make) -> None:
 DRIVER = """
 import json, os, sys
 from pathlib import Path
-from jitlto.storage import declaration
+from jitlto.family import declaration
 from jitlto.build.cache.cache import Cache
 from jitlto.build.pipeline import build
 from jitlto.build.execution.transport import MissingHeaders, _load_compiler

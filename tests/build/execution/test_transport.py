@@ -23,8 +23,8 @@ from jitlto.build.execution.transport import capacity, compile_job, submit, warm
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied
 from jitlto.compile import compiler as base
 from jitlto.compile.compiler import CompileJob
-from jitlto.compile.headers import Source, digest_headers
 from jitlto.record.fragment import ImageKind
+from jitlto.record.headers import Source, digest_headers
 from tests.support.errors import raises
 
 HEADERS = {f"h{n}.cuh": os.urandom(10_000) for n in range(20)}

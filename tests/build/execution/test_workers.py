@@ -243,7 +243,7 @@ def sleep() -> None:
 def compile_for_long() -> None:
     from jitlto.base.versions import Architecture
     from jitlto.compile import nvrtc_program as nvrtc
-    from jitlto.compile.headers import Source
+    from jitlto.record.headers import Source
 
     # Takes NVRTC minutes.
     text = (

@@ -27,7 +27,6 @@ from jitlto.base.errors import (
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvcc
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.headers import Source
 from jitlto.cuda import nvfatbin, nvjitlink, toolkit
 from jitlto.cuda.nvjitlink import InputKind
 from jitlto.cuda.ptx import parse_ptx
@@ -36,6 +35,7 @@ from jitlto.plan.plan import Plan
 from jitlto.plan.planner import Planner
 from jitlto.plan.user_code import compilation, inputs
 from jitlto.plan.user_code.compilation import compile_once
+from jitlto.record.headers import Source
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from tests.conftest import BuildFamily

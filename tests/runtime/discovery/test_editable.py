@@ -131,7 +131,7 @@ def test_a_build_that_fails_is_reported_in_its_own_words(source: Path) -> None:
 def test_several_processes_that_need_a_database_build_it_once(source: Path, site: Path) -> None:
     code = """
 import jitlto
-from jitlto import config
+from jitlto.base import config
 print(jitlto.family("mini").database.digest)
 """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(site)])}

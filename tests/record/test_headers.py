@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.compile.headers import Source, split_leading_includes
+from jitlto.record.headers import Source, split_leading_includes
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:

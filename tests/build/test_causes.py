@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitlto.base.causes import group_by_cause, name_folder, value_eraser
+from jitlto.build.causes import group_by_cause, name_folder, value_eraser
 from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 
 

@@ -1,6 +1,6 @@
 """How fragments link with an nvJitLink for a target.
 
-Plans use these functions to decide, and ``jitlto.plan.prediction`` to predict what plans will do.
+Plans use these functions to decide, and ``jitlto.cuda.prediction`` to predict what plans will do.
 
 Sources of the rules: NVIDIA's «CUDA 12.0 Compiler Support for Runtime LTO Using nvJitLink Library» (LTO-IR links within
 a major release, with an nvJitLink at least as new as the compiler; across majors PTX or SASS is linked), the nvJitLink

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jitlto.base.errors import VersionError
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import toolkit
-from jitlto.plan.compatibility import (
+from jitlto.cuda.compatibility import (
     can_link_for,
     choose_target,
     is_known,
@@ -20,7 +20,7 @@ from jitlto.plan.compatibility import (
     runs_on,
     select_images,
 )
-from jitlto.plan.prediction import cubin_loads, oldest_toolkit, ptx_compiles
+from jitlto.cuda.prediction import cubin_loads, oldest_toolkit, ptx_compiles
 from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role
 from tests.support.errors import raises
 

@@ -1,6 +1,6 @@
 """Predictions, for reports: how a fragment will link, and whether a driver loads the result.
 
-Source, beside that of ``jitlto.plan.compatibility``: NVIDIA's «CUDA Compatibility» (which driver loads what; PTX is
+Source, beside that of ``jitlto.cuda.compatibility``: NVIDIA's «CUDA Compatibility» (which driver loads what; PTX is
 outside minor-version compatibility).
 """
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from jitlto.base.errors import LinkError
 from jitlto.base.versions import Architecture, Version
-from jitlto.plan.compatibility import (
+from jitlto.cuda.compatibility import (
     PTX_ISA_12,
     check_target,
     jit_base,

@@ -1,1 +1,0 @@
-"""Tests of ``jitlto.runtime.tuning``."""
