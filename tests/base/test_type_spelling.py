@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.base.type_spelling import canonical_spelling, is_same_type
-from tests.model.test_types import ALIASES
+from tests.base.test_types import ALIASES
 
 
 @pytest.mark.parametrize("group", ALIASES)

@@ -21,7 +21,7 @@ from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role
 from jitlto.record.index import Index
 from jitlto.record.options import LinkOptions
-from tests.model.test_resolve import HELPER, OP, OP_DOUBLE, fragment, function, kernel
+from tests.plan.test_resolve import HELPER, OP, OP_DOUBLE, fragment, function, kernel
 from tests.support.errors import raises
 
 pytestmark = pytest.mark.one_major

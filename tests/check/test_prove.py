@@ -27,7 +27,7 @@ from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role
 from jitlto.record.index import Index, agrees
 from jitlto.record.options import LinkOptions
 from jitlto.runtime.family import KernelFamily
-from tests.model.test_resolve import FAMILY, HELPER, OP, OP_DOUBLE, fragment, function, kernel
+from tests.plan.test_resolve import FAMILY, HELPER, OP, OP_DOUBLE, fragment, function, kernel
 from tests.support.errors import raises
 
 Prove = Callable[..., FamilyProof]

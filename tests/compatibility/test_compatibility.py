@@ -31,7 +31,7 @@ from jitlto.launch.launcher import Launcher
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.record.fragment import Image, ImageKind
 from jitlto.runtime.family import KernelFamily
-from tests.runtime.planning.test_plan import altered
+from tests.plan.test_plan import altered
 from tests.support import compatibility_cases as cases
 from tests.support import toolkits
 from tests.support.compatibility_cases import Cell, named

@@ -203,7 +203,7 @@ def test_sources_without_includes_are_compiled_plainly(compiler: Compiler) -> No
 @pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_the_templates_memory_is_bounded(tmp_path: Path) -> None:
     # In a process of its own: forks of this one, which has grown with the suite, may take too long to pay.
-    script = "import sys; from pathlib import Path; from tests.build.compilers.test_snapshot import bound_memory; "
+    script = "import sys; from pathlib import Path; from tests.compile.test_snapshot import bound_memory; "
     subprocess.run([sys.executable, "-c", f"{script}bound_memory(Path(sys.argv[1]))", tmp_path], check=True, cwd=ROOT)
 
 
@@ -309,7 +309,7 @@ def test_templates_end_with_the_process_that_made_them(tmp_path: Path) -> None:
         import sys, time
         from pathlib import Path
         from jitlto.compile.snapshot import Snapshots
-        from tests.build.compilers.test_snapshot import SOURCES, Compiler, children, job, os
+        from tests.compile.test_snapshot import SOURCES, Compiler, children, job, os
         compiler = Compiler()
         compiler._snapshots = Snapshots(Path(sys.argv[1]))
         compiler.compile(job(compiler, SOURCES[0], sharers=100))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.cuda.elf import CUDA_OBJECT, FUNCTION, PROGBITS, ElfFile
-from tests.runtime.user_code.test_inputs import relocatable_cubin
+from tests.plan.user_code.test_inputs import relocatable_cubin
 
 TEXT = """
 struct pair { float x, y; };

@@ -9,7 +9,7 @@ from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, find_undefined, link
 from jitlto.record.headers import Source
 from jitlto.runtime.family import KernelFamily
-from tests.runtime.user_code.test_inputs import relocatable_cubin
+from tests.plan.user_code.test_inputs import relocatable_cubin
 
 
 @pytest.mark.slow

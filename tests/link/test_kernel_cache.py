@@ -231,7 +231,7 @@ def sail(
         "threads": threads,
         "kill_after": kill_after,
     }
-    code = "import sys; from tests.runtime.linking.test_kernel_cache import fleet; fleet(sys.argv[1])"
+    code = "import sys; from tests.link.test_kernel_cache import fleet; fleet(sys.argv[1])"
     done = python("-c", code, json.dumps(given), **{"JITLTO_CACHE_DIR": str(folder / "user")} | variables)
     assert done.returncode == 0, done.stderr
     summary: dict = json.loads(done.stdout)  # type: ignore[type-arg]
@@ -517,7 +517,7 @@ def fork_while_linking(database: str) -> None:
 def test_a_fork_while_another_thread_links_waits_for_the_parent_and_for_no_ghost(
     mini_path: Path, tmp_path: Path
 ) -> None:
-    code = "import sys; from tests.runtime.linking import test_kernel_cache as t; t.fork_while_linking(sys.argv[1])"
+    code = "import sys; from tests.link import test_kernel_cache as t; t.fork_while_linking(sys.argv[1])"
     command = ("-W", "ignore::DeprecationWarning", "-c", code, mini_path)
     done = python(*command, seconds=60, JITLTO_CACHE_DIR=str(tmp_path / "user"))
     assert done.returncode == 0, done.stderr
@@ -631,7 +631,7 @@ def limited(database: str) -> None:
 
 @pytest.mark.slow
 def test_files_that_may_not_grow_cost_a_link_and_one_warning(mini_path: Path, tmp_path: Path) -> None:
-    code = "import sys; from tests.runtime.linking.test_kernel_cache import limited; limited(sys.argv[1])"
+    code = "import sys; from tests.link.test_kernel_cache import limited; limited(sys.argv[1])"
     done = python("-c", code, mini_path, seconds=60, JITLTO_CACHE_DIR=str(tmp_path / "user"))
     assert done.returncode == 0, done.stderr
     assert 1 <= int(done.stdout) <= 4  # one at a time; who comes when the first has landed links too

@@ -327,7 +327,7 @@ def test_what_is_stored_while_a_lease_is_lost_is_not_linked_again(
 
 HOLD = """
 import sys, time
-from tests.runtime.linking.test_shared_kernels import Host
+from tests.link.test_shared_kernels import Host
 from pathlib import Path
 from typing import Any
 Host(Path(sys.argv[1]), "dead").ask(link=lambda: (print("linking", flush=True), time.sleep(600)))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jitlto.record.fragment import Fragment
 from jitlto.record.index import Candidates, agrees
-from tests.model.test_resolve import fragment
+from tests.plan.test_resolve import fragment
 
 configurations = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("123"))
 several = st.lists(st.dictionaries(st.sampled_from("abc"), st.sampled_from("12"), max_size=3), max_size=12)
