@@ -26,7 +26,6 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.build.architecture_notes import ArchitectureNote, ArchitectureReport, Gain, NotCompared
 from jitlto.build.cache.cache import Cache
 from jitlto.build.execution import transport
-from jitlto.build.execution.costs import estimate
 from jitlto.build.execution.request import CompileRequest
 from jitlto.compile.architecture_tests import comparable_architectures, find_features
 from jitlto.compile.architectures import RENAMES, Known, narrow_tests, points_to_compare
@@ -106,8 +105,6 @@ def compare_architectures(
         linker = None  # nothing can be linked here
     identity = [_REVISION, str(linker), [_identify(requests[p], sources[p]) for p in sorted(sources)]]
     whole = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
-    if cache and not changed:
-        cache.fetch(_KIND, [whole])
     if not changed and (known := _read(cache, whole, ArchitectureReport)) is not None:
         return known
     open_positions = [p for p in sorted(sources) if not requests[p].config.candidates]
@@ -133,13 +130,13 @@ def compare_architectures(
     )
     report = ArchitectureReport(notes, tuple(sorted(missing, key=lambda each: (each.groups, each.reason))))
     if cache:
-        cache.keep(_KIND, whole, msgspec.json.encode(report))
+        cache.put(_KIND, whole, msgspec.json.encode(report))
     return report
 
 
 def _read(cache: Cache | None, key: str, kind: type[_Kept]) -> _Kept | None:
     """Return what an earlier build stored; None if there is nothing, or it is damaged."""
-    data = cache.store.get(_KIND, key) if cache else None
+    data = cache.find(_KIND, [key]).get(key, (None, None))[0] if cache else None
     with contextlib.suppress(msgspec.MsgspecError, ValueError):
         return msgspec.json.decode(data, type=kind) if data is not None else None
     return None
@@ -188,21 +185,18 @@ def _find_items(
         request, compiled = requests[position], sources[position]
         config, tool = request.config, request.config.toolchain
         text, source = request.rendered.source, request.closure
-        cost = estimate(source, 1) + (0 if tool.header_roots() else _NVCC)
+        cost = 60 + source.text.count(b"template") + (0 if tool.header_roots() else _NVCC)
         head = split_leading_includes(source.text)[0], config.options, None if tool.header_roots() else position
         heads[head] = max(cost, heads.get(head, 0))
         milliseconds += _MILLISECONDS + _FRACTION * cost
         if compiled.target.suffix:  # links for no later architecture
             continue
         candidates = comparable_architectures(compiled.target, tool.version, linker)
-        # Headers that are included through a macro are known by now.
-        if extra := [name for name in compiled.reads if not name.startswith("<") and name not in source.headers]:
-            source = config.closure(text, extra)
         tests = config.find_tests(text, source, candidates)
-        job = request.job(config.complete(source), tests)
+        job = request.job()
         job = replace(job, tests=narrow_tests(tool, job, compiled, tests))
         if job.tests and (points := points_to_compare(job.tests, compiled)):
-            item = _Item(request.key, job, compiled, points, request.source_key, cost)
+            item = _Item(request.key, job, compiled, points, request.cache_key, cost)
             items.setdefault(item.source_key, item)
     return list(items.values()), milliseconds + sum(heads.values())
 
@@ -265,8 +259,6 @@ def _run(items: Sequence[_Item], submit: Submit, cache: Cache | None, *, latest:
         how = ["latest" if latest else "all", str(nvjitlink.version()), *map(str, item.points)]
         identity = [_REVISION, item.source_key, item.job.source.sha256, *how]
         keys.append(hashlib.sha256(json.dumps(identity).encode()).hexdigest())
-    if cache:
-        cache.fetch(_KIND, keys)
     for item, key in zip(items, keys, strict=True):
         if (kept := _read(cache, key, _Result)) is not None:
             item.result = kept
@@ -281,7 +273,7 @@ def _run(items: Sequence[_Item], submit: Submit, cache: Cache | None, *, latest:
             item.result = item.result if item.result.gains else _Result(obstacle=f"{_FAILED}: {error.what}")
             continue
         if cache:
-            cache.keep(_KIND, key, msgspec.json.encode(item.result))
+            cache.put(_KIND, key, msgspec.json.encode(item.result))
 
 
 def _compare(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jitlto.base.errors import BuildError
 from jitlto.base.text import pluralize
 from jitlto.cli.outcome import print_error
 from jitlto.cli.output import print_built, print_json
@@ -28,7 +26,6 @@ from jitlto.cli.parameters import (
     json_option,
     shard_option,
 )
-from jitlto.cli.partial_key import describe_nearest, find_key
 from jitlto.cli.progress import progress
 from jitlto.family import declaration
 
@@ -75,8 +72,7 @@ Example:
   jitlto build search -o search.fragdb
   jitlto build --project . -o fragments.fragdb
   jitlto build search -o part-2.fragdb --shard 2/4
-  jitlto build search --plan-shards 4 --json
-  jitlto build search --explain 'search/apply_filter[filter_name=filter_none,idx_type=uint32_t]'"""
+  jitlto build search --plan-shards 4 --json"""
 )
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
 @click.option("-o", "--output", type=DATABASE_FILE, help="The database to write.")
@@ -92,16 +88,11 @@ Example:
 @shard_option("Build part I of N, for `jitlto merge`.")
 @click.option("--plan-shards", metavar="N", type=click.IntRange(min=1), help="Print the jobs of a build in N parts.")
 @click.option(
-    "--costs", type=FILE, multiple=True,
-    help="Balance shards by the times in FILE, which --timings wrote. Repeatable.",
-)  # fmt: skip
-@click.option(
     "--lineinfo", is_flag=True,
     help="Also build the database's twin with line information, for profilers: the directory STEM.lineinfo beside it.",
 )  # fmt: skip
-@click.option("--explain", metavar="KEY", help="Print why this fragment would be compiled, field by field.")
 @click.option("--dry-run", is_flag=True, help="Print which fragments would be compiled.")
-@click.option("--timings", type=FILE, help="Write a time profile of the build: .json, .html or .svg.")
+@click.option("--timings", type=FILE, help="Write a time profile of the build, for Perfetto: FILE.json.")
 @click.option(
     "--no-compare-archs", is_flag=True,
     help="Do not compare the code of a sample of fragments for later architectures.",
@@ -118,7 +109,7 @@ def build(**options: Any) -> None:
     With --project, families and compiler options are those of the package in that directory, whose entry points are
     checked too. If JITLTO_PREBUILT names a database, it is checked and copied instead of compiling.
 
-    --plan-shards, --explain and --dry-run compile nothing: they print what a build would do.
+    --plan-shards and --dry-run compile nothing: they print what a build would do.
     """
     from jitlto.family.rendering import process
 
@@ -131,12 +122,10 @@ def build(**options: Any) -> None:
     if o.no_cache:  # processes start while this one imports the rest; a cache may have all that they would make
         process.prepare()
         workers = _start_workers(o.jobs) if compiles_here else None
-    from jitlto.build.execution.costs import read_costs
     from jitlto.build.rendered_families import RenderedFamilies, with_used
     from jitlto.packaging import prebuilt
     from jitlto.packaging.pyproject import find_project_stores
 
-    recorded = read_costs(o.costs)
     package = None if o.project is None else _package(o.project, o.names)
     if package and o.output and not (o.prints_only or o.shard or o.lineinfo):
         how = {"allow_incomplete": o.allow_incomplete}
@@ -148,17 +137,15 @@ def build(**options: Any) -> None:
     check_outputs(outputs, family_sources(families), database="-o")
     root = package.config.root if package else Path()
     cache = None if o.no_cache else find_project_stores(root).open_cache(o.cache_dir)
-    if cache is not None and not cache.costs() and cache.shared is None:  # nothing has what they would make
+    if cache is not None and cache.is_empty and cache.stores is None:  # nothing has what they would make
         workers = _start_workers(o.jobs) if compiles_here else None
     rendered = RenderedFamilies(families, keep_going=o.keep_going, cache=cache)
     if o.plan_shards is not None:
-        _print_shards(rendered, o.plan_shards, recorded, o.as_json)
-    elif o.explain is not None:
-        _print_reasons(rendered, o.explain, cache, o.as_json)
+        _print_shards(rendered, o.plan_shards, o.as_json)
     elif o.dry_run:
         _print_uncached(rendered, cache, o.as_json)
     elif o.output is not None:
-        _build(rendered, o.output, cache, recorded, o, workers)
+        _build(rendered, o.output, cache, o, workers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +160,7 @@ class _Options:
     keep_going: bool
     shard: Shard | None
     plan_shards: int | None
-    costs: tuple[Path, ...]
     lineinfo: bool
-    explain: str | None
     dry_run: bool
     timings: Path | None
     no_compare_archs: bool
@@ -185,25 +170,25 @@ class _Options:
 
     @property
     def prints_only(self) -> bool:
-        return self.plan_shards is not None or self.explain is not None or self.dry_run
+        return self.plan_shards is not None or self.dry_run
 
 
 def _check_usage(o: _Options) -> dict[str, Path | None]:
     """Check the options that exclude each other; return the files to write, by option."""
-    from jitlto.build.execution import timings
+    from jitlto.build.execution import trace
 
     if o.output is None and not o.prints_only:
         raise click.UsageError("Missing option '-o' / '--output'.")
-    if (o.plan_shards is not None) + (o.explain is not None) + o.dry_run > 1:
-        raise click.UsageError("--plan-shards, --explain and --dry-run exclude each other")
+    if o.plan_shards is not None and o.dry_run:
+        raise click.UsageError("--plan-shards and --dry-run exclude each other")
     if o.plan_shards and o.shard:
         raise click.UsageError("--plan-shards N prints all N parts: leave out --shard")
     if o.lineinfo and (o.shard or o.prints_only):
         raise click.UsageError("--lineinfo builds the twin of a whole database: leave it out of shards and listings")
     outputs = {"-o": None if o.prints_only else o.output, "--timings": o.timings}
-    check_outputs(outputs, o.costs, database="-o")
+    check_outputs(outputs, (), database="-o")
     if o.timings is not None:
-        timings.check_writable(o.timings)
+        trace.check_writable(o.timings)
     return outputs
 
 
@@ -211,12 +196,11 @@ def _build(
     rendered: RenderedFamilies,
     output: Path,
     cache: Cache | None,
-    recorded: Mapping[str, int],
     o: _Options,
     workers: Executor | None,
 ) -> None:
     from jitlto.build import lineinfo, pipeline
-    from jitlto.build.execution import timings
+    from jitlto.build.execution import trace
     from jitlto.build.failures import FailedFragmentsError
     from jitlto.cli.failures import FailureLog
 
@@ -228,17 +212,17 @@ def _build(
             if o.keep_going:  # otherwise the first failure ends the build
                 failures = FailureLog(rendered, tally.say)
                 tally.on_failure = failures.add
-            recorder = timings.Recorder(next_observer=tally)
+            recorder = trace.Trace(tally)
             try:
                 how: dict[str, Any] = {"jobs": o.jobs, "executor": executor, "cache": cache, "observer": recorder}
                 how["allow_incomplete"] = o.allow_incomplete
                 choice: dict[str, Any] = {"keep_going": o.keep_going, "compare_archs": not o.no_compare_archs}
-                report = pipeline.build(rendered, output, shard=o.shard, recorded=recorded, **choice, **how)
+                report = pipeline.build(rendered, output, shard=o.shard, **choice, **how)
                 if o.lineinfo:
                     twin = lineinfo.build_twin(rendered.families, output, **how)
             finally:  # timings of a failed build are written too
                 if o.timings is not None:
-                    timings.write(recorder.timings(), o.timings)
+                    trace.write(recorder, o.timings)
     except FailedFragmentsError as error:
         if o.as_json:
             _print_failures(error)
@@ -304,27 +288,15 @@ def _start_workers(jobs: int | None) -> Executor:
     return workers
 
 
-def _print_shards(rendered: RenderedFamilies, count: int, recorded: Mapping[str, int], as_json: bool) -> None:
+def _print_shards(rendered: RenderedFamilies, count: int, as_json: bool) -> None:
     from jitlto.build import shards
 
-    document = shards.make_ci_matrix(rendered.shard_items(recorded), count)
+    document = shards.make_ci_matrix(rendered.compiles(), count)
     if as_json:
         click.echo(json.dumps(document))  # on one line, as $GITHUB_OUTPUT needs it
         return
     for entry in document["include"]:
-        click.echo(f"{entry['shard']:>7}  {entry['fragments']} fragments, expected {entry['cost']} ms")
-
-
-def _print_reasons(rendered: RenderedFamilies, text: str, cache: Cache | None, as_json: bool) -> None:
-    key = find_key(text, rendered.keys)
-    if key is None:
-        hint = describe_nearest(text, rendered.keys, "jitlto build --dry-run")
-        raise BuildError(f"no fragment {text}", code="build-unknown-fragment", hint=hint)
-    reasons = rendered.explain_rebuild(key, cache)
-    if as_json:
-        print_json({"key": str(key), "reasons": reasons})
-    else:
-        click.echo("\n".join([str(key), *reasons]))
+        click.echo(f"{entry['shard']:>7}  {entry['fragments']} fragments")
 
 
 def _print_failures(error: FailedFragmentsError) -> None:

@@ -248,7 +248,7 @@ def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: 
 
     The page is one file that loads nothing. With --timings it shows compile times, with --check the result of a check.
     """
-    from jitlto.build.execution.costs import read_seconds
+    from jitlto.build.execution.trace import read_seconds
     from jitlto.record.check_result import read_check_result
     from jitlto.report import page
     from jitlto.report.content import describe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -57,9 +57,9 @@ class _Lines(Tally):
         self._interval = interval
         self._last = clock()
 
-    def started(self, keys: Collection[object], costs: Mapping[str, float] | None = None) -> None:
+    def started(self, keys: Collection[object]) -> None:
         self._last = self._clock()
-        super().started(keys, costs)
+        super().started(keys)
 
     def say(self, text: str) -> None:
         print(text, file=self._stream, flush=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 from jitlto.base.errors import JitltoError
 from jitlto.build.execution.events import Observer, Span
@@ -18,9 +18,6 @@ class Tally(Observer):
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._begin = self._now = clock()
-        self._costs: dict[object, float] = {}
-        self._cost_done = 0.0
-        self._cost_left = 0.0  # a running total, because the progress bar reads it from its own thread
         self.total = 0
         self.hits = 0
         self.compiles = 0
@@ -34,23 +31,16 @@ class Tally(Observer):
     def changed(self) -> None:
         """Called after every count."""
 
-    def started(self, keys: Collection[object], costs: Mapping[str, float] | None = None) -> None:
-        """Count further work. A key whose cost is unknown is expected to take as long as the others on average."""
-        known = {key: costs[str(key)] for key in keys if str(key) in costs} if costs else {}
-        # A mean of zero would predict that the rest takes no time.
-        usual = sum(known.values()) / len(known) if any(known.values()) else 1.0
-        added = {key: known.get(key, usual) for key in keys}
-        self._costs |= added
-        self._cost_left += sum(added.values())
+    def started(self, keys: Collection[object]) -> None:
+        """Count further work."""
         if not self.total:
             self._begin = self._now = self._clock()
         self.total += len(keys)
         self.changed()
 
-    def cached(self, key: FragmentKey) -> None:
+    def cached(self, key: FragmentKey) -> None:  # noqa: ARG002
         """Count a fragment found in the cache."""
         self.hits += 1
-        self._cost_left -= self._costs[key]
         self._now = self._clock()
         if not self._worked:
             self._begin = self._now  # cache lookups would distort the rate of compiles
@@ -60,15 +50,15 @@ class Tally(Observer):
         """Count a compile."""
         self.finished(span.key)
 
-    def finished(self, key: object) -> None:
+    def finished(self, key: object) -> None:  # noqa: ARG002
         """Count a piece of work."""
         self.compiles += 1
-        self._work(key)
+        self._work()
 
     def failed(self, key: FragmentKey, error: JitltoError) -> None:
         """Count a failed compile."""
         self.failures += 1
-        self._work(key)
+        self._work()
         self.on_failure(key, error)
 
     @property
@@ -84,12 +74,11 @@ class Tally(Observer):
 
     @property
     def seconds_left(self) -> float | None:
-        """The predicted time left, in seconds, from expected costs; None if there is no data yet."""
-        elapsed = self._now - self._begin
-        if self._cost_done <= 0 or elapsed <= 0 or self.done >= self.total:
+        """The predicted time left, in seconds, at the rate so far; None if there is no data yet."""
+        if self.rate is None or self.done >= self.total:
             return None
         # Predicted at the last event; since then, time has passed.
-        predicted = self._cost_left / self._cost_done * elapsed
+        predicted = (self.total - self.done) / self.rate
         return max(0.0, predicted - (self._clock() - self._now))
 
     @property
@@ -108,9 +97,7 @@ class Tally(Observer):
     def _worked(self) -> int:
         return self.compiles + self.failures
 
-    def _work(self, key: object) -> None:
-        self._cost_done += self._costs[key]
-        self._cost_left -= self._costs[key]
+    def _work(self) -> None:
         self._now = self._clock()
         self.changed()
 
