@@ -120,8 +120,6 @@ def build(**options: Any) -> None:
 
     --plan-shards, --explain and --dry-run compile nothing: they print what a build would do.
     """
-    from jitlto.family.rendering import process
-
     o = _Options(**options)
     outputs = _check_usage(o)
     if gc.isenabled():  # what a build makes it keeps to its end, and looking for garbage takes a third of its time
@@ -129,7 +127,6 @@ def build(**options: Any) -> None:
         click.get_current_context().call_on_close(gc.enable)
     workers, compiles_here = None, not (o.prints_only or o.executor)
     if o.no_cache:  # processes start while this one imports the rest; a cache may have all that they would make
-        process.prepare()
         workers = _start_workers(o.jobs) if compiles_here else None
     from jitlto.build.execution.costs import read_costs
     from jitlto.build.rendered_families import RenderedFamilies, with_used
