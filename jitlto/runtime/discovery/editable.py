@@ -26,8 +26,8 @@ from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.files import GROUP, SUFFIX, digest_of
 from jitlto.compile.header_places import is_outside
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.family import declaration
-from jitlto.family.source_files import walk_sources
+from jitlto.families import declaration
+from jitlto.families.source_files import walk_sources
 from jitlto.link import lookup_cache
 
 if TYPE_CHECKING:
