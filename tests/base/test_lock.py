@@ -17,7 +17,7 @@ from jitlto.base import lock
 from jitlto.base.cache_dir import CacheDir
 from jitlto.build import pipeline
 from jitlto.build.cache.cache import open_cache
-from jitlto.family import declaration
+from jitlto.families import declaration
 from tests.support.families import MINI, write_family
 from tests.support.outputs import SPECIAL, special_file
 from tests.support.process import started

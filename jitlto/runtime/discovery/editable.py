@@ -27,8 +27,8 @@ from jitlto.base.files import GROUP, SUFFIX, digest_of
 from jitlto.base.lock import locked
 from jitlto.compile.header_places import is_outside
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.family import declaration
-from jitlto.family.source_files import walk_sources
+from jitlto.families import declaration
+from jitlto.families.source_files import walk_sources
 from jitlto.link import lookup_cache
 
 if TYPE_CHECKING:
