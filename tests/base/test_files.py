@@ -33,7 +33,7 @@ from jitlto.build.execution import timings
 from jitlto.cli.output_files import write_output
 from jitlto.cuda import nvdisasm, toolkit
 from jitlto.database import FragmentDatabase, writer
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.stores import manifest
 from jitlto.tuning import wisdom_file
 from jitlto.tuning.wisdom import Wisdom

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from jitlto.base.errors import FamilyError, RenderError
 from jitlto.base.text import suggest
-from jitlto.family.declaration import FamilyDeclaration, GroupDeclaration
-from jitlto.family.matrix import Matrix, load_matrix
-from jitlto.family.rendered_texts import Batch, RenderedTexts, TemplateText
-from jitlto.family.same_sources import SameSources
+from jitlto.families.declaration import FamilyDeclaration, GroupDeclaration
+from jitlto.families.matrix import Matrix, load_matrix
+from jitlto.families.rendered_texts import Batch, RenderedTexts, TemplateText
+from jitlto.families.same_sources import SameSources
 from jitlto.record.exclusions import is_excluded
 from jitlto.record.fragment import FragmentKey, Role
 from jitlto.record.headers import interfaces_first
 
 if TYPE_CHECKING:
-    from jitlto.family.language import Template
+    from jitlto.families.language import Template
 
 #: The most combinations that a matrix may give.
 MOST_COMBINATIONS = 1_000_000
@@ -184,7 +184,7 @@ def _render(
         combinations = [combination for _, combination in batch]
         found = known.find(given, combinations) if known else None
         if found is None and template is None:
-            from jitlto.family.language import Template  # Jinja takes 80 ms
+            from jitlto.families.language import Template  # Jinja takes 80 ms
 
             template = Template(given)
         rendered = []

@@ -8,10 +8,10 @@ import pytest
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import RenderError
-from jitlto.family import declaration, language, rendered_texts
-from jitlto.family.language import Template
-from jitlto.family.rendered_texts import ENTRIES, Batch, Rendered, RenderedTexts, TemplateText
-from jitlto.family.templates import render_family
+from jitlto.families import declaration, language, rendered_texts
+from jitlto.families.language import Template
+from jitlto.families.rendered_texts import ENTRIES, Batch, Rendered, RenderedTexts, TemplateText
+from jitlto.families.templates import render_family
 from tests.support.families import MINI, write_family
 
 TEMPLATE = "{% include 'a/part.jinja' %} {% include ['first.jinja', 'second.jinja'] %} {{x}}"

@@ -17,8 +17,8 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from jitlto.base.errors import RenderError
 from jitlto.base.text import suggest
-from jitlto.family import plain_text
-from jitlto.family.rendered_texts import Rendered, TemplateText
+from jitlto.families import plain_text
+from jitlto.families.rendered_texts import Rendered, TemplateText
 
 _PLACEHOLDER = re.compile(r"@([A-Za-z0-9/_.+-]+)@")  # what CMake's @ONLY takes for a name
 _NUMBER = re.compile(r"\s*[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[uUlLfF]*\s*")

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.base.errors import RenderError
-from jitlto.family.language import Template
-from jitlto.family.rendered_texts import TemplateText
+from jitlto.families.language import Template
+from jitlto.families.rendered_texts import TemplateText
 from tests.support.errors import raises
 
 pytestmark = pytest.mark.one_major
