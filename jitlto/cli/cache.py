@@ -13,8 +13,6 @@ from jitlto.base import config
 from jitlto.base.errors import JitltoError
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.base.user_caches import CACHE_OFF, Removed, UserCache, project_caches, user_caches
-from jitlto.base.versions import Architecture
-from jitlto.cli.families import find_planner, plan_options
 from jitlto.cli.output import print_json
 from jitlto.cli.parameters import json_option
 
@@ -169,70 +167,3 @@ def _print_removed(removed: list[tuple[str, str, dict[str, Any]]], as_json: bool
         freed, left = format_bytes(about["bytes"]), format_bytes(about["bytes_left"])
         gone = pluralize(about["removed"], noun)
         click.echo(f"{title}: {about['directory']}: removed {gone}, {freed}; {left} left")
-
-
-@cache.command(
-    epilog="Example: jitlto cache why search data_type=float out_type=float idx_type=uint32_t veclen=4 "
-    "distance_name=euclidean filter_name=filter_none --db search.fragdb --arch sm_90"
-)
-@plan_options
-@json_option
-def why(
-    name: str,
-    settings: tuple[str, ...],
-    database: Path | None,
-    arch: Architecture | None,
-    entry: str | None,
-    link_mode: str,
-    as_json: bool,
-) -> None:
-    """Show where the linked kernel of a configuration is stored, or how the nearest entry differs from it.
-
-    Searches where a program would: the packs beside the database, the cache of linked kernels, then shared stores. Exit
-    status 0 for a miss too.
-    """
-    from jitlto.runtime.cache_lookup import look_up
-
-    plan = find_planner(name, database, entry, settings).plan(arch=arch, link_mode=link_mode)
-    found = look_up(plan)
-    hit, nearest, kernel = found.hit, found.nearest, plan.link_key.kernel
-    if as_json:
-        differences = nearest and [asdict(difference) for difference in nearest.differences]
-        print_json(
-            {
-                "hit": hit is not None,
-                "layer": hit and hit.layer,
-                "file": hit and str(hit.files[plan.digest]),
-                "kernel": kernel,
-                "configuration": dict(plan.configuration),
-                "arch": plan.target.sm,
-                "digest": plan.digest,
-                "looked": [str(source.path) for source in found.sources],
-                "trouble": found.problem,
-                "nearest": nearest
-                and {
-                    "digest": nearest.digest,
-                    "layer": nearest.source.layer,
-                    "file": str(nearest.file),
-                    "kernel": nearest.kernel,
-                    "differences": differences,
-                },
-            }
-        )
-        return
-    if hit:
-        click.echo(f"hit: {kernel} for {plan.target.sm} is in {hit.title}: {hit.files[plan.digest]}")
-    else:
-        click.echo(f"miss: {kernel} for {plan.target.sm}")
-        for source in found.sources:
-            count = "" if source.layer == "store" else f" ({pluralize(len(source.files), 'kernel')})"
-            click.echo(f"  not in {source.title}: {source.path}{count}")
-        if not any(source.layer == "pack" for source in found.sources):
-            click.echo(f"  no pack beside {plan.database.path}")
-    if found.problem:
-        click.echo(f"  {found.problem}")
-    click.echo(f"digest {plan.digest}")
-    if nearest:
-        click.echo(f"nearest: {nearest.kernel} in {nearest.source.title}, {nearest.digest}; differences:")
-        for difference in nearest.differences:
-            click.echo(f"  {difference}")

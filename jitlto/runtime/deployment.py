@@ -85,7 +85,7 @@ def _packed_kernels(path: Path, archs: Collection[Architecture]) -> dict[str, st
     wanted = {arch.sm for arch in archs}
     kernels = {}
     for digest in pack.digests:
-        payload = pack.get(digest)
+        payload = pack.find(digest)
         key = LinkKey.from_entry(payload) if payload else None
         if key is not None and (not wanted or key.inputs["arch"] in wanted):
             kernels[digest] = _describe(key)

@@ -18,7 +18,6 @@ TWICE = ("data_type=float", "op_name=twice")
 #: The commands that take an architecture, each with the option for it last.
 WITH_TARGET = {
     "plan": ("plan", "mini", *TWICE, "--db", "mini.fragdb", "--arch"),
-    "cache why": ("cache", "why", "mini", *TWICE, "--db", "mini.fragdb", "--arch"),
     "warm": ("warm", "mini", "--db", "mini.fragdb", "-o", "mini.pack", "--arch"),
     "check": ("check", "mini.fragdb", "--link"),
     "doctor": ("doctor", "mini.fragdb", "--arch"),

@@ -82,7 +82,7 @@ PLACES = (
     "manifest DB -o SUMS --sign PATH", "check PATH", "report PATH -o x.html", "report DB -o PATH",
     "report DB -o x.html --timings PATH", "report DB -o x.html --check PATH", "plan KERNEL --db PATH",
     "plan KERNEL --db DB --source PATH", "plan KERNEL --db DB --dump json -o PATH", "warm KERNEL --db PATH",
-    "warm KERNEL --db DB -o PATH", "cache why KERNEL --db PATH", "doctor PATH",
+    "warm KERNEL --db DB -o PATH", "doctor PATH",
 )  # fmt: skip
 
 

@@ -29,8 +29,8 @@ def database(mini_path: Path, tmp_path: Path) -> Path:
 
 
 def _digest(*settings: str, arch: str, database: Path) -> str:
-    why = succeeds("cache", "why", "mini", *settings, "--arch", arch, "--db", database, "--json")
-    return str(json.loads(why)["digest"])
+    plan = succeeds("plan", "mini", *settings, "--arch", arch, "--db", database, "--dump", "json")
+    return str(json.loads(plan)["digest"])
 
 
 def test_a_store_is_shown_and_pruned_except_for_what_is_locked(database: Path, store_url: str, tmp_path: Path) -> None:

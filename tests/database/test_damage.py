@@ -20,7 +20,8 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import JitltoError
 from jitlto.database import FragmentDatabase, writer
 from jitlto.link import packs
-from jitlto.link.kernel_cache import ENTRIES, KernelCache
+from jitlto.link.kernel_cache import KernelCache
+from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
 from jitlto.runtime.family import KernelFamily, load
@@ -111,9 +112,9 @@ def sample(mini_path: Path) -> Sample:
 def test_a_damaged_cache_entry_is_a_miss_that_heals(sample: Sample, tmp_path: Path) -> None:
     store = CacheDir(tmp_path / "cache", 1 << 30)
     cache = KernelCache(store)
-    paths = {plan.digest: Path(store._path(ENTRIES, plan.digest)) for plan in sample.plans}
+    paths = {plan.digest: Path(store._path(KERNELS, plan.digest)) for plan in sample.plans}
     for plan in sample.plans:
-        store.put(ENTRIES, plan.digest, sample.entry(plan))
+        store.put(KERNELS, plan.digest, sample.entry(plan))
     whole = {digest: path.read_bytes() for digest, path in paths.items()}
     chance, outcome = random.Random(1), Counter[str]()  # noqa: S311 - the same damage every time
     for _ in range(PLACES):

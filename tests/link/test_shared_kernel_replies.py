@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.config import Config
-from jitlto.link import shared_kernels
+from jitlto.link import sources
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.runtime.family import KernelFamily, load
 from jitlto.runtime.session import Session
@@ -112,7 +112,7 @@ def never_released(machine: Callable[[], Machine], mini: KernelFamily, proxy: Pr
 def test_leases_that_nobody_releases_cost_their_time_once(
     machine: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_kernels, "_PATIENCE", 0.3)
+    monkeypatch.setattr(sources, "_PATIENCE", 0.3)
     link = machine()
     begin = time.monotonic()
     assert link("twice").layer == "link"
