@@ -30,7 +30,7 @@ from jitlto.cli.parameters import (
 )
 from jitlto.cli.partial_key import describe_nearest, find_key
 from jitlto.cli.progress import progress
-from jitlto.family import declaration
+from jitlto.families import declaration
 
 if TYPE_CHECKING:  # not imported at run time, so that usage errors and other commands start fast
     from concurrent.futures import Executor
@@ -52,7 +52,7 @@ def render(name: str, output: Path, as_json: bool) -> None:
 
     FAMILY is a name (looked up under ./fragments and among the shipped families) or a path.
     """
-    from jitlto.family.templates import render_family
+    from jitlto.families.templates import render_family
 
     family = declaration.load_family(declaration.find_family(name))
     sources = family_sources([family])
@@ -116,8 +116,6 @@ def build(**options: Any) -> None:
 
     --plan-shards, --explain and --dry-run compile nothing: they print what a build would do.
     """
-    from jitlto.family.rendering import process
-
     o = _Options(**options)
     outputs = _check_usage(o)
     if gc.isenabled():  # what a build makes it keeps to its end, and looking for garbage takes a third of its time
@@ -125,7 +123,6 @@ def build(**options: Any) -> None:
         click.get_current_context().call_on_close(gc.enable)
     workers, compiles_here = None, not (o.prints_only or o.executor)
     if o.no_cache:  # processes start while this one imports the rest; a cache may have all that they would make
-        process.prepare()
         workers = _start_workers(o.jobs) if compiles_here else None
     from jitlto.build.execution.costs import read_costs
     from jitlto.build.rendered_families import RenderedFamilies, with_used

@@ -26,7 +26,7 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
 from jitlto.database.writer import write
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.record.check_result import (
     Cause,
     CheckResult,

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jitlto.base.errors import FamilyError, MatrixError, RenderError
-from jitlto.family import declaration
-from jitlto.family.templates import RenderedSource, describe_combination, render_family
+from jitlto.families import declaration
+from jitlto.families.templates import RenderedSource, describe_combination, render_family
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 
@@ -189,24 +189,6 @@ def test_text_that_is_taken_for_a_number(tmp_path: Path) -> None:
     failure(tmp_path, "render-text-as-number", *names, where="kern.cu.jinja:2", kern__cu__jinja=text)
     toml = MINI["family.toml"].replace("unsigned n", "{{ 'int' if data_type == 4 else 'float' }} n")
     failure(tmp_path, "render-text-as-number", where="family.toml [entrypoint.kern]", family__toml=toml)
-
-
-@pytest.mark.parametrize("toml", [MINI["family.toml"], CMAKE], ids=["jinja", "cmake"])
-def test_a_template_that_is_a_link_out_of_the_family(tmp_path: Path, toml: str) -> None:
-    (tmp_path / "outside").write_text(MINI["kern.cu.jinja"])
-    path = write_family(tmp_path / "family", MINI | {"family.toml": toml})
-    (path.parent / "kern.cu.jinja").unlink()
-    (path.parent / "kern.cu.jinja").symlink_to("../outside")
-    with raises(RenderError, "render-outside", str(tmp_path / "outside"), where="family/kern.cu.jinja"):
-        list(render_family(declaration.load_family(path)))
-
-
-def test_an_included_template_that_is_a_link_out_of_the_family(tmp_path: Path) -> None:
-    (tmp_path / "outside").write_text("text")
-    path = write_family(tmp_path / "family", MINI | {"kern.cu.jinja": "// one\n{% include 'part' %}"})
-    (path.parent / "part").symlink_to("../outside")
-    with raises(RenderError, "render-outside", str(tmp_path / "outside"), where="kern.cu.jinja:2"):
-        list(render_family(declaration.load_family(path)))
 
 
 @pytest.mark.parametrize("toml", [MINI["family.toml"], CMAKE], ids=["jinja", "cmake"])
