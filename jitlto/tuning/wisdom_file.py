@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Struct
 
 from jitlto.base import files
-from jitlto.base.cache_dir import FileLock
 from jitlto.base.cached import decoder
 from jitlto.base.errors import WisdomError
+from jitlto.base.lock import locked
 from jitlto.tuning.wisdom import Entry, Wisdom
 
 #: Suffix of a file of wisdom beside a database.
@@ -135,14 +135,11 @@ def add(path: Path, entry: Entry) -> None:
     Raises:
         WisdomError: If the file cannot be read or written.
     """
-    lock = FileLock(path.with_name(f"{path.name}.lock"))
-    with contextlib.suppress(OSError):  # without locks, the entry of another process may be lost
+    with contextlib.suppress(OSError):
         os.makedirs(path.parent, exist_ok=True)  # noqa: PTH103
-        lock.acquire(_PATIENCE)
-    try:
+    # Without locks, the entry of another process may be lost.
+    with locked(path.with_name(f"{path.name}.lock"), _PATIENCE, f"writes {path}"):
         write(path, read(path, missing_ok=True).replace(entry))
-    finally:
-        lock.release()
 
 
 def _digest(lines: Iterable[bytes]) -> str:
