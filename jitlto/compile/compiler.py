@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Protocol
 
 from jitlto.base.versions import Architecture, Version
-from jitlto.compile.architecture_tests import ArchitectureTests
 from jitlto.compile.kernel_probe import NO_PROBE, Probe
 from jitlto.compile.kernel_text import Parameters
 from jitlto.cuda.ptx import Module
@@ -35,8 +34,8 @@ class CompileJob:
     images: tuple[ImageKind, ...]  # LTO-IR, PTX for the lowest architecture, or both
     sharers: int = 1  # jobs of this build with the same includes; decides whether to make a snapshot
     probe: Probe = NO_PROBE  # asks about the parameters of kernels
-    #: Architectures for which the source may make other code; LTO-IR is added for those where it does.
-    tests: ArchitectureTests | None = None
+    #: The lowest architecture and later ones; LTO-IR is added for those of them where the code differs.
+    candidates: tuple[Architecture, ...] = ()
     lists_reads: bool = True  # otherwise CompiledSource.reads may have too many headers, or lack searches for them
 
 

@@ -12,7 +12,6 @@ from jitlto.build import interfaces
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig, entry_key
 from jitlto.compile import diagnostics
-from jitlto.compile.architecture_tests import ArchitectureTests
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.header_texts import name_source
 from jitlto.compile.kernel_probe import NO_PROBE, Probe, make_probe
@@ -79,11 +78,13 @@ class CompileRequest:
         source = self.own_closure
         return make_probe((source.text, *source.headers.values()), rendered.group.entry)
 
-    def job(self, source: Source, tests: ArchitectureTests | None, sharers: int = 1) -> CompileJob:
+    def job(self, source: Source, sharers: int = 1) -> CompileJob:
         """The job that compiles the source, with all headers that the compiler may find."""
         config, tool = self.config, self.config.toolchain
         how = config.architectures, config.options, config.images
-        return CompileJob(tool.name, tool.identify(config.images), source, *how, sharers, self.probe(), tests)
+        return CompileJob(
+            tool.name, tool.identify(config.images), source, *how, sharers, self.probe(), config.candidates
+        )
 
     def describe(self, error: JitltoError) -> JitltoError:
         """Add template, combination, source lines and the interface to an error of its compile."""
