@@ -22,7 +22,7 @@ from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import HeaderSet, Source
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
-REVISION = 10
+REVISION = 11
 
 
 @dataclass(frozen=True, eq=False)
