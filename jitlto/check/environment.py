@@ -7,7 +7,6 @@ import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from itertools import chain
 from pathlib import Path
 
 from jitlto.base.config import Config
@@ -270,15 +269,14 @@ def _stores(diagnosis: Diagnosis, settings: Config) -> None:
     if not settings.store:
         return
     from jitlto.stores.address import parse_addresses
-    from jitlto.stores.examine import examine_keys, examine_stores
+    from jitlto.stores.examine import examine_stores
 
     try:
         addresses = parse_addresses(settings.store, "JITLTO_STORE")
     except JitltoError as error:
         diagnosis.mention(_STORE, error.what, False, error.hint)
         return
-    found = examine_keys(addresses, settings.store_trust, settings.store_signers, settings.store_key)
-    for finding in (*chain.from_iterable(examine_stores(addresses, settings)), *found):
+    for finding in examine_stores(addresses, settings):
         diagnosis.mention(_STORE, finding.value, finding.ok, finding.remedy)
 
 

@@ -48,7 +48,6 @@ _COMMANDS = {
     "cache": ("jitlto.cli.cache", "Inspect and prune the caches of kernels and of builds."),
     "push": ("jitlto.cli.transfer", "Store databases and other files in a shared store."),
     "pull": ("jitlto.cli.transfer", "Fetch a file from a shared store, by its SHA-256."),
-    "lock": ("jitlto.cli.lock", "Write down what a deployment needs from a store."),
     "store": ("jitlto.cli.store", "Inspect, prune and verify a shared store."),
     "doctor": ("jitlto.cli.doctor", "Show what is installed, what is missing, how to get it."),
     "demo": ("jitlto.cli.demo", "Build, link and, with a GPU, run an example family."),

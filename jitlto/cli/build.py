@@ -102,10 +102,6 @@ Example:
 @click.option("--explain", metavar="KEY", help="Print why this fragment would be compiled, field by field.")
 @click.option("--dry-run", is_flag=True, help="Print which fragments would be compiled.")
 @click.option("--timings", type=FILE, help="Write a time profile of the build: .json, .html or .svg.")
-@click.option(
-    "--no-compare-archs", is_flag=True,
-    help="Do not compare the code of a sample of fragments for later architectures.",
-)  # fmt: skip
 @allow_incomplete_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @json_option
@@ -175,7 +171,6 @@ class _Options:
     explain: str | None
     dry_run: bool
     timings: Path | None
-    no_compare_archs: bool
     allow_incomplete: bool
     quiet: bool
     as_json: bool
@@ -229,8 +224,8 @@ def _build(
             try:
                 how: dict[str, Any] = {"jobs": o.jobs, "executor": executor, "cache": cache, "observer": recorder}
                 how["allow_incomplete"] = o.allow_incomplete
-                choice: dict[str, Any] = {"keep_going": o.keep_going, "compare_archs": not o.no_compare_archs}
-                report = pipeline.build(rendered, output, shard=o.shard, recorded=recorded, **choice, **how)
+                chosen: dict[str, Any] = {"keep_going": o.keep_going, "shard": o.shard, "recorded": recorded}
+                report = pipeline.build(rendered, output, **chosen, **how)
                 if o.lineinfo:
                     twin = lineinfo.build_twin(rendered.families, output, **how)
             finally:  # timings of a failed build are written too
@@ -250,12 +245,8 @@ def _build(
 def _print_report(report: BuildReport, twin: Path | None, o: _Options) -> None:
     from jitlto.build import validate
 
-    compared = report.architectures
-    for note in (*compared.notes, *(each for each in compared.not_compared if not each.is_sampling)):
-        click.echo(f"note: {note}", err=True)
     more: dict[str, object] = {"lineinfo": str(twin)} if twin else {}
-    more |= {"architectures": compared.notes, "not_compared": compared.not_compared, "cache": asdict(report.use)}
-    more |= {"seconds": round(report.seconds, 3), "compiled": report.compiled}
+    more |= {"cache": asdict(report.use), "seconds": round(report.seconds, 3), "compiled": report.compiled}
     print_built(report, f"in {report.path} ({report.summary})", as_json=o.as_json, **more)
     if twin is not None and not o.as_json:
         click.echo(f"twin with line information in {twin}: JITLTO_LINEINFO=1 uses it")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jitlto.base import config
-from jitlto.base.errors import JitltoError, StoreError
+from jitlto.base.errors import JitltoError
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import SHOWN, print_json
@@ -42,7 +42,7 @@ def _age(_: click.Context, __: click.Parameter, value: str | None) -> float | No
 
 
 def _open(url: str, *, writes: bool = True) -> Backend:
-    from jitlto.stores.artifact_address import parse_store
+    from jitlto.stores.address import parse_store
     from jitlto.stores.artifacts import open_store
 
     return open_store(parse_store(url, writes=writes))
@@ -54,41 +54,29 @@ def store() -> None:
 
 
 @store.command(
-    short_help="Show what a store holds, by kind, and its lock files.",
+    short_help="Show what a store holds, by kind.",
     epilog="Example: jitlto store info s3://kernels/prod --json",
 )
 @_url
 @json_option
 def info(url: str, as_json: bool) -> None:
-    """Show what a store holds: objects, bytes and dates of last use by kind, and the lock files.
+    """Show what a store holds: objects, bytes and dates of last use by kind.
 
     The date of last use is known to a day.
     """
     from jitlto.stores import upkeep
 
     backend = _open(url, writes=False)
-    damaged: dict[str, StoreError] = {}
-    kinds, locks = upkeep.measure(backend), upkeep.read_locks(backend, damaged)
+    kinds = upkeep.measure(backend)
     objects, size = sum(each.objects for each in kinds.values()), sum(each.size for each in kinds.values())
     if as_json:
         described = {kind: asdict(each) for kind, each in kinds.items()}
-        named = [
-            {"name": lock.name, "artifacts": len(lock.artifacts), "kernels": len(lock.kernels)}
-            for lock in locks.values()
-        ]
-        wrong = {name: error.what for name, error in damaged.items()}
-        counts = {"objects": objects, "bytes": size, "kinds": described}
-        print_json({"store": url, **counts, "locks": named, "damaged_locks": wrong})
+        print_json({"store": url, "objects": objects, "bytes": size, "kinds": described})
         return
     click.echo(f"{url}: {pluralize(objects, 'object')}, {format_bytes(size)}")
     for kind, each in kinds.items():
         dates = f"last used {_date(each.oldest)} to {_date(each.newest)}"
         click.echo(f"  {kind:<10} {each.objects:>8}  {format_bytes(each.size):>10}  {dates}")
-    for lock in locks.values():
-        held = f"{pluralize(len(lock.artifacts), 'file')}, {pluralize(len(lock.kernels), 'kernel')}"
-        click.echo(f"lock file {lock.name}: {held}")
-    for error in damaged.values():
-        click.echo(f"warning: {error}\n  nothing is pruned until then", err=True)
 
 
 @store.command(
@@ -98,33 +86,32 @@ def info(url: str, as_json: bool) -> None:
 @_url
 @click.option("--older-than", "age", callback=_age, metavar="AGE", help="Remove what was not used for so long: 30d.")
 @click.option("--size", callback=_size, metavar="SIZE", help="Then remove the least recently used until this is left.")
-@click.option("--lock", "locks", type=FILE, multiple=True, help="Keep what this lock file names. Repeatable.")
+@click.option("--artifacts", is_flag=True, help="Remove pushed files too, which nobody makes again.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing; show what would be removed.")
 @json_option
-def prune(url: str, age: float | None, size: int | None, locks: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
+def prune(url: str, age: float | None, size: int | None, artifacts: bool, dry_run: bool, as_json: bool) -> None:
     """Remove objects that were not used for long, and the least recently used ones until the rest is small enough.
 
-    What a lock file in the store names stays, even if it is more than SIZE. What is removed is compiled, linked or
-    pushed again when it is needed.
+    What is removed is compiled or linked again when it is needed. Files that `jitlto push` has stored stay, and do not
+    count, without --artifacts.
     """
     if age is None and size is None:
         raise click.UsageError("give --older-than, --size or both")
     from jitlto.stores import upkeep
-    from jitlto.stores.lock_file import LockFile
 
     def run() -> bool:
-        given = [LockFile.read(path) for path in locks]
-        done = upkeep.prune(_open(url, writes=not dry_run), older_than=age, size=size, locks=given, dry_run=dry_run)
+        backend = _open(url, writes=not dry_run)
+        done = upkeep.prune(backend, older_than=age, size=size, with_artifacts=artifacts, dry_run=dry_run)
         if as_json:
             print_json({"store": url, "dry_run": dry_run, **asdict(done)})
         else:
-            _print_pruned(url, done, size, dry_run)
+            _print_pruned(url, done, dry_run)
         return True
 
     conclude(run)
 
 
-def _print_pruned(url: str, done: Pruned, size: int | None, dry_run: bool) -> None:
+def _print_pruned(url: str, done: Pruned, dry_run: bool) -> None:
     nouns = {"compiled": "compiled source"}
     removed = ", ".join(
         pluralize(count, nouns.get(kind, kind.removesuffix("s"))) for kind, count in sorted(done.removed.items())
@@ -132,10 +119,6 @@ def _print_pruned(url: str, done: Pruned, size: int | None, dry_run: bool) -> No
     verb = "would remove" if dry_run else "removed"
     gone = f"{pluralize(sum(done.removed.values()), 'object')}, {format_bytes(done.size)}"
     click.echo(f"{url}: {verb} {gone}{f' ({removed})' if removed else ''}; {format_bytes(done.size_left)} left")
-    if done.locked:
-        click.echo(f"  lock files keep {pluralize(done.locked, 'object')}, {format_bytes(done.size_locked)}")
-    if size is not None and done.size_left > size:
-        click.echo(f"  more than {format_bytes(size)}: remove a lock file with `jitlto store unlock URL NAME`")
 
 
 @store.command(
@@ -153,13 +136,12 @@ def _print_pruned(url: str, done: Pruned, size: int | None, dry_run: bool) -> No
 def verify(url: str, signers: Path | None, delete: bool, delete_untrusted: bool, dry_run: bool, as_json: bool) -> None:
     """Read everything in a store, and check names, checksums and signatures. Exit status 1 if anything is wrong.
 
-    Without trusted keys, signatures are not checked. Lock files, and objects under names that jitlto does not give, are
-    reported and never removed.
+    Without trusted keys, signatures are not checked. Objects under names that jitlto does not give are reported,
+    and never removed.
     """
     from jitlto.stores import upkeep
-    from jitlto.stores.artifact_address import parse_store
-    from jitlto.stores.keys import TrustedKeys
-    from jitlto.stores.trust import Trust
+    from jitlto.stores.address import parse_store
+    from jitlto.stores.trust import Trust, TrustedKeys
 
     def run() -> bool:
         address, settings = parse_store(url), config.current()
@@ -214,19 +196,6 @@ def _print_verified(url: str, count: int, found: Sequence[Damage], *, signed: bo
     click.echo(f"{url}: {pluralize(count, 'object')}, {state}")
     if not signed:
         click.echo("  signatures not checked: give --signers", err=True)
-
-
-@store.command(
-    short_help="Remove a lock file from a store.", epilog="Example: jitlto store unlock s3://kernels/prod production"
-)
-@_url
-@click.argument("name")
-def unlock(url: str, name: str) -> None:
-    """Remove a lock file from a store: what it alone kept is removed by the next prune that finds it unused."""
-    from jitlto.stores import upkeep
-
-    upkeep.remove_lock(_open(url), name)
-    click.echo(f"{url}: lock file {name} removed")
 
 
 def _date(seconds: float) -> str:

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from jitlto.cli.tally import Tally
     from jitlto.stores.artifacts import Pushed
     from jitlto.stores.backend import Backend
-    from jitlto.stores.lock_file import LockFile
 
-_PACK, _LOCK = ".pack", ".lock"
+_PACK = ".pack"
 
 
 @click.command(epilog="Example: jitlto push search.fragdb s3://kernels/prod")
@@ -34,10 +33,9 @@ def push(files: tuple[Path, ...], url: str, as_json: bool) -> None:
     """Store databases, packs, recorded plans and other files in a store, and print the address of each.
 
     A DB is verified first, and pushed with the packs beside it. The address ends with the SHA-256 of the content:
-    `jitlto pull` and jitlto.load accept nothing else for it. What the store holds already is not sent again. A lock
-    file has no address: it becomes one of those that `jitlto store prune` heeds.
+    `jitlto pull` and jitlto.load accept nothing else for it. What the store holds already is not sent again.
     """
-    from jitlto.stores.artifact_address import parse_store
+    from jitlto.stores.address import parse_store
     from jitlto.stores.artifacts import open_store
 
     paths = [locate(path)[0] for path in files]
@@ -47,12 +45,10 @@ def push(files: tuple[Path, ...], url: str, as_json: bool) -> None:
         with progress("pushing (MiB)") as tally:
             held = _push(backend, path, _Megabytes(tally))
         if as_json:
-            done.append(_lock_as_dict(path, held) if not isinstance(held, list) else _as_dict(path, held))
-        elif isinstance(held, list):
+            done.append(_as_dict(path, held))
+        else:
             click.echo(str(held[0].address))
             click.echo(f"{path}{_summary(held)}", err=True)
-        else:
-            click.echo(f"{path}: lock file {held.name} in {url}", err=True)
     if as_json:
         print_json({"files": done})
 
@@ -76,15 +72,11 @@ class _Megabytes:
             self._tally.finished(next(self._left))
 
 
-def _push(backend: Backend, path: Path, on_piece: _Megabytes) -> list[Pushed] | LockFile:
+def _push(backend: Backend, path: Path, on_piece: _Megabytes) -> list[Pushed]:
     """Check a file as far as its kind is known, and store it."""
-    from jitlto.stores import artifacts, lock_file, upkeep
+    from jitlto.stores import artifacts
 
     try:
-        if path.suffix == _LOCK or lock_file.is_lock_file(path):
-            lock = lock_file.LockFile.read(path)
-            upkeep.put_lock(backend, lock)
-            return lock
         if not files.is_database(path):
             if path.suffix == _PACK:
                 from jitlto.link import packs
@@ -124,10 +116,6 @@ def _as_dict(path: Path, held: Sequence[Pushed]) -> dict[str, object]:
     return {"path": str(path), "address": str(held[0].address), "files": named}
 
 
-def _lock_as_dict(path: Path, lock: LockFile) -> dict[str, object]:
-    return {"path": str(path), "lock": lock.name}
-
-
 @click.command(epilog="Example: jitlto pull s3://kernels/prod#sha256=6f1c... -o search.fragdb")
 @click.argument("address", metavar="URL#sha256=DIGEST")
 @click.option("-o", "--output", type=FILE, required=True, help="The file; the packs of a database go beside it.")
@@ -138,7 +126,7 @@ def pull(address: str, output: Path, as_json: bool) -> None:
     The file is written if its SHA-256 is that of the address, and else left as it was. It needs no signature.
     """
     from jitlto.stores import artifacts
-    from jitlto.stores.artifact_address import ArtifactAddress
+    from jitlto.stores.address import ArtifactAddress
 
     parsed = ArtifactAddress.parse(address)
     check_writable(output)

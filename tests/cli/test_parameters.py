@@ -22,7 +22,6 @@ WITH_TARGET = {
     "check": ("check", "mini.fragdb", "--link"),
     "doctor": ("doctor", "mini.fragdb", "--arch"),
     "demo": ("demo", "--arch"),
-    "lock": ("lock", "mini.fragdb", "-o", "mini.lock", "--arch"),
 }
 
 

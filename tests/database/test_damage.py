@@ -148,10 +148,10 @@ def test_a_damaged_pack_gives_identical_kernels_or_none(
     sample: Sample, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     entries = {plan.digest: sample.entry(plan) for plan in sample.plans}
-    packs.write(tmp_path / "whole.pack", entries)
-    packs.write(tmp_path / "half.pack", dict(list(entries.items())[::2]))
+    packs.write(tmp_path / "whole.pack", {KERNELS: entries})
+    packs.write(tmp_path / "half.pack", {KERNELS: dict(list(entries.items())[::2])})
     crossed = dict(zip(entries, [*list(entries.values())[1:], next(iter(entries.values()))], strict=True))
-    packs.write(tmp_path / "crossed.pack", crossed)
+    packs.write(tmp_path / "crossed.pack", {KERNELS: crossed})
     whole = (tmp_path / "whole.pack").read_bytes()
     others = [(tmp_path / name).read_bytes() for name in ("half.pack", "crossed.pack")] + [b"", whole]
     chance, outcome, cache = random.Random(2), Counter[str](), KernelCache(None)  # noqa: S311

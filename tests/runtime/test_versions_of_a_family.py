@@ -16,6 +16,7 @@ from jitlto.families import declaration
 from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.requests import Contents
+from jitlto.link.sources import KERNELS
 from jitlto.plan.deprecation import replace_deprecated
 from jitlto.record.family_record import DeprecatedValue
 from jitlto.runtime import recording, session
@@ -107,7 +108,9 @@ def test_a_pack_of_the_old_version_serves_what_did_not_change(
 ) -> None:
     """Kernels are found by what is linked, in which names of values do not occur."""
     old = mini.plan(**TWICE)  # type: ignore[arg-type]
-    packs.write(second_path.with_suffix(".pack"), {old.digest: old.link_key.encode(old.link(use_cache=False))})
+    packs.write(
+        second_path.with_suffix(".pack"), {KERNELS: {old.digest: old.link_key.encode(old.link(use_cache=False))}}
+    )
     with pytest.warns(DeprecationWarning):
         new = renamed.plan(**TWICE)  # type: ignore[arg-type]
     assert new.digest == old.digest
