@@ -238,32 +238,24 @@ def merge(
     print_built(report, f"from {pluralize(len(parts), 'file')} in {report.path}", as_json=as_json)
 
 
-@click.command(epilog="Example: jitlto report search.fragdb -o report.html --timings timings.json --check check.json")
+@click.command(epilog="Example: jitlto report search.fragdb -o report.html")
 @click.argument("database", metavar=DATABASE, type=PATH)
 @click.option("-o", "--output", type=PAGE_FILE, required=True, help="The page, e.g. report.html.")
-@click.option("--timings", type=FILE, multiple=True, help="Output of `jitlto build --timings FILE.json`. Repeatable.")
-@click.option("--check", "check_file", type=FILE, help="Output of `jitlto check DB --json`.")
-def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: Path | None) -> None:
+def report(database: Path, output: Path) -> None:
     """Write an HTML page about DB, or a family of it: groups as grids, sizes, calls, toolchains and architectures.
 
-    The page is one file that loads nothing. With --timings it shows compile times, with --check the result of a check.
+    The page is one file that loads nothing.
     """
-    from jitlto.build.execution.costs import read_seconds
-    from jitlto.record.check_result import read_check_result
     from jitlto.report import page
     from jitlto.report.content import describe
 
     opened, family = open_database(database)
     with opened:
-        check_outputs({"-o": output}, (opened.path, *timings, check_file))
+        check_outputs({"-o": output}, (opened.path,))
         check_writable(output)
-        seconds: dict[str, float] = {}
-        for path in timings:
-            seconds |= read_seconds(path)
-        check = read_check_result(check_file) if check_file else None
-        described = describe(opened, family=family, seconds=seconds if timings else None, check=check)
+        described = describe(opened, family=family)
     write_output(output, page.to_html(described).encode())
-    click.echo(f"{pluralize(described.fragments, 'fragment')} in {output}")
+    click.echo(f"{pluralize(len(described.fragments), 'fragment')} in {output}")
 
 
 def _open(target: Path) -> tuple[FragmentDatabase, str | None]:
