@@ -16,7 +16,7 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.build import merge, pipeline
 from jitlto.build.execution import costs
 from jitlto.build.shards import Shard
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.packaging import project
 from jitlto.record.options import LinkOptions
 from jitlto.runtime import recording

@@ -32,8 +32,8 @@ from jitlto.build.rendered_families import RenderedFamilies, check_reproducible
 from jitlto.build.shards import Shard
 from jitlto.compile.compiler import CompiledSource
 from jitlto.database import writer
-from jitlto.family.declaration import FamilyDeclaration
-from jitlto.family.templates import RenderedSource
+from jitlto.families.declaration import FamilyDeclaration
+from jitlto.families.templates import RenderedSource
 from jitlto.record.family_record import PartRecord
 from jitlto.record.fragment import Fragment
 

@@ -32,9 +32,9 @@ from jitlto.compile.compiler import Toolchain, find_toolchain
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.compile.header_texts import SystemTexts
 from jitlto.cuda import nvjitlink
-from jitlto.family.declaration import FamilyDeclaration
-from jitlto.family.rendering.rendered_texts import RenderedTexts
-from jitlto.family.templates import RenderedSource, render_family
+from jitlto.families.declaration import FamilyDeclaration
+from jitlto.families.rendering.rendered_texts import RenderedTexts
+from jitlto.families.templates import RenderedSource, render_family
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import FragmentKey, Role
 

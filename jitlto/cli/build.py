@@ -30,7 +30,7 @@ from jitlto.cli.parameters import (
 )
 from jitlto.cli.partial_key import describe_nearest, find_key
 from jitlto.cli.progress import progress
-from jitlto.family import declaration
+from jitlto.families import declaration
 
 if TYPE_CHECKING:  # not imported at run time, so that usage errors and other commands start fast
     from concurrent.futures import Executor
@@ -52,7 +52,7 @@ def render(name: str, output: Path, as_json: bool) -> None:
 
     FAMILY is a name (looked up under ./fragments and among the shipped families) or a path.
     """
-    from jitlto.family.templates import render_family
+    from jitlto.families.templates import render_family
 
     family = declaration.load_family(declaration.find_family(name))
     sources = family_sources([family])
@@ -120,7 +120,7 @@ def build(**options: Any) -> None:
 
     --plan-shards, --explain and --dry-run compile nothing: they print what a build would do.
     """
-    from jitlto.family.rendering import process
+    from jitlto.families.rendering import process
 
     o = _Options(**options)
     outputs = _check_usage(o)

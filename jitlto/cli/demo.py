@@ -17,7 +17,7 @@ from jitlto.cli.progress import progress
 from jitlto.cli.search_sample import CONFIGURATIONS, DIM, QUERIES, ROWS, launch_and_compare
 from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
 
 _WITHOUT_DEVICE = "sm_90"

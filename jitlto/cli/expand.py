@@ -12,7 +12,7 @@ import click
 
 from jitlto.cli.output import print_warning
 from jitlto.cli.parameters import PATH
-from jitlto.family.matrix import Value, load_matrix
+from jitlto.families.matrix import Value, load_matrix
 
 
 @click.command()

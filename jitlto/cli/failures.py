@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from jitlto.base.errors import JitltoError
 from jitlto.build.failures import FailedFragmentsError, Failure, cause_finder, group_failures
 from jitlto.build.rendered_families import RenderedFamilies
-from jitlto.family.templates import RenderedSource
+from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import FragmentKey
 
 

@@ -46,7 +46,7 @@ def new(name: str, output: Path | None, cuda: str | None, family: Path | None, t
     With --torch, its kernels are operators of PyTorch too. For those of --family, which is compiled for it, every array
     is an argument of any shape, and the launch is the caller's, until you adapt them.
     """
-    from jitlto.family.declaration import find_family
+    from jitlto.families.declaration import find_family
     from jitlto.packaging.scaffold import write_package
 
     directory = output or Path(name)

@@ -15,7 +15,7 @@ from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.files import is_database
 
 if TYPE_CHECKING:  # not imported at run time, so that usage errors and other commands start fast
-    from jitlto.family.declaration import FamilyDeclaration
+    from jitlto.families.declaration import FamilyDeclaration
 
 
 def check_outputs(

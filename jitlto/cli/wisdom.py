@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # usage errors need not wait for them
 
 @click.group(epilog="Example: jitlto wisdom merge node1.wisdom node2.wisdom -o search.wisdom")
 def wisdom() -> None:
-    """Show, merge and prune what was measured by `jitlto tune`: files of wisdom.
+    """Show and merge what was measured by tuning: files of wisdom.
 
     A file STEM.wisdom beside STEM.fragdb is used with the database; the user's own, JITLTO_WISDOM, goes before it.
     """
@@ -61,32 +61,6 @@ def merge(files: tuple[Path, ...], output: Path) -> None:
         merged = _read(files)
         wisdom_file.write(output, merged)
         click.echo(f"{output}: {pluralize(len(merged), 'entry')}")
-        return True
-
-    conclude(run)
-
-
-@wisdom.command(epilog="Example: jitlto wisdom prune search.wisdom --evidence")
-@click.argument("file", metavar="FILE", type=PATH)
-@click.option("--family", "families", multiple=True, help="Remove the entries of this family. Repeatable.")
-@click.option("--device", "devices", multiple=True, help="Remove those of devices with this name. Repeatable.")
-@click.option(
-    "--evidence", is_flag=True, help="Keep of each entry the times of the default and the chosen variant only."
-)
-def prune(file: Path, families: tuple[str, ...], devices: tuple[str, ...], evidence: bool) -> None:
-    """Remove entries of FILE, or their evidence."""
-    if not (families or devices or evidence):
-        raise click.UsageError("give --family, --device or --evidence")
-
-    def run() -> bool:
-        from jitlto.tuning import wisdom_file
-        from jitlto.tuning.wisdom import Wisdom
-
-        before = _read((file,))
-        kept = [e for e in before.entries if e.family not in families and e.device.name not in devices]
-        after = Wisdom(entry.without_evidence() for entry in kept) if evidence else Wisdom(kept)
-        wisdom_file.write(file, after)
-        click.echo(f"{file}: {pluralize(len(before) - len(after), 'entry')} removed, {len(after)} left")
         return True
 
     conclude(run)

@@ -20,8 +20,7 @@ from jitlto.base.errors import JitltoError, NotCachedError
 from jitlto.base.events import Events, Kind
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 
-if TYPE_CHECKING:  # imported by the store when it takes a lock, and only if there are shared stores
-    from jitlto.base.cache_dir import FileLock
+if TYPE_CHECKING:  # imported only if there are shared stores
     from jitlto.link.shared_kernels import SharedKernels
     from jitlto.plan.cache_entry import Chosen
 
@@ -37,8 +36,6 @@ EVENT_OF_LAYER = {
     "store": Kind.FOUND_IN_STORE,
 }
 _PATIENCE = 60.0  # seconds to wait for another process before linking the same
-_SILENT = 1.0  # seconds of waiting before it is logged
-_POLLS = (0.001, 0.05)  # seconds: the first and the longest pause between two look-ups
 
 
 class KernelCache:
@@ -138,44 +135,18 @@ class KernelCache:
             _log("info", "linked %s for %s in %.3f s", key.kernel, kernel.target, kernel.seconds)
             return kernel
 
-        claim, waited, elsewhere = None, 0.0, 0.0
-        try:
-            if store is not None and not store.readonly:
-                claim, waited = self._claim(store, key.kernel, digest, database)
-                # Another process may have linked it between the first look-up and the claim.
-                found = self.find(digest, database)
-                if found is not None:
-                    return found, waited
-            kernel, elsewhere = (link_now(), 0.0) if shared is None else shared.get_or_link(key, link_now)
-            if store is not None:
-                store.put(ENTRIES, digest, key.encode(kernel))
+        def find_or_link_now() -> tuple[LinkedKernel, float]:
+            return (link_now(), 0.0) if shared is None else shared.get_or_link(key, link_now)
+
+        if store is None or store.readonly:
+            return find_or_link_now()
+        with store.locked(digest, self._patience, f"links {key.kernel}") as waited:
+            found = self.find(digest, database)  # another process may have linked it since the first look-up
+            if found is not None:
+                return found, waited
+            kernel, elsewhere = find_or_link_now()
+            store.put(ENTRIES, digest, key.encode(kernel))
             return kernel, waited + elsewhere
-        finally:
-            if claim is not None:
-                claim.release()
-
-    def _claim(self, store: CacheDir, kernel: str, digest: str, database: Path) -> tuple[FileLock | None, float]:
-        """Wait until no other process is linking a kernel, the kernel is in the cache, or patience runs out.
-
-        Returns:
-            lock or None: The claim, to be released once the kernel is stored.
-            float: Seconds waited; 0 if the claim was granted at once.
-        """
-        begin = time.perf_counter()
-        pause, waited, reported = _POLLS[0], 0.0, False
-        while True:
-            claim = store.claim(digest)
-            if claim is not None or (waited and self.find(digest, database) is not None):
-                return claim, waited
-            if waited > self._patience:
-                _log("warning", "another process has been linking %s for %.0f s; linking it too", kernel, waited)
-                return None, waited
-            if waited > _SILENT and not reported:
-                reported = True
-                _log("warning", "waiting for another process that links %s", kernel)
-            time.sleep(pause)
-            pause = min(2 * pause, _POLLS[1])
-            waited = time.perf_counter() - begin
 
 
 class _Flight:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitlto.base.cache_dir import STALE, TEMPORARY, CacheDir, FileLock
+from jitlto.base.cache_dir import STALE, TEMPORARY, CacheDir
 from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.files import SUFFIX, digest_of, write_hint
+from jitlto.base.lock import locked
 
 if TYPE_CHECKING:
     from jitlto.base.config import Config
@@ -52,7 +52,7 @@ def fetch(address: str, settings: Config) -> Path:
     from jitlto.stores.artifact_address import ArtifactAddress  # imported lazily: most were fetched before
 
     parsed, directory = ArtifactAddress.parse(address), _directory(settings)
-    with _only_fetcher(directory, parsed.digest):
+    with locked(directory / f"{parsed.digest[:_LOCK_DIGITS]}.lock", _PATIENCE, "fetches the same database"):
         target = directory / parsed.digest
         return _database_in(target) or _fetch(parsed, directory, target)
 
@@ -158,15 +158,3 @@ def _remove_stale(directory: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - path.lstat().st_mtime > STALE:
                 _remove_tree(path)
-
-
-@contextlib.contextmanager
-def _only_fetcher(directory: Path, digest: str) -> Iterator[None]:
-    """Wait while another process fetches the same. It only saves work: what is fetched twice is the same."""
-    lock = FileLock(directory / f"{digest[:_LOCK_DIGITS]}.lock")
-    with contextlib.suppress(OSError):  # without locks too
-        lock.acquire(_PATIENCE)
-    try:
-        yield
-    finally:
-        lock.release()

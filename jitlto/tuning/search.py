@@ -20,8 +20,6 @@ from jitlto.base.errors import JitltoError
 from jitlto.record.tuning import Variant
 from jitlto.tuning.wisdom import TIE
 
-#: Above this number of variants they are not all timed: a library for such searches proposes which.
-MOST_SWEPT = 200
 #: Times of each variant that a search which leaves nothing out would take; shares of time are of that.
 EXHAUSTIVE = 100
 
@@ -30,8 +28,6 @@ _FAR = 2.0  # times as slow as the fastest: dropped at once
 _ENOUGH = 8  # times before which no choice is sure
 _DRIFT = 0.02  # of clocks, while all are timed
 _LEAST_NOISE = 0.001  # of one time, relative to it
-_PROPOSED = 120  # variants, of more than MOST_SWEPT
-_SEED = 0
 
 Launch: TypeAlias = Callable[[], object]
 #: Makes a variant ready, and returns its launch; raises JitltoError if it cannot be used.
@@ -145,7 +141,7 @@ class Search:
         while len(default.times) < _ENOUGH + 2:
             self._time(default)
         self._sigma = max(_LEAST_NOISE, 1.48 * default.spread)
-        live = self._sweep(self._variants[1:]) if len(self._variants) <= MOST_SWEPT else self._propose()
+        live = self._sweep(self._variants[1:])
         is_complete = self._narrow(default, live)
         timed = list(self._candidates.values())
         _scale(timed)
@@ -164,17 +160,6 @@ class Search:
             if candidate is not None and candidate.seconds <= _FAR * self._fastest():
                 live.append(candidate)
         return [each for each in live if each.seconds <= _FAR * self._fastest()]
-
-    def _propose(self) -> list[Candidate]:
-        """Have variants proposed that may be faster than those that were timed."""
-        from jitlto.tuning.proposals import propose  # imported lazily: few families have so many variants
-
-        def cost(variant: Variant) -> float | None:
-            candidate = self._candidates.get(variant) or (None if self._is_late() else self._enter(variant))
-            return candidate.seconds / self._candidates[self._variants[0]].seconds if candidate else None
-
-        propose(self._variants, cost, _PROPOSED, _SEED, self._is_late)
-        return [each for each in list(self._candidates.values())[1:] if each.seconds <= _FAR * self._fastest()]
 
     def _enter(self, variant: Variant, *, needed: bool = False) -> Candidate | None:
         """Make a variant ready and time it; None if it cannot be used."""

@@ -155,11 +155,6 @@ class Entry(Struct, frozen=True, dict=True):
             trials.sort(key=lambda trial: trial.seconds)
         return msgspec.structs.replace(self, trials=tuple(trials))
 
-    def without_evidence(self) -> Entry:
-        """Return the entry with the trials that decide alone: of the default, the chosen and the fastest variant."""
-        deciding = {self.default, self.chosen, self._fastest}
-        return msgspec.structs.replace(self, trials=tuple(trial for trial in self.trials if trial in deciding))
-
 
 def make_entry(
     family: str,

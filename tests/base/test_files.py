@@ -33,7 +33,7 @@ from jitlto.build.execution import timings
 from jitlto.cli.output_files import write_output
 from jitlto.cuda import nvdisasm, toolkit
 from jitlto.database import FragmentDatabase, writer
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.stores import manifest
 from jitlto.tuning import wisdom_file
 from jitlto.tuning.wisdom import Wisdom
@@ -376,7 +376,7 @@ def test_one_function_writes_files_at_paths_that_users_give() -> None:
         "compile/snapshot.py",  # a descriptor in memory
         "build/execution/header_files.py",  # in the temporary directory of the build
         "build/lineinfo.py",  # in a directory that is renamed when it is complete
-        "family/rendering/worker.py",  # a pipe
+        "families/rendering/worker.py",  # a pipe
         "packaging/scaffold.py",  # in a directory that is renamed when it is complete
         "cuda/nvdisasm.py",  # in its temporary directory
         "link/packs.py",  # to the name that `replacing` yields

@@ -21,8 +21,8 @@ from jitlto.build.pipeline import build
 from jitlto.compile.machine_code import count_instructions
 from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
-from jitlto.family.declaration import FamilyDeclaration
+from jitlto.families import declaration
+from jitlto.families.declaration import FamilyDeclaration
 from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
 from tests.benchmarks.machine import command_line, describe

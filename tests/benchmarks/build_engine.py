@@ -40,9 +40,9 @@ from jitlto.compile.nvcc import Compiler
 from jitlto.compile.nvrtc_program import Step
 from jitlto.compile.snapshot import LEAST_SHARERS, Snapshots
 from jitlto.cuda import toolkit
-from jitlto.family import declaration
-from jitlto.family.matrix import load_matrix
-from jitlto.family.templates import render_family
+from jitlto.families import declaration
+from jitlto.families.matrix import load_matrix
+from jitlto.families.templates import render_family
 from jitlto.record.headers import Source
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import write_family

@@ -25,8 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from jitlto.family import declaration
-from jitlto.family.templates import render_family
+from jitlto.families import declaration
+from jitlto.families.templates import render_family
 from tests.benchmarks.machine import command_line, describe
 from tests.support.foreign import TREE, for_nvrtc
 from tests.support.process import ROOT

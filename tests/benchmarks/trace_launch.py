@@ -378,7 +378,7 @@ def trace_build(place: Path) -> Trace:
     from jitlto.build.cache.cache import open_cache
     from jitlto.build.execution import transport
     from jitlto.build.pipeline import build
-    from jitlto.family import declaration
+    from jitlto.families import declaration
 
     family = declaration.load_family(write_family(place / "one", ONE))
     cache = open_cache()
@@ -391,7 +391,7 @@ def trace_build(place: Path) -> Trace:
 
 def _prepare(place: Path) -> None:
     from jitlto.build.pipeline import build
-    from jitlto.family import declaration
+    from jitlto.families import declaration
 
     build([declaration.load_family(write_family(place / "mini", MINI))], place / "mini.fragdb", jobs=1)
 

@@ -18,7 +18,7 @@ from jitlto.cli import cli
 from jitlto.compile.architectures import DOES_NOT_COMPILE, RENAMES
 from jitlto.compile.compiler import find_toolchain
 from jitlto.cuda import nvjitlink, toolkit
-from jitlto.family.declaration import load_family
+from jitlto.families.declaration import load_family
 from jitlto.record.fragment import ImageKind
 from tests.support.families import CONVERT, MINI, write_family
 

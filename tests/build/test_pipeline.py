@@ -19,7 +19,7 @@ from jitlto.build.proof import UnplannedKernelsError
 from jitlto.build.rendered_families import family_record
 from jitlto.build.shards import Shard
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.record.fragment import FragmentKey, Role
 from jitlto.runtime.family import KernelFamily
 from tests.conftest import BuildFamily

@@ -22,7 +22,7 @@ from jitlto.build.shards import (
     make_part_record,
     select_fragments,
 )
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.record.fragment import FragmentKey
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family

@@ -11,7 +11,7 @@ from jitlto.build.rendered_families import family_record
 from jitlto.build.tuning_record import check_tuned
 from jitlto.cli import output_files
 from jitlto.database import _serialization as serialization
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.packaging.family_sources import place_sources
 from jitlto.record.fragment import FragmentKey
 from jitlto.record.tuning import TuneRecord

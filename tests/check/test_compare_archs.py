@@ -16,7 +16,7 @@ from jitlto.compile import machine_code
 from jitlto.compile.machine_code import MachineCode
 from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role
 from tests.support.commands import fails, jitlto
 from tests.support.families import CONVERT, write_family

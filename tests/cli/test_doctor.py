@@ -165,7 +165,7 @@ def test_families_of_installed_packages_are_listed_with_what_is_wrong_with_them(
 def test_a_part_of_a_build_is_no_database_to_use(mini_path: Path, tmp_path: Path) -> None:
     from jitlto.build.pipeline import build
     from jitlto.build.shards import Shard
-    from jitlto.family import declaration
+    from jitlto.families import declaration
     from tests.support.families import MINI, write_family
 
     family = declaration.load_family(write_family(tmp_path / "mini", MINI))

@@ -11,7 +11,7 @@ from jitlto.base.errors import CompileError
 from jitlto.build import pipeline
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.cli.failures import FailureLog
-from jitlto.family import declaration
+from jitlto.families import declaration
 from tests.support.commands import jitlto
 from tests.support.families import MINI, write_family
 

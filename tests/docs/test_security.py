@@ -31,7 +31,6 @@ EXCEPTIONS = {
     ("frameworks/torch_kernel.py", "exec"),
     ("frameworks/torch_kernel.py", "compile"),
     ("launch/quick_lookup.py", "compile"),
-    ("cli/tune.py", "runpy"),
 }
 
 

@@ -16,7 +16,7 @@ from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.shards import Shard
 from jitlto.check.check import check
 from jitlto.database import FragmentDatabase, writer
-from jitlto.family.declaration import FamilyDeclaration, load_family
+from jitlto.families.declaration import FamilyDeclaration, load_family
 from jitlto.packaging.project import list_sources, load_package
 from jitlto.report.content import describe
 from jitlto.runtime.discovery import editable

@@ -14,7 +14,7 @@ from jitlto import Operator
 from jitlto import jax_call as make
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.frameworks import jax_launch
 from jitlto.runtime.family import KernelFamily
 from tests.support import launch_core

@@ -15,7 +15,7 @@ from jitlto import torch_operator
 from jitlto.base.errors import OperatorError, UnknownValueError
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.frameworks import torch_kernel
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises

@@ -20,7 +20,7 @@ from jitlto.build import pipeline
 from jitlto.build.proof import UnplannedKernelsError
 from jitlto.build.shards import Shard
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.link import packs
 from jitlto.packaging import pack, prebuilt, project
 from jitlto.runtime.family import load

@@ -12,7 +12,7 @@ from jitlto.base.errors import FamilyError, NotCachedError, UnknownValueError
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.lookup_cache import Contents

@@ -25,7 +25,7 @@ from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda import device, nvjitlink, ptx, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.plan.plan import Plan
 from jitlto.record.headers import Source
 from jitlto.runtime.family import KernelFamily

@@ -32,8 +32,8 @@ from jitlto.cuda import nvjitlink, ptx
 from jitlto.cuda.nvfatbin import list_images
 from jitlto.database import FragmentDatabase, writer
 from jitlto.database import _hash_tree as hash_tree
-from jitlto.family import declaration, matrix
-from jitlto.family.templates import render_family
+from jitlto.families import declaration, matrix
+from jitlto.families.templates import render_family
 from jitlto.launch.arguments import ArgumentConverter
 from jitlto.launch.fast_path import FastPath
 from jitlto.link import packed_requests, packs

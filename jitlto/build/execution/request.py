@@ -16,7 +16,7 @@ from jitlto.compile.architecture_tests import ArchitectureTests
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.header_texts import name_source
 from jitlto.compile.kernel_probe import NO_PROBE, Probe, make_probe
-from jitlto.family.templates import RenderedSource
+from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import FragmentKey, Role
 from jitlto.record.headers import Source, split_leading_includes
 

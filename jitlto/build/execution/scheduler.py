@@ -30,7 +30,7 @@ from jitlto.build.execution.workers import WorkerDied
 from jitlto.build.failures import Failure
 from jitlto.compile import diagnostics
 from jitlto.compile.compiler import CompiledSource, CompileJob, CompileResult
-from jitlto.family.templates import RenderedSource
+from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import FragmentKey
 
 _POLL = 0.05  # seconds between two checks of jobs that another build is compiling

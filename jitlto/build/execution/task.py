@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from jitlto.base.cache_dir import FileLock
 from jitlto.base.errors import JitltoError
+from jitlto.base.lock import Claim
 from jitlto.build.cache import keys
 from jitlto.build.execution.request import CompileRequest
 from jitlto.compile.compiler import CompiledSource, CompileJob
@@ -35,7 +35,7 @@ class Task:
     cost: int
     sharers: int = 1
     extra: tuple[str, ...] = ()
-    claim: FileLock | None = None
+    claim: Claim | None = None
     waiting_since: float | None = None
     deaths: int = 0
     answer: CompiledSource | JitltoError | None = None  # for requests that turn out to be for the same

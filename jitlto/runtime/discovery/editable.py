@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto.base import files
-from jitlto.base.cache_dir import CacheDir, FileLock, NoLocksError
+from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.files import GROUP, SUFFIX, digest_of
+from jitlto.base.lock import locked
 from jitlto.compile.header_places import is_outside
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.family import declaration
-from jitlto.family.source_files import walk_sources
+from jitlto.families import declaration
+from jitlto.families.source_files import walk_sources
 from jitlto.link import lookup_cache
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 #: Below the user's cache directory.
 DIRECTORY = "editable"
 _MOST_FILES = 20_000  # a start of a program may take as long as reading them
-_SILENT, _PATIENCE = 1.0, 600.0  # seconds of waiting for a concurrent build: without a warning, and at most
+_PATIENCE = 600.0  # seconds of waiting for a concurrent build
 # The build imports the same modules as this process.
 _COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from jitlto.__main__ import main; main()"
 
@@ -237,20 +238,7 @@ def _build_once(installed: InstalledFamily, source: Path, path: Path, settings: 
 
     log = logging.getLogger(__name__)
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    lock = FileLock(path.with_suffix(".lock"))
-    try:
-        if not lock.acquire(_SILENT):
-            log.warning("waiting for a concurrent build of the fragments of %s", installed.title)
-            if not lock.acquire(_PATIENCE):
-                waited = _SILENT + _PATIENCE
-                log.warning("waited %.0f s for the fragments of %s: building them too", waited, installed.title)
-    except NoLocksError as error:
-        log.warning(
-            "there are no locks in %s (%s): several processes may do the same work", path.parent, error.strerror
-        )
-    except OSError as error:
-        log.debug("no lock at %s: %s", lock.path, error.strerror)
-    try:
+    with locked(path.with_suffix(".lock"), _PATIENCE, f"builds the fragments of {installed.title}"):
         state = _state(source, _read_table(installed, source) or {}, settings)
         if _is_current(path, state):
             return
@@ -265,8 +253,6 @@ def _build_once(installed: InstalledFamily, source: Path, path: Path, settings: 
         log.warning("built the fragments of %s in %.1f s", installed.title, time.monotonic() - begin)
         if state is not None:
             files.write(_record(path), json.dumps([state, digest_of(path)]).encode())
-    finally:
-        lock.release()
 
 
 def _build(installed: InstalledFamily, source: Path, path: Path) -> None:

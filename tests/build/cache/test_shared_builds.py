@@ -18,7 +18,7 @@ from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.shards import Shard
-from jitlto.family import declaration
+from jitlto.families import declaration
 from tests.support.families import MINI, write_family
 from tests.support.memory_stores import MemoryStores
 from tests.support.process import Result, python

@@ -29,7 +29,7 @@ from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.record.fragment import FragmentKey
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
@@ -411,7 +411,7 @@ def test_any_executor_gives_the_same_bytes(make: Make) -> None:
 DRIVER = """
 import json, os, sys
 from pathlib import Path
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.build.cache.cache import Cache
 from jitlto.build.pipeline import build
 from jitlto.build.execution.transport import MissingHeaders, _load_compiler

@@ -15,15 +15,15 @@ from pathlib import Path
 import jinja2
 
 from jitlto.base.text import suggest
-from jitlto.family.rendering import plain_text
-from jitlto.family.rendering.language import (
+from jitlto.families.rendering import plain_text
+from jitlto.families.rendering.language import (
     CMakeTemplate,
     JinjaTemplate,
     UndefinedPlaceholderError,
 )
-from jitlto.family.rendering.process import LIMIT_HINT, Answer, Request
-from jitlto.family.rendering.template_files import OutsideError
-from jitlto.family.rendering.values import TextAsNumberError
+from jitlto.families.rendering.process import LIMIT_HINT, Answer, Request
+from jitlto.families.rendering.template_files import OutsideError
+from jitlto.families.rendering.values import TextAsNumberError
 
 _PAGE = resource.getpagesize()
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from jitlto.base.errors import FamilyError, RenderError
 from jitlto.base.text import suggest
-from jitlto.family.declaration import FamilyDeclaration, GroupDeclaration
-from jitlto.family.matrix import Matrix, load_matrix
-from jitlto.family.rendering import process
-from jitlto.family.rendering.rendered_texts import RenderedTexts
-from jitlto.family.rendering.same_sources import SameSources
+from jitlto.families.declaration import FamilyDeclaration, GroupDeclaration
+from jitlto.families.matrix import Matrix, load_matrix
+from jitlto.families.rendering import process
+from jitlto.families.rendering.rendered_texts import RenderedTexts
+from jitlto.families.rendering.same_sources import SameSources
 from jitlto.record.exclusions import is_excluded
 from jitlto.record.fragment import FragmentKey, Role
 from jitlto.record.headers import interfaces_first

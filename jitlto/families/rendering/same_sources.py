@@ -8,7 +8,7 @@ from collections.abc import Collection, Hashable, Mapping
 from typing import TypeAlias
 
 from jitlto.base.errors import FamilyError
-from jitlto.family.declaration import GroupDeclaration
+from jitlto.families.declaration import GroupDeclaration
 from jitlto.record.fragment import FragmentKey
 
 _Values: TypeAlias = defaultdict[Hashable, set[str]]
@@ -33,7 +33,7 @@ class SameSources:
         self.has_gaps = False  # some combinations could not be rendered
 
     def add(self, key: FragmentKey, combination: Mapping[str, str], digest: str) -> None:
-        """Add a key with its combination and the :func:`~jitlto.family.rendering.plain_text.digest` of its source."""
+        """Add a key with its combination and the :func:`~jitlto.families.rendering.plain_text.digest` of its source."""
         self._keys[digest].append(key)
         self._combinations[key] = combination
 

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitlto.base.errors import MatrixError
-from jitlto.family import matrix
-from jitlto.family.matrix.document import _find_lines
+from jitlto.families import matrix
+from jitlto.families.matrix.document import _find_lines
 from tests.support.errors import raises
 
 pytestmark = pytest.mark.one_major

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.errors import RenderError
-from jitlto.family import declaration
-from jitlto.family.rendering import process
-from jitlto.family.rendering.process import Answer, render
-from jitlto.family.templates import render_family
+from jitlto.families import declaration
+from jitlto.families.rendering import process
+from jitlto.families.rendering.process import Answer, render
+from jitlto.families.templates import render_family
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 from tests.support.process import ROOT
@@ -188,7 +188,7 @@ def test_threads_do_not_share_it(tmp_path: Path) -> None:
 def test_a_fork_has_one_of_its_own_and_it_ends_with_the_program(tmp_path: Path) -> None:
     script = f"""
 import os, sys
-from jitlto.family.rendering import process
+from jitlto.families.rendering import process
 def render():
     answers = process.render({{"template": {str(tmp_path / "t")!r}, "syntax": "jinja", "folders": [{str(tmp_path)!r}],
                                "entries": [], "combinations": [{{}}], "stop": True}})
@@ -217,7 +217,7 @@ def test_standard_streams_may_be_closed(tmp_path: Path) -> None:
 import os
 for number in range(3):
     os.close(number)
-from jitlto.family.rendering import process
+from jitlto.families.rendering import process
 answers = process.render({{"template": {str(tmp_path / "t")!r}, "syntax": "jinja", "folders": [{str(tmp_path)!r}],
                            "entries": [], "combinations": [{{}}], "stop": True}})
 open({str(tmp_path / "out")!r}, "w").write(answers[0]["text"])
@@ -231,7 +231,7 @@ def test_it_ends_in_silence_when_the_program_is_killed(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("{% for _ in range(20000) %}x{% endfor %}{{ n }}")
     script = f"""
 import os, signal, threading
-from jitlto.family.rendering import process
+from jitlto.families.rendering import process
 combinations = [{{"n": str(n)}} for n in range(200)]
 request = {{"template": {str(tmp_path / "t")!r}, "syntax": "jinja", "folders": [{str(tmp_path)!r}],
            "entries": [], "combinations": combinations[:1], "stop": True}}

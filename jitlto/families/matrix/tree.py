@@ -2,7 +2,7 @@
 
 A node is an object (all of its members are combined) or an array (one of its elements is chosen). Its count is the
 product or sum of its items' counts. Branches that count zero are cut, so that every remaining node takes part in some
-combination. Private to :mod:`jitlto.family.matrix`.
+combination. Private to :mod:`jitlto.families.matrix`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LENIENT_HINT = "or preview the matrix with `jitlto expand --lenient`"
 
 @dataclass
 class DocumentError(Exception):
-    """An error at a place in a document; :class:`jitlto.family.matrix.Matrix` adds the file and line to it."""
+    """An error at a place in a document; :class:`jitlto.families.matrix.Matrix` adds the file and line to it."""
 
     what: str
     trail: Trail

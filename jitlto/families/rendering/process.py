@@ -25,7 +25,7 @@ MEMORY = 1 << 30  # bytes, beyond what the process takes before
 LENGTH = 16 << 20  # characters of a source, and of an entry of params
 LIMIT_HINT = "look for a loop, a repetition, a width or a recursion that is larger than it was meant to be"
 _COMMAND = (
-    "import sys; sys.path[:] = {path!r}; from jitlto.family.rendering.worker import serve; serve(int(sys.argv[1]))"
+    "import sys; sys.path[:] = {path!r}; from jitlto.families.rendering.worker import serve; serve(int(sys.argv[1]))"
 )
 
 

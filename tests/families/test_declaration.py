@@ -9,7 +9,7 @@ import pytest
 from jitlto.base.errors import FamilyError
 from jitlto.base.layouts import parse_definitions
 from jitlto.base.versions import Architecture
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.record.fragment import Role
 from jitlto.record.options import LinkOptions
 from tests.support.errors import raises

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from jinja2.filters import FILTERS
 from jinja2.tests import TESTS
 
-from jitlto.family.rendering.language import CMakeTemplate, JinjaTemplate
-from jitlto.family.rendering.template_files import OutsideError
-from jitlto.family.rendering.values import TextAsNumberError
+from jitlto.families.rendering.language import CMakeTemplate, JinjaTemplate
+from jitlto.families.rendering.template_files import OutsideError
+from jitlto.families.rendering.values import TextAsNumberError
 
 pytestmark = pytest.mark.one_major
 

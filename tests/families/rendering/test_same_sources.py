@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import FamilyError, RenderError
-from jitlto.family.declaration import GroupDeclaration, load_family
-from jitlto.family.rendering.rendered_texts import RenderedTexts
-from jitlto.family.rendering.same_sources import SameSources
-from jitlto.family.templates import RenderedSource, render_family
+from jitlto.families.declaration import GroupDeclaration, load_family
+from jitlto.families.rendering.rendered_texts import RenderedTexts
+from jitlto.families.rendering.same_sources import SameSources
+from jitlto.families.templates import RenderedSource, render_family
 from jitlto.record.fragment import FragmentKey, Role
 from tests.support.errors import raises
 from tests.support.families import write_family

@@ -19,9 +19,9 @@ from jinja2.loaders import split_template_path
 from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment, SandboxedFormatter
 
-from jitlto.family.rendering import values
-from jitlto.family.rendering.template_files import read_template
-from jitlto.family.rendering.values import TextAsNumberError, Value, as_value, reads_as_number
+from jitlto.families.rendering import values
+from jitlto.families.rendering.template_files import read_template
+from jitlto.families.rendering.values import TextAsNumberError, Value, as_value, reads_as_number
 
 _PLACEHOLDER = re.compile(r"@([A-Za-z0-9/_.+-]+)@")  # what CMake's @ONLY takes for a name
 _BY_POSITION = re.compile(r"%[^(]")

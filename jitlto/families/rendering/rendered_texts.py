@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 
 from jitlto.base.cache_dir import CacheDir
-from jitlto.family.rendering.process import Answer, Request
-from jitlto.family.rendering.template_files import OutsideError, read_template
+from jitlto.families.rendering.process import Answer, Request
+from jitlto.families.rendering.template_files import OutsideError, read_template
 
 #: The folder of the entries in the cache directory.
 ENTRIES = "rendered"

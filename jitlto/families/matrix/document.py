@@ -1,7 +1,7 @@
 """A matrix document: read, checked on construction, and expanded into its combinations.
 
-The document is compiled once into a tree (:mod:`~jitlto.family.matrix.tree`), on which the strict rules are checked
-before the first combination is made (:mod:`~jitlto.family.matrix.rules`). Nothing recurses, so only the JSON parser
+The document is compiled once into a tree (:mod:`~jitlto.families.matrix.tree`), on which the strict rules are checked
+before the first combination is made (:mod:`~jitlto.families.matrix.rules`). Nothing recurses, so only the JSON parser
 limits the depth of a document.
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from jitlto.base import files
 from jitlto.base.errors import MatrixError
-from jitlto.family.matrix.rules import check_rules
-from jitlto.family.matrix.tree import (
+from jitlto.families.matrix.rules import check_rules
+from jitlto.families.matrix.tree import (
     DocumentError,
     DuplicateMembers,
     Label,

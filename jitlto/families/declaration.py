@@ -17,7 +17,7 @@ from jitlto.base.errors import FamilyError, JitltoError
 from jitlto.base.text import suggest
 from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
-from jitlto.family.family_rules import (
+from jitlto.families.family_rules import (
     read_deprecated,
     read_exclusions,
     read_group_link,
@@ -25,7 +25,7 @@ from jitlto.family.family_rules import (
     read_structures,
     read_version,
 )
-from jitlto.family.tuning_rules import TuneDeclaration, read_tune
+from jitlto.families.tuning_rules import TuneDeclaration, read_tune
 from jitlto.record.exclusions import Exclusion
 from jitlto.record.family_record import DeprecatedValue
 from jitlto.record.fragment import ImageKind, Role, is_name

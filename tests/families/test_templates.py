@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jitlto.base.errors import FamilyError, MatrixError, RenderError
-from jitlto.family import declaration
-from jitlto.family.templates import RenderedSource, describe_combination, render_family
+from jitlto.families import declaration
+from jitlto.families.templates import RenderedSource, describe_combination, render_family
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.cache_dir import CacheDir
-from jitlto.family import declaration
-from jitlto.family.rendering import process, rendered_texts
-from jitlto.family.rendering.process import Answer, Request
-from jitlto.family.rendering.rendered_texts import ENTRIES, RenderedTexts
-from jitlto.family.templates import render_family
+from jitlto.families import declaration
+from jitlto.families.rendering import process, rendered_texts
+from jitlto.families.rendering.process import Answer, Request
+from jitlto.families.rendering.rendered_texts import ENTRIES, RenderedTexts
+from jitlto.families.templates import render_family
 from tests.support.families import MINI, write_family
 
 TEMPLATE = "{% include 'a/part.jinja' %} {% include ['first.jinja', 'second.jinja'] %} {{x}}"

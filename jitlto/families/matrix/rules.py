@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from jitlto.family.matrix.tree import LENIENT_HINT, DocumentError, Item, Node, Trail, Value, format_pointer
+from jitlto.families.matrix.tree import LENIENT_HINT, DocumentError, Item, Node, Trail, Value, format_pointer
 
 
 @dataclass(slots=True)
