@@ -27,13 +27,13 @@ from jitlto.build.interfaces import InterfaceRules
 from jitlto.build.shards import Shard
 from jitlto.build.tuning_record import check_tuned, tune_record
 from jitlto.build.uses import check_uses
-from jitlto.compile.architecture_tests import comparable_architectures
+from jitlto.compile.architectures import comparable_architectures
 from jitlto.compile.compiler import Toolchain, find_toolchain
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.compile.header_texts import SystemTexts
 from jitlto.cuda import nvjitlink
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.families.rendering.rendered_texts import RenderedTexts
+from jitlto.families.rendered_texts import RenderedTexts
 from jitlto.families.templates import RenderedSource, render_family
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import FragmentKey, Role

@@ -20,9 +20,8 @@ from jitlto.frameworks.torch_kernel import (
     Implementation,
     bind,
     describe,
-    first_array,
+    make_outputs,
     returned,
-    torch_dtypes,
 )
 from jitlto.frameworks.torch_transforms import (
     TENSORS,
@@ -159,20 +158,18 @@ def _type(number: int, argument: Argument) -> str:
 
 def _fake(operator: Operator) -> Callable[..., Any]:
     """Return the function that makes the outputs of a call without memory, and checks that the kernel takes it."""
-    import torch
-
-    first, dtypes = first_array(operator), torch_dtypes()
+    from torch._subclasses.fake_tensor import FakeTensor  # PyTorch has no public name for it
 
     def fake(*args: Any) -> Any:
         args = complete(operator, args)
-        if has_tangent(operator):
+        first = args[operator.first_array]
+        if has_tangent(operator) and not isinstance(first, FakeTensor):  # in a trace, torch.func has seen to it before
             refuse_tangents(operator, args)
         results = operator.results(bind(operator, args))
         known = _without_symbols(operator, describe(operator, args))
         if known is not None:
             check_call(operator, known)
-        made = tuple(torch.empty(shape, dtype=dtypes[dtype], device=args[first].device) for shape, dtype in results)
-        return returned(made)
+        return returned(make_outputs(results, first.device))
 
     return fake
 

@@ -98,21 +98,18 @@ def refuse_tangents(operator: Operator, args: Sequence[Any]) -> None:
     Raises:
         OperatorError: If one does.
     """
-    for argument, value in zip(operator.arguments, args, strict=False):
-        if isinstance(argument, Array) and value is not None and _has_tangent(value):
-            raise _forward_error(operator)
+    import torch
 
-
-def _has_tangent(tensor: Any) -> bool:
-    from torch._subclasses.fake_tensor import FakeTensor  # PyTorch has no public name for it
-    from torch.autograd import forward_ad
-
-    if isinstance(tensor, FakeTensor):
-        return False  # in a trace, where torch.func has seen to it before
     try:
-        return forward_ad.unpack_dual(tensor).tangent is not None
+        found = any(
+            torch.autograd.forward_ad.unpack_dual(value).tangent is not None
+            for argument, value in zip(operator.arguments, args, strict=False)
+            if isinstance(argument, Array) and value is not None
+        )
     except RuntimeError:  # in a trace of torch.func.linearize, which hides tangents from what is below autograd
-        return True
+        found = True
+    if found:
+        raise _forward_error(operator)
 
 
 def _forward_error(operator: Operator) -> OperatorError:

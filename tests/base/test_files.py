@@ -376,7 +376,6 @@ def test_one_function_writes_files_at_paths_that_users_give() -> None:
         "compile/snapshot.py",  # a descriptor in memory
         "build/execution/header_files.py",  # in the temporary directory of the build
         "build/lineinfo.py",  # in a directory that is renamed when it is complete
-        "families/rendering/worker.py",  # a pipe
         "packaging/scaffold.py",  # in a directory that is renamed when it is complete
         "cuda/nvdisasm.py",  # in its temporary directory
         "link/packs.py",  # to the name that `replacing` yields

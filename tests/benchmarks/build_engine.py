@@ -236,7 +236,7 @@ def _sources(directories: list[Path], place: Path) -> list[tuple[Path, list[str]
 def _jitlto(directories: list[Path], place: Path, *extra: str) -> float:
     """The whole command, from an empty cache, in a fresh process; it makes the images of the peer and no others."""
     command = [sys.executable, "-m", "jitlto", "build", *map(str, directories), "-o", str(place / "out.fragdb")]
-    command += ["--no-cache", "--no-compare-archs", "--quiet", *extra]
+    command += ["--no-cache", "--quiet", *extra]
     begin = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
     return time.perf_counter() - begin

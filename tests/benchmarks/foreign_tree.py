@@ -34,7 +34,7 @@ from tests.support.process import ROOT
 FAMILIES = ("brute_force", "cluster", "ivf")
 IMAGES = {"ltoir": "lto_75", "ltoir and ptx": "[lto_75,compute_75]"}
 PARTS = ("processor_time", "linked", "no_op")
-BUILD = ("build", "--quiet", "--no-compare-archs")
+BUILD = ("build", "--quiet")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The function that is generated for an operator passes to the kernel what follows from the declaration."""
+"""An operator passes to the kernel what follows from the declaration."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from jitlto import Array, Flag, Launch, Operator, Output, Scalar
 from jitlto.frameworks.parts import Argument
-from jitlto.frameworks.torch_kernel import Implementation, fast_source
-from tests.support.operators import CpuBackend, CpuFamily, declare
+from jitlto.frameworks.torch_kernel import Implementation
+from tests.support.operators import CpuBackend, CpuFamily
 
 ARRAY = Array("x", "float32", "n")
 
@@ -85,10 +85,3 @@ def test_known_calls_launch_as_new_ones_do(declared: tuple[list[Argument], int],
             expected = 4 if callable(parameter) else everything.get(parameter, parameter)
             pointers = [each.data_ptr() if hasattr(each, "data_ptr") else each for each in (value, expected)]
             assert pointers[0] == pointers[1], parameter
-
-
-def test_the_generated_code_is_python_and_reads_no_name_of_the_declaration() -> None:
-    for operator in declare(CpuFamily, "generated").values():
-        source = fast_source(operator)
-        compile(source, operator.qualname, "exec")
-        assert not {part.name for part in (*operator.arguments, *operator.outputs)} & set(source.split())

@@ -27,8 +27,6 @@ EXCEPTIONS = {
     "compile/header_trace.py": "in forks",
     "build/execution/events.py": "methods without a body, for observers to override",
     "packaging/hooks/build_fragments.py": "in builds of packages by setuptools, which are slow",
-    "families/rendering/plain_text.py": "in the process that renders",
-    "families/rendering/worker.py": "the process that renders",
     "cli/demo.py": "builds and links a shipped family, which is slow",
     "cli/outcome.py": "in processes that a signal ends",
     "cli/progress_bar.py": "in a process on a terminal",

@@ -31,7 +31,7 @@ from jitlto.compile.compiler import CompiledSource
 from jitlto.cuda import nvjitlink, ptx
 from jitlto.cuda.nvfatbin import list_images
 from jitlto.database import FragmentDatabase, writer
-from jitlto.database import _hash_tree as hash_tree
+from jitlto.database._rows import TABLES
 from jitlto.families import declaration, matrix
 from jitlto.families.templates import render_family
 from jitlto.launch.arguments import ArgumentConverter
@@ -221,28 +221,29 @@ def _places(value: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def rows(path: Path) -> list[list[Any]]:
-    """The rows of a database: kind, key and record, the record read."""
+    """The rows of a database: table, key and record, the record read."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        buckets = [json.loads(text) for (text,) in connection.execute("SELECT rows FROM bucket ORDER BY number")]
-    found = [[kind, key, record] for kinds in buckets for kind, some in kinds.items() for key, record in some.items()]
-    return sorted(found, key=lambda row: row[:2])
+        return [
+            [table, key, json.loads(record)]
+            for table in TABLES
+            for key, record in connection.execute(f"SELECT key, record FROM {table} ORDER BY key")  # noqa: S608
+        ]
 
 
 def with_rows(path: Path, content: Iterable[Any], part: Any = None) -> None:
-    """Put other rows into a database, with hashes and a digest that are right."""
+    """Put other rows into a database, with checksums and a digest that are right."""
     listed: dict[tuple[str, str], bytes] = {}
     for row in content:
-        if isinstance(row, list) and len(row) == 3 and isinstance(row[0], str) and isinstance(row[1], str):
+        if isinstance(row, list) and len(row) == 3 and row[0] in TABLES and isinstance(row[1], str):
             record = row[2] if isinstance(row[2], str) else json.dumps(row[2], sort_keys=True, separators=(",", ":"))
-            kind, key = (text.encode("utf-8", "replace").decode() for text in row[:2])
-            listed.setdefault((kind, key), record.encode("utf-8", "replace"))
+            key = row[1].encode("utf-8", "replace").decode()
+            listed.setdefault((row[0], key), record.encode("utf-8", "replace"))
     with contextlib.closing(sqlite3.connect(path)) as connection:
         blobs = dict(connection.execute("SELECT sha256, data FROM blob"))
     meta = {} if part is None else {"part": json.dumps(part, sort_keys=True, separators=(",", ":")).encode()}
-    sorted_rows = hash_tree.SortedRows((*name, record) for name, record in listed.items())
     path.unlink()
-    names = tuple(sorted(key for kind, key in listed if kind == "family"))
-    writer._fill(path, meta, names, sorted_rows, blobs)
+    names = tuple(sorted(key for table, key in listed if table == "family"))
+    writer._fill(path, meta, names, ((*name, record) for name, record in sorted(listed.items())), blobs)
 
 
 def use(path: Path) -> None:
@@ -342,15 +343,11 @@ def _json(data: bytes) -> Any:
 def _record_seeds(ground: Ground) -> list[bytes]:
     keys = [row[1] for row in rows(ground.databases[0]) if row[0] == "fragment"]
     part = {
-        "number": 1, "count": 2, "whole": "0" * 64, "keys": keys, "toolchains": {"mini": "nvrtc 1"},
+        "number": 1, "count": 2, "whole": "0" * 64, "keys": keys, "toolchains": [["mini", "nvrtc 1"]],
         "faults": [["f", "_Z2opf", "no such function"]], "advice": ["x"],
     }  # fmt: skip
-    groups = [{"family": "mini", "group": "op", "parameters": ["a", "b"], "values": [["1", "x"], ["y"], ["2", "x"]]}]
     content = rows(ground.databases[0])
-    return [
-        json.dumps(document).encode()
-        for document in ({"rows": content}, *({"rows": content, "part": part | {"keys": k}} for k in (keys, groups)))
-    ]
+    return [json.dumps(document).encode() for document in ({"rows": content}, {"rows": content, "part": part})]
 
 
 # --- caches and packs --------------------------------------------------------------------------------------------

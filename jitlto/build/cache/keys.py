@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from jitlto.base.versions import Architecture, Version
-from jitlto.compile.architecture_tests import ArchitectureTests, find_tests
 from jitlto.compile.compiler import Toolchain
 from jitlto.compile.directives import outline
 from jitlto.compile.header_search import HeaderSearch
@@ -23,7 +22,7 @@ from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import HeaderSet, Source
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
-REVISION = 10
+REVISION = 11
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,17 +92,6 @@ class CompileConfig:
         if not self.candidates:
             return []
         return ["where the code differs by nvJitLink", f"{self.linker}:", *map(str, self.candidates[1:])]
-
-    def find_tests(
-        self, text: str, source: Source, candidates: Sequence[Architecture] | None = None
-    ) -> ArchitectureTests:
-        """The tests of the architecture in a source that was rendered as ``text``; by default for the candidates."""
-        candidates = self.candidates if candidates is None else candidates
-        own, later = self.own_closure(text).headers, tuple(candidates[1:])
-        found = find_tests(source, own, candidates, self.options)
-        if not self.toolchain.header_roots():  # the compiler finds headers that are not in the source
-            return ArchitectureTests(later, later, found.exact)
-        return found
 
     def source_key(self, source: str) -> str:
         """SHA-256 of the source and of how it is compiled."""

@@ -277,7 +277,8 @@ class Scheduler:
             task.release()
             raise
         else:
-            self._take_result(task, result)
+            compiled = task.request.name_parameters(result.compiled)
+            self._take_result(task, replace(result, compiled=compiled))
 
     def _take_result(self, task: Task, result: CompileResult) -> None:
         """Store a compiled source and give it to all its requests."""

@@ -57,9 +57,7 @@ class Task:
         return self.cost, self.positions
 
     def job(self) -> CompileJob:
-        config = self.request.config
-        tests = config.find_tests(self.request.rendered.source, self.source) if config.candidates else None
-        return self.request.job(self.source, tests, self.sharers)
+        return self.request.job(self.source, self.sharers)
 
     def release(self) -> None:
         if self.claim is not None:

@@ -217,18 +217,18 @@ def test_units_are_asked_for_side_by_side_and_a_warm_directory_asks_nothing(mach
     stores = MemoryStores()
     machine.build(stores)
     stores.asked.clear()
-    report = machine.build(stores, compare_archs=True)
+    report = machine.build(stores)
     assert (report.compiled, report.use.store) == (0, FRAGMENTS)
     assert [len(names) for names in stores.asked if names[0][0] == "compiled"] == [FRAGMENTS]
     stores.asked.clear()
-    report = machine.build(stores, fresh=False, compare_archs=True)
+    report = machine.build(stores, fresh=False)
     assert (report.compiled, report.use.directory, stores.asked) == (0, FRAGMENTS, [])
 
 
 def test_a_warm_directory_gives_stores_what_a_build_would_have(machine: Machine) -> None:
     stores, empty = MemoryStores(), MemoryStores()
-    machine.build(stores, compare_archs=True)
-    assert machine.build(empty, fresh=False, compare_archs=True).use.directory == FRAGMENTS
+    machine.build(stores)
+    assert machine.build(empty, fresh=False).use.directory == FRAGMENTS
     assert empty.objects == stores.objects
     read_only = MemoryStores()
     read_only.is_read_only = True
@@ -247,16 +247,6 @@ def test_what_waits_for_a_worker_when_the_stores_have_opened_is_looked_for_again
 
     report = machine.build(stores, observer=OpensAtFirstCompile(), jobs=1)
     assert (report.compiled, report.use.store) == (1, FRAGMENTS - 1)
-
-
-def test_what_a_comparison_of_architectures_found_is_shared(machine: Machine) -> None:
-    stores = MemoryStores()
-    first = machine.build(stores, compare_archs=True)
-    kinds = {kind for kind, _ in stores.objects}
-    assert kinds >= {"compiled", "headers", "architectures"}
-    before = dict(stores.writes)
-    assert machine.build(stores, compare_archs=True).architectures == first.architectures
-    assert stores.writes == before
 
 
 def test_a_shard_asks_only_for_its_own(machine: Machine) -> None:

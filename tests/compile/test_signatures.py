@@ -8,12 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.compile.kernel_text import find_kernels, read_front_end
+from jitlto.compile.signatures import Parameters, find_parameters
+
+
+def find(text: str, *options: str, name: str = "k", most: int = 8) -> Parameters | None:
+    """Return the parameters that a text tells, of whichever number."""
+    found = [made for n in range(most) for _, made in find_parameters([text.encode()], options, [(name, n)])]
+    return found[0] if len(found) == 1 else None
 
 
 def names_of(parameters: str) -> tuple[str | None, ...] | None:
-    (kernel,) = find_kernels(f"__global__ void k({parameters}) {{}}".encode())
-    return kernel.names
+    made = find(f"__global__ void k({parameters}) {{}}")
+    return None if made is None else tuple(name for name, _ in made)
 
 
 @pytest.mark.parametrize(
@@ -89,13 +95,63 @@ void g() {
 namespace { __global__ void no(int x) {} }
 __global__ void four(int z) {}
 """
-    found = {kernel.name: (kernel.is_c, kernel.names) for kernel in find_kernels(text)}
-    assert found == {
-        "a::b::c::one": (False, ("x", "n")),
-        "a::two": (True, ()),
-        "three": (True, ("y",)),
-        "four": (False, ("z",)),
-    }
+    expected = {"one": ("x", "n"), "two": (), "three": ("y",), "four": ("z",), "no": None}
+    for name, names in expected.items():
+        made = find(text.decode(), name=name)
+        assert (None if made is None else tuple(n for n, _ in made)) == names
+
+
+@pytest.mark.parametrize(
+    "macros",
+    [
+        "#define N n_real\n__global__ void k(float* x, int N) {}",
+        "#define N n_real\n__global__ void k(float* x, int N) {}\n#undef N\n",
+        "#define TWO float* a, int b\n__global__ void k(TWO) {}",
+        "#define P(t, n) t n\n__global__ void k(P(float*, a), int b) {}",
+        "#define FIRST float* a, int\n#define NONE\n__global__ void k(FIRST b NONE) {}",
+        *(
+            f"{define} N n_real\n__global__ void k(float* x, int N) {{}}\n#undef N"
+            for define in ("%:define", "# /* c */ define", "#def\\\nine", "/* c */ #define", "#/*\n*/define")
+        ),
+        "__global__ void k(float* x, int OPTION) {}\n#undef OPTION",
+        # A macro defines the kernel, and what looks like its definition is none.
+        "#define K __global__ void k(float* x, int real) {\nK }\n#if 0\n__global__ void k(float* y, int z) {}\n#endif",
+        "#define kk k\n#if 0\n__global__ void k(float* y, int z) {}\n#endif\n__global__ void kk(float* x, int real) {}",
+        "#define K __global__ void k(float* x, int n) {\n#define DROP(...)\nK }\nDROP(__global__ void k(int z) {})",
+        "#if A\n__global__ void k(float* y, int z) {}\n#else\n__global__ void k(float* x, int n) {}\n#endif",
+    ],
+)
+def test_a_macro_never_gives_a_wrong_name(macros: str) -> None:
+    assert all(name is None for name, _ in find(macros) or ())
+
+
+def test_a_macro_that_hides_nothing_does_no_harm() -> None:
+    text = "#define RESTRICT __restrict__\n#define REAL float\n__global__ void k(REAL* RESTRICT x, int n) {}"
+    assert find(text) == (("x", None), ("n", None))
+
+
+def test_a_macro_of_an_option_hides_a_name_too() -> None:
+    assert find("__global__ void k(float* x, int n) {}", "-Dn=m") is None
+
+
+def test_definitions_are_told_apart_by_the_number_of_their_parameters() -> None:
+    text = "#ifdef A\n__global__ void k(int a) {}\n#else\n__global__ void k(float b, int c) {}\n#endif"
+    found = dict(find_parameters([text.encode()], (), [("_Z1ki", 1), ("_Z1kfi", 2)]))
+    assert found == {"_Z1ki": (("a", "int"),), "_Z1kfi": (("b", "float"), ("c", "int"))}
+
+
+def test_types_are_those_of_scalars_and_pointers_to_them() -> None:
+    text = "k(const float* __restrict__ x, unsigned n, void* v, uint32_t m, int64_t* const p, int a[4], S s, S* t)"
+    assert find(f'extern "C" __global__ void {text} {{}}', most=9) == (
+        ("x", "float const*"),
+        ("n", "unsigned int"),
+        ("v", "void*"),
+        ("m", "unsigned int"),
+        ("p", "long long*"),
+        ("a", "int*"),
+        ("s", None),
+        ("t", None),
+    )
 
 
 _WORDS = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(lambda word: not keyword.iskeyword(word))
@@ -116,21 +172,4 @@ def test_names_are_found_in_their_order_or_not_at_all(parameters: list[tuple[str
 @pytest.mark.slow
 @given(st.binary(max_size=200).map(lambda data: b"__global__ void k(" + data))
 def test_any_text_is_read(text: bytes) -> None:
-    find_kernels(text)
-
-
-def test_what_nvccs_front_end_makes_tells_names_and_types() -> None:
-    code = """__global__ __var_used__ void c(
-# 6 "z.cu"
-float *a,
-# 6 "z.cu"
-int b,  int __T1){
-}
-__attribute__((nv_weak_odr)) __global__ void _Z1tIfEvPKT_(const float *__restrict__ in){ }"""
-    stubs = "static void __device_stub__ZN2ns1cEPfii(float *, int, int);"
-    assert read_front_end(code, stubs, {"c": 3, "_Z1tIfEvPKT_": 1, "_Z1ui": 1}) == {
-        "c": (("a", "float*"), ("b", "int"), (None, "int")),
-        "_Z1tIfEvPKT_": (("in", "float const*"),),
-        "_Z1ui": ((None, "int"),),
-    }
-    assert read_front_end("", "", {"c": 1}) == {"c": ((None, None),)}
+    assert dict(find_parameters([text], (), [("other", 1)])) == {}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import FamilyError, RenderError
 from jitlto.families.declaration import GroupDeclaration, load_family
-from jitlto.families.rendering.rendered_texts import RenderedTexts
-from jitlto.families.rendering.same_sources import SameSources
+from jitlto.families.rendered_texts import RenderedTexts
+from jitlto.families.same_sources import SameSources
 from jitlto.families.templates import RenderedSource, render_family
 from jitlto.record.fragment import FragmentKey, Role
 from tests.support.errors import raises

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
@@ -20,7 +20,7 @@ from jitlto.base.cached import decoder
 from jitlto.base.types import Parameter
 from jitlto.base.versions import Architecture, Version
 from jitlto.record import expressions
-from jitlto.record.family_record import DeprecatedValue, FamilyRecord, GroupRecord
+from jitlto.record.family_record import DeprecatedValue, FamilyRecord, GroupRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Name, Role, Symbol
 from jitlto.record.options import GROUP_LINK_OPTIONS, LinkOptions, touches_files
 from jitlto.record.tuning import LAUNCH_NAMES, LINK_NAMES, TuneRecord
@@ -50,7 +50,14 @@ def decode(kind: type[T], data: bytes) -> T:
 
 def encode(value: object) -> bytes:
     """Encode a value as JSON in its canonical form: equal values make equal bytes, in ASCII."""
-    return _dump(value)
+    try:
+        text = msgspec.json.encode(value, order="sorted")
+        if text.isascii() and b"\x7f" not in text:
+            return text
+    except UnicodeEncodeError:
+        pass
+    # Everything but printable ASCII is escaped.
+    return json.dumps(msgspec.to_builtins(value), sort_keys=True, separators=(",", ":")).encode()
 
 
 class _Key(Struct, gc=False):
@@ -94,7 +101,7 @@ class _Family(Struct):
     architectures: list[tuple[Count, str]]
     groups: tuple[GroupRecord, ...]
     headers: tuple[tuple[str, str], ...]
-    interfaces: tuple[str, ...] | None = None
+    interfaces: tuple[str, ...] = ()
     uses: tuple[Name, ...] = ()
     version: str = ""
     deprecated: tuple[DeprecatedValue, ...] = ()
@@ -105,62 +112,39 @@ class _Gaps(Struct):
     keys: list[str]
 
 
+class _Part(Struct):
+    number: Count
+    count: Count
+    whole: str
+    keys: msgspec.Raw
+    toolchains: tuple[tuple[str, str], ...]
+    faults: tuple[tuple[Name, str, str], ...]
+    advice: tuple[str, ...]
+
+
 class Root(Struct, frozen=True):
-    """The root of a database's hash tree, from which all of its content can be checked.
+    """What identifies the content of a database.
 
     Args:
         schema: The schema's number.
-        buckets, rows: How many there are.
-        tree: SHA-256 of the top node.
-        families: Their names, sorted.
+        counts: The number of rows of each table.
+        rows: The hash over the sorted checksums of all rows.
+        families: The names of the families, sorted.
         part, gaps: SHA-256 of these records, where there are any.
     """
 
     schema: Count
-    buckets: Count
-    rows: Count
-    tree: Sha256
+    counts: dict[str, Count]
+    rows: Sha256
     families: tuple[Name, ...]
     part: Sha256 | None
     gaps: Sha256 | None
 
 
-#: The records of a bucket by kind and key.
-Bucket = Mapping[str, Mapping[str, msgspec.Raw | bytes]]
-
-
-def decode_bucket(text: bytes) -> Bucket:
-    """Decode a bucket, leaving its records as they are.
-
-    Raises:
-        InvalidRecordError: If it is not JSON of that form.
-    """
-    try:
-        return msgspec.json.decode(text, type=dict[str, dict[str, msgspec.Raw]])
-    except (msgspec.MsgspecError, RecursionError):
-        pass  # a header of a family may hold unpaired surrogates, which msgspec does not read
-    try:
-        rows = msgspec.convert(json.loads(text), dict[str, dict[str, Any]])
-        return {kind: {key: _dump(record) for key, record in several.items()} for kind, several in rows.items()}
-    except (ValueError, RecursionError) as error:
-        raise InvalidRecordError(str(error)) from error
-
-
-def _dump(value: object) -> bytes:
-    try:
-        text = msgspec.json.encode(value, order="sorted")
-        if text.isascii() and b"\x7f" not in text:
-            return text
-    except UnicodeEncodeError:
-        pass
-    # Everything but printable ASCII is escaped.
-    return json.dumps(msgspec.to_builtins(value), sort_keys=True, separators=(",", ":")).encode()
-
-
 def encode_fragment(fragment: Fragment) -> bytes:
     """Encode the record of a fragment."""
     key = fragment.key
-    return _dump(
+    return encode(
         {
             "key": {"family": key.family, "group": key.group, "parameters": dict(key.parameters)},
             "role": fragment.role,
@@ -209,7 +193,7 @@ _parameter = lru_cache(1024)(Parameter)
 
 def encode_family(family: FamilyRecord) -> bytes:
     """Encode the record of a family."""
-    return encode(msgspec.to_builtins(family) | {"link": family.link.as_dict(), "interfaces": family.interfaces})
+    return encode(msgspec.to_builtins(family) | {"link": family.link.as_dict()})
 
 
 def decode_family(record: bytes) -> FamilyRecord:
@@ -234,7 +218,7 @@ def decode_family(record: bytes) -> FamilyRecord:
         if len(set(names)) < len(names):
             raise InvalidRecordError("a name is repeated")
     named = [group.interface for group in r.groups if group.interface]
-    for name in (*named, *(r.interfaces or ())):
+    for name in (*named, *r.interfaces):
         if posixpath.normpath(name).startswith(("/", "..")) or '"' in name or not name.isprintable():
             raise InvalidRecordError(f"the interface {name!r:.40} cannot stand in an #include")
     if not all(text.isprintable() for each in ((r.version, r.differs), *r.deprecated) for text in each):
@@ -257,8 +241,7 @@ def decode_family(record: bytes) -> FamilyRecord:
         r.uses,
         r.version,
         r.deprecated,
-        # jitlto 0.1 stored no order.
-        tuple(sorted(set(named))) if r.interfaces is None else r.interfaces,
+        r.interfaces,
         r.differs,
     )
 
@@ -294,3 +277,24 @@ def decode_gaps(record: bytes) -> tuple[FragmentKey, ...]:
         InvalidRecordError, JitltoError: If it is invalid.
     """
     return tuple(sorted(map(FragmentKey.parse, decode(_Gaps, record).keys)))
+
+
+def encode_part(part: PartRecord) -> bytes:
+    """Encode the record of a part of a build."""
+    return encode(msgspec.structs.asdict(part) | {"keys": list(map(str, part.keys))})
+
+
+def decode_part(record: bytes) -> PartRecord:
+    """Decode the record of a part of a build.
+
+    Raises:
+        InvalidRecordError, JitltoError: If it is invalid.
+    """
+    r = decode(_Part, record)
+    return PartRecord(r.number, r.count, r.whole, _decode_keys(bytes(r.keys)), r.toolchains, r.faults, r.advice)
+
+
+# Every part of a build has all keys of the build: a merge of many parts could not hold them for each.
+@lru_cache(maxsize=1)
+def _decode_keys(record: bytes) -> tuple[FragmentKey, ...]:
+    return tuple(sorted(map(FragmentKey.parse, decode(list[str], record))))

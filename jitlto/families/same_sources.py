@@ -33,7 +33,7 @@ class SameSources:
         self.has_gaps = False  # some combinations could not be rendered
 
     def add(self, key: FragmentKey, combination: Mapping[str, str], digest: str) -> None:
-        """Add a key with its combination and the :func:`~jitlto.families.rendering.plain_text.digest` of its source."""
+        """Add a key with its combination and the :func:`~jitlto.families.plain_text.digest` of its source."""
         self._keys[digest].append(key)
         self._combinations[key] = combination
 

@@ -122,33 +122,18 @@ class SqliteReader:
                 last = row[0]
                 yield row
 
-    def count(self, table: str) -> int:
-        """Return the number of rows of a table."""
+    def find(self, table: str, key: str, value: str, *columns: str) -> tuple[object, ...] | None:
+        """Return some columns of the row whose ``key`` is ``value``; None if there is no such row."""
         self._survive_fork()
-        with self._reading(), uninterrupted, self._lock:
-            rows: int = self.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
-        return rows
-
-    def find(self, table: str, key: str, value: str | int, column: str) -> object:
-        """Return one value of the row whose ``key`` is ``value``; None if there is no such row."""
-        self._survive_fork()
-        query = f"SELECT {column} FROM {table} WHERE {key} = ?"  # noqa: S608 - our own names
+        query = f"SELECT {', '.join(columns)} FROM {table} WHERE {key} = ?"  # noqa: S608 - our own names
         try:  # as _reading does, in a third of the time: look-ups are many
             with uninterrupted, self._lock:
-                row = self.connection.execute(query, (value,)).fetchone()
+                row: tuple[object, ...] | None = self.connection.execute(query, (value,)).fetchone()
+        except UnicodeEncodeError:  # an unpaired surrogate, which no key has
+            return None
         except _ERRORS as error:
             raise self._explain(error) from error
-        return None if row is None else row[0]
-
-    def in_order(self, table: str, column: str) -> Iterator[object]:
-        """Yield one value of all rows of a table whose key is a number, which counts from 0."""
-        self._survive_fork()
-        query = f"SELECT number, {column} FROM {table} ORDER BY number"  # noqa: S608 - our own names
-        with self._reading():
-            for expected, (number, value) in enumerate(self._rows(query)):
-                if number != expected:
-                    raise self.damaged(f"{table} {expected} is missing")
-                yield value
+        return row
 
     def _rows(self, query: str) -> Iterator[Any]:
         with uninterrupted:

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import os
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec.structs import astuple
 
-from jitlto.base import files
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import DatabaseError
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
-from jitlto.database import _hash_tree as hash_tree
-from jitlto.database import _index_rows as index_rows
-from jitlto.database import _serialization as serialization
-from jitlto.database._disk_sort import sort_on_disk
-from jitlto.database._family_index import FamilyIndex
-from jitlto.database._hash_tree import sha256
-from jitlto.database._sqlite_reader import SqliteReader
-from jitlto.database._stored_rows import SCHEMA, StoredRows
+from jitlto.database import _records as records
+from jitlto.database._index import StoredIndex
+from jitlto.database._reader import SqliteReader
+from jitlto.database._rows import SCHEMA, TABLES, Shape, StoredRows, digest_rows, make_index, sha256
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Image
 
@@ -55,7 +46,7 @@ class FragmentDatabase(Shared):
         self.location = reader.location
         #: Identity of the file.
         self.identity = reader.identity
-        self._shapes: dict[str, tuple[index_rows.Shape, ...]] = {}  # those that were read
+        self._shapes: dict[str, tuple[Shape, ...]] = {}  # those that were read
         try:
             self._rows = self._open_rows()
         except BaseException:
@@ -74,28 +65,20 @@ class FragmentDatabase(Shared):
         schema = self._reader.pragma("user_version")
         if schema == SCHEMA:
             return StoredRows(self._reader)
-        if schema == 1:
-            from jitlto.database._schema1 import OldRows  # imported lazily: few databases are so old
-
-            return OldRows(self._reader)
-        what = f"has schema {schema!r}; this jitlto reads schemas 1 and {SCHEMA}"
-        hint = "upgrade jitlto, or build the database again"
+        is_earlier = schema in range(SCHEMA)
+        what = f"has schema {schema!r}, of {'an earlier' if is_earlier else 'another'} jitlto; this one reads {SCHEMA}"
+        hint = "build the database again" if is_earlier else "upgrade jitlto, or build the database again"
         raise self._reader.error(what, hint, code="database-schema")
 
     @cached_property
     def part(self) -> PartRecord | None:
         """The part of a sharded build that it is; None if it is complete."""
-        if self._rows.root.part is None:
-            return None
-        # imported lazily: nothing is planned from a part
-        from jitlto.database._part_record import decode_part
-
-        return self._rows.find_meta("part", decode_part)
+        return self._rows.find_meta("part", records.decode_part)
 
     @cached_property
     def gaps(self) -> tuple[FragmentKey, ...]:
         """The fragments that a merge left out, because no part held them; sorted."""
-        return self._rows.find_meta("gaps", serialization.decode_gaps) or ()
+        return self._rows.find_meta("gaps", records.decode_gaps) or ()
 
     @cached_property
     def families(self) -> Mapping[str, FamilyRecord]:
@@ -110,42 +93,18 @@ class FragmentDatabase(Shared):
 
     @cached_property
     def _fragments(self) -> dict[str, list[Fragment]]:
-        return _sort_by_family(self._read_fragments())
-
-    @property
-    def _has_read_all(self) -> bool:
-        return "_fragments" in self.__dict__
+        return _sort_by_family(self._rows.fragments())
 
     def iterate(self, family: str | None = None) -> Iterator[Fragment]:
-        """Yield the same, one after the other, and keep none. All are read and checked before the first."""
-        if self._has_read_all:
-            yield from self.fragments(family)
-            return
-        rows = self._rows.read_kind("fragment")
-        read = ((self._rows.decode_fragment(key, record).key, record) for key, record in rows)
-        chosen = ((key, record) for key, record in read if family in (None, key.family))
-        records = sort_on_disk(chosen)
-        try:
-            first = next(records, None)
-        except sqlite3.Error:  # there is no room for a temporary file
-            yield from self.fragments(family)
-            return
-        with self._sorting():
-            for record in chain([first] if first is not None else [], records):
-                yield serialization.decode_fragment(record)
+        """Yield the same, sorted by the text of their keys, and keep none."""
+        return (fragment for fragment in self._rows.fragments() if family in (None, fragment.key.family))
 
     def fragment_keys(self, family: str | None = None) -> Iterator[FragmentKey]:
-        """Yield the keys of all fragments, or of those of one family, in no particular order."""
-        for text, _ in self._rows.read_kind("fragment"):
-            key = self._rows.decode(partial(FragmentKey.parse, text))
-            if family in (None, key.family):
-                yield key
-
-    def _read_fragments(self) -> Iterator[Fragment]:
-        return (self._rows.decode_fragment(key, record) for key, record in self._rows.read_kind("fragment"))
+        """Yield the keys of all fragments, or of those of one family, sorted by their text."""
+        return (fragment.key for fragment in self.iterate(family))
 
     def _read_family(self, name: str) -> FamilyRecord:
-        family = self._rows.require("family", name, serialization.decode_family)
+        family = self._rows.require("family", name, records.decode_family)
         if family.name != name:
             raise self._reader.damaged(f"family {family.name} is stored under a different name")
         if missing := sorted(set(family.uses).difference(self._rows.root.families)):
@@ -158,16 +117,16 @@ class FragmentDatabase(Shared):
         fragments = [fragment for name in (family, *record.uses) for fragment in self.fragments(name)]
         return record.with_used(self.families), record.select(fragments)
 
-    def index(self, family: str) -> tuple[FamilyRecord, FamilyIndex]:
+    def index(self, family: str) -> tuple[FamilyRecord, StoredIndex]:
         """Return the same, with the fragments in an index that reads them when they are looked up."""
         record = self.families[family]
-        return record.with_used(self.families), FamilyIndex(self, self._rows, record)
+        return record.with_used(self.families), StoredIndex(self, self._rows, record)
 
-    def shapes(self, family: str) -> tuple[index_rows.Shape, ...]:
+    def shapes(self, family: str) -> tuple[Shape, ...]:
         """Return groups, parameters and compilers of a family's fragments; none if it has no fragments."""
         if family not in self._shapes:
-            found = self._rows.find("shapes", family, lambda record: serialization.decode(index_rows.ShapeList, record))
-            self._shapes[family] = found.shapes if found else ()
+            found = self._rows.find("shape", family, lambda record: records.decode(tuple[Shape, ...], record))
+            self._shapes[family] = found or ()
         return self._shapes[family]
 
     def get(self, key: FragmentKey) -> Fragment | None:
@@ -181,9 +140,10 @@ class FragmentDatabase(Shared):
         Raises:
             DatabaseError: If they are missing or do not match the image's SHA-256.
         """
-        data = self._reader.find("blob", "sha256", image.sha256, "data")
-        if data is None:
+        row = self._reader.find("blob", "sha256", image.sha256, "data")
+        if row is None:
             raise self._reader.damaged(f"image {image.sha256} is missing")
+        (data,) = row
         if not isinstance(data, bytes) or sha256(data) != image.sha256:
             raise self._reader.damaged(f"image {image.sha256} does not match its SHA-256")
         return data
@@ -204,20 +164,32 @@ class FragmentDatabase(Shared):
         if isinstance(verdict, bytes) and verdict != b"ok":
             raise self._reader.damaged(verdict.decode("utf-8", "replace"))
         _ = self.part, self.gaps
-        images: dict[str, Image] = {}
-        fragments: list[Fragment] = []
-
-        def take(fragment: Fragment) -> None:
-            images.update((image.sha256, image) for image in fragment.images)
-            if keep:
-                fragments.append(fragment)
-
-        with self._sorting():
-            self._verify_rows(take)
+        fragments = self._verify_rows()
+        images = {image.sha256: image for fragment in fragments for image in fragment.images}
         self._verify_images(images)
         if keep:
             self._fragments = _sort_by_family(fragments)
         return len(images)
+
+    def _verify_rows(self) -> list[Fragment]:
+        """Read all rows, compare those that are made from fragments with these, and return the fragments."""
+        for family in self.families.values():
+            family.with_used(self.families)
+        checksums, index, fragments = [], [], []
+        for table in TABLES:
+            for key, record, checksum in self._rows.scan(table):
+                checksums.append(checksum)
+                if table == "fragment":
+                    fragments.append(self._rows.decode_fragment(key, record))
+                elif table == "family" and key not in self._rows.root.families:
+                    raise self._reader.damaged(f"family {key} is not one of those that it names")
+                elif table != "family":
+                    index.append((table, key, record))
+        if sorted(index) != make_index(fragments):
+            raise self._reader.damaged("its index rows are not those of its fragments")
+        if digest_rows(checksums) != self._rows.root.rows:
+            raise self._reader.damaged("its rows are not those that were written")
+        return fragments
 
     def _verify_images(self, images: Mapping[str, Image]) -> None:
         """Check all images against their hashes and sizes."""
@@ -233,39 +205,6 @@ class FragmentDatabase(Shared):
                 raise self._reader.damaged(f"image {sha} does not have the recorded {images[sha].size} bytes")
         if missing := images.keys() - stored:
             raise self._reader.damaged(f"image {min(missing)} is missing")
-
-    @contextmanager
-    def _sorting(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:  # of sorting rows, not of reading them
-            what = f"cannot be sorted: {error}"
-            hint = files.write_hint(error, "set SQLITE_TMPDIR to a directory that you may write to")
-            raise self._reader.error(what, hint, code="database-unreadable") from error
-
-    def _verify_rows(self, take: Callable[[Fragment], None]) -> None:
-        """Read all rows, make the index rows again, and compare the tree of both; ``take`` is given all fragments."""
-
-        def make_rows() -> Iterator[hash_tree.Row]:
-            for name, family in self.families.items():
-                family.with_used(self.families)
-                yield "family", name, self._rows.require("family", name, bytes)
-            index = index_rows.IndexRows()
-            for key, record in self._rows.read_kind("fragment"):
-                fragment = self._rows.decode_fragment(key, record)
-                index.add(fragment)
-                take(fragment)
-                yield "fragment", key, record
-            yield from index.rows()
-
-        rows = hash_tree.SortedRows(make_rows())
-        if rows.count != self._rows.root.rows:
-            raise self._reader.damaged("the number of its rows is wrong")
-        hashes = list(map(hash_tree.hash_of, rows.buckets()))
-        for number, found in enumerate(hashes):
-            if found != self._rows.hash_of_bucket(number):
-                raise self._reader.damaged(f"the rows of bucket {number} are not those of its fragments")
-        self._rows.check_tree(hashes)
 
     def close(self) -> None:
         """Close the file; the database cannot be used afterwards."""

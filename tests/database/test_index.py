@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from jitlto.base.errors import PlanError
 from jitlto.base.versions import Architecture
 from jitlto.database import FragmentDatabase, writer
-from jitlto.database._index_rows import PAGE
-from jitlto.database._stored_rows import StoredRows
+from jitlto.database._reader import SqliteReader
 from jitlto.plan.resolve import UserSymbols, resolve
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
@@ -141,33 +140,47 @@ def large(path: Path, size: int) -> None:
     writer.write(path, [family("f")], content, {})
 
 
+@pytest.fixture
+def reads_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The look-ups in files, each with its table and key, and the tables that are read whole."""
+    reads: list[tuple[str, ...]] = []
+    find, scan = SqliteReader.find, SqliteReader.scan
+
+    def found(self: SqliteReader, table: str, key: str, value: str, *columns: str) -> tuple[object, ...] | None:
+        reads.append((table, value))
+        return find(self, table, key, value, *columns)
+
+    def scanned(self: SqliteReader, table: str, *columns: str) -> Iterator[list[bytes]]:
+        reads.append((table,))
+        return scan(self, table, *columns)
+
+    monkeypatch.setattr(SqliteReader, "find", found)
+    monkeypatch.setattr(SqliteReader, "scan", scanned)
+    return reads
+
+
 @pytest.mark.slow
-def test_a_whole_configuration_reads_as_many_rows_in_a_large_family_as_in_a_small_one(tmp_path: Path) -> None:
+def test_a_whole_configuration_reads_as_many_rows_in_a_large_family_as_in_a_small_one(
+    tmp_path: Path, reads_of: list[tuple[str, ...]]
+) -> None:
     reads = []
     for size in (3, 30):
         large(tmp_path / f"{size}", size)
         with FragmentDatabase(tmp_path / f"{size}") as database:
             _, index = database.index("f")
-            found, bucket = [], database._rows.bucket
-
-            def counted(number: int, found: list[int] = found, bucket: object = bucket) -> bytes:
-                found.append(number)
-                return bucket(number)  # type: ignore[operator,no-any-return]
-
-            database._rows.bucket = counted  # type: ignore[method-assign]
+            reads_of.clear()
             resolution = resolve(index, {"a": "2", "b": "1"})
             assert [str(f.key) for f in resolution.fragments] == [
                 "f/kernel[a=2,b=1]",
                 "f/op[a=2,b=1]",
                 "f/own[a=2]",
             ]
-            reads.append(len(found))
+            reads.append(len(reads_of))
     assert reads[0] == reads[1] < 12
 
 
-def test_lists_of_several_pages_are_read_to_their_end(tmp_path: Path) -> None:
+def test_a_part_of_a_configuration_finds_all_that_agree(tmp_path: Path) -> None:
     size = 12
-    assert size * size > 2 * PAGE
     large(tmp_path / "f", size)
     with FragmentDatabase(tmp_path / "f") as database:
         assert database.verify() == 0
@@ -189,20 +202,14 @@ def crowded(path: Path, count: int) -> None:
     writer.write(path, [family("f")], [replace(f, provides=(*f.provides, *helpers)) for f in content], {})
 
 
-def test_a_plan_reads_each_bucket_a_few_times_whatever_its_fragments_define(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reads: list[int] = []
-    bucket = StoredRows.bucket
-    monkeypatch.setattr(StoredRows, "bucket", lambda self, number: reads.append(number) or bucket(self, number))
-    for count in (100, 400, 1600):
-        crowded(tmp_path / f"{count}", count)
-        with FragmentDatabase(tmp_path / f"{count}") as database:
-            _, index = database.index("f")
-            reads.clear()
-            assert len(resolve(index, {"a": "x"}).fragments) == 2
-            assert len(reads) < database._rows.root.buckets + 12
-            assert len(reads) < count
+def test_a_plan_reads_each_row_once_and_no_table_whole(tmp_path: Path, reads_of: list[tuple[str, ...]]) -> None:
+    crowded(tmp_path / "f", 100)
+    with FragmentDatabase(tmp_path / "f") as database:
+        _, index = database.index("f")
+        reads_of.clear()
+        assert len(resolve(index, {"a": "x"}).fragments) == 2
+        assert len(reads_of) == len(set(reads_of)) < 110
+        assert all(len(read) == 2 for read in reads_of)
 
 
 @pytest.mark.timing
