@@ -42,7 +42,7 @@ _COMMANDS = {
     "verify": ("jitlto.cli.verify", "Check databases and packs for damage, and their signatures."),
     "manifest": ("jitlto.cli.verify", "Write the SHA-256 of databases to a file, and sign it."),
     "check": ("jitlto.cli.check", "Prove that every kernel of a database plans and links."),
-    "report": ("jitlto.cli.database", "Write an HTML page about a database."),
+    "report": ("jitlto.cli.report", "Write an HTML page about a database."),
     "plan": ("jitlto.cli.plan", "Plan and link one kernel, and inspect it."),
     "warm": ("jitlto.cli.warm", "Link kernels ahead, so that programs find them."),
     "wisdom": ("jitlto.cli.wisdom", "Show and merge what was measured to be the fastest."),

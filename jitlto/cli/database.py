@@ -1,4 +1,4 @@
-"""``jitlto ls``, ``show`` and ``report``: what a database holds."""
+"""``jitlto ls`` and ``show``: what a database holds."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from jitlto.base.mangling import demangle
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.base.types import Parameter
 from jitlto.cli.output import print_json, print_json_list
-from jitlto.cli.outputs import check_outputs, check_writable, write_output
-from jitlto.cli.parameters import FILE, PATH, json_option
+from jitlto.cli.parameters import PATH, json_option
 from jitlto.cli.selection import DATABASE, describe_nearest, find_key, open_database
 from jitlto.database import FragmentDatabase
 from jitlto.record.fragment import Fragment
-from jitlto.report import page
-from jitlto.report.content import describe
 from jitlto.runtime import session
 from jitlto.runtime.discovery.installed import installed_families
 
@@ -134,20 +131,3 @@ def _as_dict(fragment: Fragment) -> dict[str, object]:
     key = {"key": str(fragment.key), "parameters": dict(fragment.key.parameters)}
     record: dict[str, object] = to_builtins(fragment, enc_hook=Parameter.as_dict)
     return record | key | {"images": images}
-
-
-@click.command(epilog="Example: jitlto report search.fragdb -o report.html")
-@click.argument("database", metavar=DATABASE, type=PATH)
-@click.option("-o", "--output", type=FILE, required=True, help="The page, e.g. report.html.")
-def report(database: Path, output: Path) -> None:
-    """Write an HTML page about DB, or a family of it: groups as grids, sizes, calls, toolchains and architectures.
-
-    The page is one file that loads nothing.
-    """
-    opened, family = open_database(database)
-    with opened:
-        check_outputs({"-o": output}, (opened.path,))
-        check_writable(output)
-        described = describe(opened, family=family)
-    write_output(output, page.to_html(described).encode())
-    click.echo(f"{pluralize(len(described.fragments), 'fragment')} in {output}")

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,10 +17,12 @@ from jitlto.base import config
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import SUFFIX, check_path
 from jitlto.base.versions import Architecture
-from jitlto.build.shards import Shard
 from jitlto.cli.ending import print_warning
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_link_for, jit_base, linkable_architectures
+
+if TYPE_CHECKING:
+    from jitlto.build.shards import Shard
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -129,6 +131,8 @@ def shard_option(text: str) -> Callable[[F], F]:
 
 
 def _parse_shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
+    from jitlto.build.shards import Shard  # imported late: takes 35 ms, which most commands need not wait for
+
     try:
         return None if value is None else Shard.parse(value)
     except JitltoError as error:

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
@@ -18,9 +19,11 @@ from jitlto.cli.outputs import check_outputs, check_writable, write_output
 from jitlto.cli.parameters import FILE, PATH, Target, parse_pairs
 from jitlto.cli.selection import DB_HELP, FAMILY, find_family
 from jitlto.cuda.nvdisasm import disassemble
-from jitlto.launch.launcher import Launcher
 from jitlto.plan.plan import Plan
-from jitlto.plan.planner import Planner
+
+if TYPE_CHECKING:  # a kernel is planned without what launches it
+    from jitlto.launch.launcher import Launcher
+    from jitlto.plan.planner import Planner
 
 _PLACES = {"pack": "in a pack", "disk": "in the user's cache", "store": "in a shared store"}
 

@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from msgspec.structs import replace
 
-from jitlto import cli
 from jitlto.base.errors import ArchitectureError, LaunchError, ToolchainError
 from jitlto.base.versions import Architecture, Version
 from jitlto.check.environment import Diagnosis, describe_driver
-from jitlto.cuda import device, driver, nvjitlink, toolkit
+from jitlto.cuda import device, driver, nvjitlink
 from jitlto.cuda.compatibility import newest_ptx_isa
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.cuda.nvdisasm import disassemble
