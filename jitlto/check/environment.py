@@ -7,7 +7,6 @@ import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from itertools import chain
 from pathlib import Path
 
 from jitlto.base.config import Config
@@ -27,7 +26,7 @@ from jitlto.runtime.discovery import registry
 from jitlto.runtime.discovery.entry_points import reinstall_command
 from jitlto.runtime.discovery.installed import installed_families
 from jitlto.stores.address import parse_addresses
-from jitlto.stores.examine import examine_keys, examine_stores
+from jitlto.stores.examine import examine_stores
 
 _DATABASE, _INSTALLED, _STORE = "database", "installed family", "shared store"
 _BUILDING = "; only building, and compiling callers' sources, needs it"
@@ -279,8 +278,7 @@ def _stores(diagnosis: Diagnosis, settings: Config) -> None:
     except JitltoError as error:
         diagnosis.mention(_STORE, error.what, False, error.hint)
         return
-    found = examine_keys(addresses, settings.store_trust, settings.store_signers, settings.store_key)
-    for finding in (*chain.from_iterable(examine_stores(addresses, settings)), *found):
+    for finding in examine_stores(addresses, settings):
         diagnosis.mention(_STORE, finding.value, finding.ok, finding.remedy)
 
 

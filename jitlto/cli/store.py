@@ -21,11 +21,10 @@ from jitlto.cli.selection import DATABASE, locate
 from jitlto.database import FragmentDatabase
 from jitlto.link import packs
 from jitlto.stores import artifacts, upkeep
-from jitlto.stores.artifact_address import ArtifactAddress, parse_store
+from jitlto.stores.address import ArtifactAddress, parse_store
 from jitlto.stores.artifacts import Pushed
 from jitlto.stores.backend import Backend
-from jitlto.stores.keys import TrustedKeys
-from jitlto.stores.trust import Trust
+from jitlto.stores.trust import Trust, TrustedKeys
 from jitlto.stores.upkeep import Damage, Pruned
 
 _PACK = ".pack"
@@ -157,16 +156,19 @@ def info(url: str, as_json: bool) -> None:
 @_url
 @click.option("--older-than", "age", callback=_age, metavar="AGE", help="Remove what was not used for so long: 30d.")
 @click.option("--size", type=Size(), help="Then remove the least recently used until this is left.")
+@click.option("--artifacts", "pushed", is_flag=True, help="Remove pushed files too, which nobody makes again.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing; show what would be removed.")
 @json_option
-def prune(url: str, age: float | None, size: int | None, dry_run: bool, as_json: bool) -> None:
+def prune(url: str, age: float | None, size: int | None, pushed: bool, dry_run: bool, as_json: bool) -> None:
     """Remove objects that were not used for long, and the least recently used ones until the rest is small enough.
 
-    What is removed is compiled, linked or pushed again when it is needed.
+    What is removed is compiled or linked again when it is needed. Files that `jitlto push` has stored stay, and do not
+    count, without --artifacts.
     """
     if age is None and size is None:
         raise click.UsageError("give --older-than, --size or both")
-    done = upkeep.prune(_open(url, writes=not dry_run), older_than=age, size=size, dry_run=dry_run)
+    backend = _open(url, writes=not dry_run)
+    done = upkeep.prune(backend, older_than=age, size=size, with_artifacts=pushed, dry_run=dry_run)
     if as_json:
         print_json({"store": url, "dry_run": dry_run, **asdict(done)})
     else:

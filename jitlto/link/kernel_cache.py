@@ -1,7 +1,7 @@
 """The kernel cache: linked kernels by digest, in packs beside databases, in the user's directory and in shared stores.
 
-A missing kernel is linked once, even if several threads, processes and machines request it at the same time. Locks
-between processes and leases between machines only save work: who has waited too long for another links the kernel.
+A missing kernel is linked once, even if several threads and processes request it at the same time. Locks between
+processes only save work: who has waited too long for another links the kernel.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class KernelCache:
     def _find_or_link(
         self, key: LinkKey, digest: str, link: Callable[[], LinkedKernel], database: Path
     ) -> tuple[LinkedKernel, float]:
-        """Return a kernel, and the seconds spent waiting for another process or machine."""
+        """Return a kernel, and the seconds spent waiting for another process."""
         store, shared = self.store, self.shared
         found = self.find(digest, database)
         if found is not None:
@@ -135,18 +135,18 @@ class KernelCache:
             _log("info", "linked %s for %s in %.3f s", key.kernel, kernel.target, kernel.seconds)
             return kernel
 
-        def find_or_link_now() -> tuple[LinkedKernel, float]:
-            return (link_now(), 0.0) if shared is None else shared.get_or_link(key, link_now)
+        def find_or_link_now() -> LinkedKernel:
+            return link_now() if shared is None else shared.get_or_link(key, link_now)
 
         if store is None or store.readonly:
-            return find_or_link_now()
+            return find_or_link_now(), 0.0
         with store.locked(digest, self._patience, f"links {key.kernel}") as waited:
             found = self.find(digest, database)  # another process may have linked it since the first look-up
             if found is not None:
                 return found, waited
-            kernel, elsewhere = find_or_link_now()
+            kernel = find_or_link_now()
             store.put(ENTRIES, digest, key.encode(kernel))
-            return kernel, waited + elsewhere
+            return kernel, waited
 
 
 class _Flight:

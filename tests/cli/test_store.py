@@ -10,10 +10,10 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from jitlto.stores.artifact_address import parse_store
+from jitlto.stores.address import parse_store
 from jitlto.stores.artifacts import open_store
 from jitlto.stores.entry import encode, object_name
-from jitlto.stores.keys import SigningKey
+from jitlto.stores.trust import SigningKey
 from tests.support.commands import fails, jitlto, succeeds
 
 
@@ -25,15 +25,18 @@ def database(mini_path: Path, tmp_path: Path) -> Path:
 
 def test_a_store_is_shown_and_pruned(database: Path, store_url: str, tmp_path: Path) -> None:
     address = succeeds("push", database, store_url).strip()
+    backend = open_store(parse_store(store_url, writes=True))
+    backend.put(object_name("kernels", "0" * 64), encode("kernels", "0" * 64, b"code", None))
     shown = json.loads(succeeds("store", "info", store_url, "--json"))
-    assert (shown["objects"], shown["bytes"]) == (1, database.stat().st_size)
-    assert shown["kinds"]["artifacts"]["objects"] == 1
-    assert "1 object, " in succeeds("store", "info", store_url)
+    assert shown["objects"] == 2
+    assert (shown["kinds"]["artifacts"]["objects"], shown["kinds"]["kernels"]["objects"]) == (1, 1)
+    assert "2 objects, " in succeeds("store", "info", store_url)
     assert "would remove 1 object" in succeeds("store", "prune", store_url, "--size", "0", "--dry-run")
     assert "removed 0 objects" in succeeds("store", "prune", store_url, "--older-than", "30d")
-    succeeds("pull", address, "-o", tmp_path / "copy.fragdb")
     done = json.loads(succeeds("store", "prune", store_url, "--size", "0", "--json"))
-    assert (done["removed"], done["left"]) == ({"artifacts": 1}, 0)
+    assert (done["removed"], done["left"]) == ({"kernels": 1}, 0)
+    succeeds("pull", address, "-o", tmp_path / "copy.fragdb")
+    assert "(1 artifact)" in succeeds("store", "prune", store_url, "--size", "0", "--artifacts")
     fails(jitlto("pull", address, "-o", tmp_path / "again.fragdb"), 1, store_url)
 
 

@@ -48,9 +48,8 @@ from jitlto.report.content import describe
 from jitlto.runtime import recording
 from jitlto.runtime.family import KernelFamily
 from jitlto.stores import entry as shared_entry
-from jitlto.stores.keys import TrustedKeys
-from jitlto.stores.lock_file import LockFile
 from jitlto.stores.manifest import Manifest
+from jitlto.stores.trust import TrustedKeys
 from tests.support.families import MINI
 from tests.support.fuzzing import MINI_BYTES
 from tests.support.kernels import entry
@@ -440,11 +439,6 @@ def _signers(ground: Ground, data: bytes) -> None:
     assert refused(lambda: shared_entry.decode(kind, key, shared_entry.encode(*_SHARED, None), trusted))
 
 
-def _lock_file(ground: Ground, data: bytes) -> None:
-    lock = LockFile.read(ground.file("lock.json", data))
-    assert LockFile.decode(lock.encode(), "again") == lock
-
-
 def _recording(ground: Ground, data: bytes) -> None:
     for used in recording.read(ground.file("used.jsonl", data)):
         used.to_line()
@@ -530,7 +524,6 @@ TARGETS: dict[str, tuple[Run, Seeds]] = {
     "raw_entry": (_raw_entry, lambda _: [bytes(8)]),
     "shared_entry": (_shared_entry, lambda _: [b""]),
     "signers": (_signers, lambda _: _SIGNERS),
-    "lock_file": (_lock_file, lambda _: [LockFile("production", {"ab" * 32: "mini.fragdb"}).encode()]),
     "recording": (_recording, lambda _: [recorded_line()]),
     "family": (_family, lambda _: _TOMLS),
     "matrix": (_matrix, lambda _: [MINI["kern.json"].encode(), MINI["op.json"].encode()]),
@@ -542,7 +535,7 @@ TARGETS: dict[str, tuple[Run, Seeds]] = {
     "cubin": (_cubin, lambda g: [bytes(8), g.cubins[0]]),
 }
 #: Those whose inputs are JSON, at least in part: mutated as documents too.
-DOCUMENTS = frozenset({"records", "matrix", "recording", "entry", "pack", "lock_file"})
+DOCUMENTS = frozenset({"records", "matrix", "recording", "entry", "pack"})
 
 
 def recorded_line() -> bytes:

@@ -130,18 +130,17 @@ class Cache:
         self._put(source_key, manifest, data)
         return data
 
-    def share(self, key: str, manifest: bytes, data: bytes, seconds: float, *, may_be_there: bool = False) -> None:
+    def share(self, key: str, manifest: bytes, data: bytes, seconds: float) -> None:
         """Store a compiled source in shared stores, behind the caller's back.
 
         Args:
             key: Of the compiler's whole input.
             data: As :meth:`put` returns it.
             seconds: How long the compile took.
-            may_be_there: Whether nobody has asked for it; otherwise :meth:`find_shared` has not found it.
         """
         if self.shared is not None:
             unit = SharedUnit(keys.sha256(manifest), seconds, data)
-            self.shared.put(key, manifest, unit, may_be_there=may_be_there)
+            self.shared.put(key, manifest, unit)
 
     def fetch(self, kind: str, wanted: Iterable[str]) -> None:
         """Store in the directory those entries that it lacks and shared stores have, and in these what they lack."""
@@ -150,7 +149,7 @@ class Cache:
         held = {key: self.store.get(kind, key) for key in wanted}
         for key, data in held.items():
             if data is not None and self.fills_stores:
-                self.shared.stores.put(kind, key, data, may_be_there=True)
+                self.shared.stores.put(kind, key, data)
         for key, data in self.shared.stores.get_many(kind, [key for key, data in held.items() if data is None]).items():
             self.store.put(kind, key, data)
 

@@ -82,14 +82,14 @@ class SharedUnits:
                 break
         return found
 
-    def put(self, key: str, manifest: bytes, unit: SharedUnit, *, may_be_there: bool = False) -> None:
+    def put(self, key: str, manifest: bytes, unit: SharedUnit) -> None:
         """Store a unit that was compiled because :meth:`find` has not found it, or that is not known to be there."""
         if unit.manifest not in self._manifests:
-            self.stores.put(HEADERS, unit.manifest, manifest, may_be_there=may_be_there)
+            self.stores.put(HEADERS, unit.manifest, manifest)
             self._manifests[unit.manifest] = manifest
         places = self._places.get(key) or _Places(key)
         if unit.manifest not in places.manifests:  # else its manifest was missing
-            self.stores.put(COMPILED, places.free, msgspec.msgpack.encode(unit), may_be_there=may_be_there)
+            self.stores.put(COMPILED, places.free, msgspec.msgpack.encode(unit))
 
     def _read_units(self, at: Mapping[str, str]) -> dict[str, SharedUnit]:
         units: dict[str, SharedUnit] = {}

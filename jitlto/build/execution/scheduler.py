@@ -143,7 +143,7 @@ class Scheduler:
                 self._take_cached(positions, held.compiled, Layer.DIRECTORY, seconds, held.manifest)
                 if self.cache.fills_stores:
                     with suppress(JitltoError):  # without all of its headers it has no place there
-                        self.cache.share(request.place, held.manifest, held.encoded, seconds, may_be_there=True)
+                        self.cache.share(request.place, held.manifest, held.encoded, seconds)
             else:
                 found.append((source_key, request, positions))
         sharers = Counter(request.head for _, request, _ in found)
