@@ -18,7 +18,7 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import NotCachedError
 from jitlto.base.events import Events, Kind
 from jitlto.link.single_flight import SingleFlight
-from jitlto.link.sources import Disk, Packs, SharedKernels
+from jitlto.link.sources import Disk, SharedKernels, has_packs
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 
 if TYPE_CHECKING:  # not imported at run time: a kernel that is found needs none of them
@@ -68,7 +68,11 @@ class KernelCache:
 
     def sources(self, database: Path) -> list[KernelSource]:
         """Return the places on this machine where kernels of a database may lie, in order."""
-        return [Packs(database), *self._disk()]
+        if not has_packs(database):
+            return [*self._disk()]
+        from jitlto.link import packs  # imported lazily: most databases have no packs
+
+        return [*packs.beside(database), *self._disk()]
 
     def _disk(self) -> list[Disk]:
         return [] if self.store is None else [Disk(self.store)]

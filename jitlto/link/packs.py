@@ -32,7 +32,7 @@ _warn_once = WarnOnce(__name__)
 
 
 class Pack:
-    """An open pack.
+    """An open pack, a source of kernels that takes none.
 
     Args:
         path: The file.
@@ -41,6 +41,8 @@ class Pack:
         OSError: If it cannot be read.
         ValueError: If it is not a pack, or its index is damaged.
     """
+
+    layer = "pack"
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -89,6 +91,9 @@ class Pack:
         except ValueError as error:
             _warn_once((self.path, digest), "%s is %s: the entry %s in it is not used", self.path, error, digest)
         return None
+
+    def put(self, digest: str, payload: bytes, kind: str = KERNELS) -> None:
+        """Do nothing: a pack is written as a whole."""
 
     def iterate(self) -> Iterator[tuple[bytes, str, bytes]]:
         """Read all entries.

@@ -37,27 +37,6 @@ if TYPE_CHECKING:
 KERNELS, REQUESTS, CONTENTS = "kernels", "requests", "databases"
 
 
-class Packs:
-    """The packs beside a database."""
-
-    layer = "pack"
-
-    def __init__(self, database: Path) -> None:
-        self._database = database
-
-    def find(self, digest: str, kind: str = KERNELS) -> bytes | None:
-        """Return an entry; None if no pack has it."""
-        if not has_packs(self._database):
-            return None
-        from jitlto.link import packs  # imported lazily: most databases have no packs
-
-        found = (pack.find(digest, kind) for pack in packs.beside(self._database))
-        return next((payload for payload in found if payload is not None), None)
-
-    def put(self, digest: str, payload: bytes, kind: str = KERNELS) -> None:
-        """Do nothing: packs are made as a whole."""
-
-
 class Disk:
     """The user's cache."""
 

@@ -23,7 +23,7 @@ from jitlto.cuda import nvjitlink
 from jitlto.link import packs, requests
 from jitlto.link.packs import Pack
 from jitlto.link.requests import KernelRequest, LookUps
-from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, Packs
+from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS
 from jitlto.plan.plan import Request
 from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
@@ -270,7 +270,7 @@ def test_requests_name_no_more_than_they_have_to(search: KernelFamily, tmp_path:
         path.with_suffix(".pack"), {REQUESTS: find_answers(search, Request("search", None, configuration), plan)}
     )
     without = {n: value for n, value in configuration.items() if n != "optimized_name"}
-    look_ups = LookUps([Packs(path)])
+    look_ups = LookUps(packs.beside(path))
     for named in (configuration, without):
         assert look_ups.find_chosen(asked(search, named)) == plan.chosen
     assert look_ups.find_chosen(asked(search, configuration | {"unknown": "1"})) is None
@@ -298,7 +298,7 @@ def test_what_a_pack_answers_is_what_planning_answers(
     if data.draw(st.booleans()):
         configuration = dict(data.draw(st.sampled_from(list(search.configurations())))) | configuration
         configuration.pop(data.draw(st.sampled_from(sorted(configuration))))
-    found = LookUps([Packs(whole_pack)]).find_chosen(asked(search, configuration))
+    found = LookUps(packs.beside(whole_pack)).find_chosen(asked(search, configuration))
     try:
         expected = search.plan(arch="sm_90", **configuration).chosen
     except JitltoError:

@@ -39,7 +39,7 @@ from jitlto.launch.fast_path import FastPath
 from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.requests import Contents, KernelRequest, LookUps, hash_key
-from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, Disk, Packs
+from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, Disk
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
 from jitlto.plan.user_code.inputs import from_ptx
 from jitlto.record.fragment import FragmentKey, ImageKind
@@ -357,11 +357,11 @@ def _pack(ground: Ground, data: bytes) -> None:
     path = ground.file("p.pack", edited(ground.pack, data) if data[:1] != b"j" else b"")
     database = path.with_suffix(".fragdb")
     if data[:1] == b"j":
-        look_ups = LookUps([Packs(database)])
         key = _REQUEST.key
         assert key is not None
         made_up = {REQUESTS: {key: data[1:]}, CONTENTS: {hash_key("0" * 64): data[1:]}}
         packs.write(path, {KERNELS: ground.kernels, **made_up})
+        look_ups = LookUps(packs.beside(database))
         look_ups.find_contents("0" * 64)
         look_ups.find_chosen(_REQUEST)
     for pack in packs.beside(database):
