@@ -25,7 +25,7 @@ from jitlto.build.lineinfo import build_twin
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.launch import dispatcher, torch_interface
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
@@ -62,8 +62,8 @@ def pytest_collection_finish() -> None:
 
 #: What these folders test is the same whatever toolkit compiles and links.
 ONE_MAJOR = (
-    "base", "build/cache", "build/execution", "cli", "database", "docs", "family", "frameworks", "packaging", "record",
-    "report", "runtime/discovery", "stores", "tuning",
+    "base", "build/cache", "build/execution", "cli", "database", "docs", "families/matrix", "families/rendering",
+    "frameworks", "packaging", "record", "report", "runtime/discovery", "stores", "tuning",
 )  # fmt: skip
 #: Fixtures that compile a shipped family or build a wheel: who needs one is slow.
 SLOW_FIXTURES = {"shipped_path", "fft_path", "transport", "ivf_flat", "ivf_flat_batch", "jitlto_wheel"}

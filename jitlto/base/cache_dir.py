@@ -4,10 +4,6 @@ One file per entry: magic, the payload's SHA-256, payload. It is written under a
 and renamed, so that a reader sees all of it or nothing. A damaged file is a miss, and is replaced. When the directory
 outgrows its bound, the least recently used entries are removed.
 
-Locks between processes only save work: on a file system without locks, work goes on without them. They are not those of
-filelock: where ``flock`` answers ENOSYS, it takes a lock file that an earlier process has left for a lock, and in some
-releases it waits where ``flock`` answers ENOLCK.
-
 This module is longer than most, because each further one would add 0.1 ms to a cold launch.
 """
 
@@ -22,12 +18,12 @@ from pathlib import Path
 
 from jitlto.base.files import check_path
 from jitlto.base.frozen import Frozen
+from jitlto.base.lock import Claim, claim, locked
 
 #: How the names of temporary files and directories begin.
 TEMPORARY = ".jitlto-"
 #: Seconds: a temporary file older than this has lost its writer.
 STALE = 86400.0
-_POLL = 0.05  # seconds
 _MAGIC = b"jitlto store 1\n"
 _HEAD = len(_MAGIC) + 32
 _TOUCH_INTERVAL = 3600.0  # seconds: resolution of an entry's time of last use
@@ -62,67 +58,6 @@ class Usage(Frozen):
 
     entries: dict[str, int]
     size: int
-
-
-class NoLocksError(OSError):
-    """A file system has no locks: those over a network, and some in containers."""
-
-
-class FileLock:
-    """An exclusive lock on a file, between processes and between threads; it ends with its process.
-
-    Args:
-        path: The file; it is created if it is missing, never changed, and left in place, because a file that is removed
-            could be locked twice.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._descriptor: int | None = None
-
-    @property
-    def is_locked(self) -> bool:
-        """Whether this object has the lock."""
-        return self._descriptor is not None
-
-    def acquire(self, timeout: float = 0.0) -> bool:
-        """Acquire the lock; return False if another holds it, still after ``timeout`` seconds.
-
-        Raises:
-            NoLocksError: If the file system has no locks.
-            OSError: If the file cannot be opened.
-        """
-        import fcntl  # imported lazily: readers do not need it
-
-        end = time.monotonic() + timeout
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-        try:
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    if time.monotonic() >= end:
-                        return False
-                    time.sleep(_POLL)
-                except OSError as error:
-                    raise NoLocksError(error.errno, error.strerror, str(self.path)) from error
-                else:
-                    self._descriptor, descriptor = descriptor, -1
-                    return True
-        finally:
-            if descriptor >= 0:
-                os.close(descriptor)
-
-    def release(self) -> None:
-        """Release the lock, if this object has it."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            import fcntl
-
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked process may have a copy, which closing leaves locked
-            finally:
-                os.close(descriptor)
 
 
 class CacheDir:
@@ -202,26 +137,32 @@ class CacheDir:
             self.write_error = error.strerror or str(error)
             self._warn_once(self.directory, "no more entries can be stored in %s: %s", self.directory, self.write_error)
 
-    def claim(self, key: str) -> FileLock | None:
-        """Claim ``key`` for this process until the returned lock is released; return None if another process has it.
+    def claim(self, key: str) -> Claim | None:
+        """Claim ``key`` for this process until the claim is released; return None if another process has it.
 
-        Never waits. A claim ends with its process. It only saves work: where locks do not work, or if the directory is
-        read-only, every process gets one.
+        Never waits. If the directory is read-only or cannot be used, every process gets one.
         """
-        lock = FileLock(self.directory / "locks" / f"{key[:_LOCK_DIGITS]}.lock")
+        path = self._lock_path(key)
+        return Claim() if path is None else claim(path)
+
+    @contextlib.contextmanager
+    def locked(self, key: str, timeout: float, what: str) -> Iterator[float]:
+        """Wait for a process that has claimed ``key``, as :func:`jitlto.base.lock.locked` does."""
+        path = self._lock_path(key)
+        with contextlib.nullcontext(0.0) if path is None else locked(path, timeout, what) as waited:
+            yield waited
+
+    def _lock_path(self, key: str) -> Path | None:
         if self.readonly:
-            return lock
+            return None
         try:
             self._make("locks")
-            return lock if lock.acquire() else None
-        except NoLocksError as error:
-            what = "there are no locks in %s (%s): several processes may do the same work"
-            self._warn_once("locks", what, self.directory, error.strerror)
         except OSError as error:
             import logging
 
-            logging.getLogger(__name__).debug("no lock at %s: %s", lock.path, error.strerror or error)
-        return lock
+            logging.getLogger(__name__).debug("no locks in %s: %s", self.directory, error.strerror or error)
+            return None
+        return self.directory / "locks" / f"{key[:_LOCK_DIGITS]}.lock"
 
     def prune_if_due(self) -> None:
         """Prune at a process's first call, and whenever it has written a sixteenth of the bound."""

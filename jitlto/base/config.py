@@ -28,7 +28,7 @@ Variables of other tools (``NVCC_CCBIN``, ``CUDA_PATH``, ``NUMBA_...``) are read
 ``JITLTO_WISDOM``
     The user's file of what was measured to be the fastest; by default ``wisdom`` in ``JITLTO_CACHE_DIR``.
 ``JITLTO_TUNING``
-    ``frozen`` (the default; wisdom is used), ``off`` (defaults only) or ``learning`` (measure what is not known).
+    ``frozen`` (the default; wisdom is used) or ``off`` (defaults only).
 ``JITLTO_LINEINFO``
     ``1``: use the twins with line information of databases that have one. By default ``0``.
 ``JITLTO_RECORD``
@@ -74,7 +74,7 @@ class Config(Frozen):
         store_patience: Seconds that waiting for a failing store may cost; None for the default.
         mode: ``link`` or ``cached``: whether kernels may be linked.
         wisdom: The user's file of what was measured to be the fastest.
-        tuning: ``frozen``, ``off`` or ``learning``: whether wisdom is used, and added to.
+        tuning: ``frozen`` or ``off``: whether wisdom is used.
         lineinfo: Whether databases are replaced by their twins with line information.
         record: File to which used plans are recorded.
         nvtx: ``auto``, ``on`` or ``off``: NVTX ranges.
@@ -120,7 +120,7 @@ class Config(Frozen):
             _seconds(environment, "JITLTO_STORE_PATIENCE"),
             _choice(environment, "JITLTO_MODE", ("link", "cached")),
             _path(environment, "JITLTO_WISDOM") or _absolute(cache_dir) / "wisdom",
-            _choice(environment, "JITLTO_TUNING", ("frozen", "off", "learning")),
+            _choice(environment, "JITLTO_TUNING", ("frozen", "off")),
             _choice(environment, "JITLTO_LINEINFO", ("0", "1")) == "1",
             _path(environment, "JITLTO_RECORD"),
             _choice(environment, "JITLTO_NVTX", ("auto", "on", "off")),

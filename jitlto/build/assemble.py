@@ -13,7 +13,7 @@ from jitlto.base.mangling import base_name, demangle, parameter_types
 from jitlto.base.type_spelling import canonical_spelling, is_same_type
 from jitlto.base.types import UNKNOWN_TYPE, Parameter, find_scalar
 from jitlto.compile.compiler import CompiledSource
-from jitlto.family.templates import RenderedSource
+from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import Fragment, Image, ImageKind, Role, Symbol, SymbolKind
 
 

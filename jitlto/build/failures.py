@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from jitlto.base.errors import BuildError, JitltoError, LoggedError
 from jitlto.base.text import pluralize
 from jitlto.build.causes import group_by_cause, value_eraser
-from jitlto.family.templates import RenderedSource
+from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import FragmentKey
 
 _DIAGNOSTIC = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)

@@ -24,8 +24,8 @@ from jitlto.compile.declarations import (
     undefined_types,
     words,
 )
-from jitlto.family.declaration import FamilyDeclaration
-from jitlto.family.templates import RenderedSource
+from jitlto.families.declaration import FamilyDeclaration
+from jitlto.families.templates import RenderedSource
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Symbol
 from jitlto.record.headers import interfaces_first

@@ -21,7 +21,7 @@ from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.compile.header_places import split_name
 from jitlto.compile.nvrtc_program import program_name
 from jitlto.database.twin import SOURCES, TwinManifest, twin_directory
-from jitlto.family.declaration import FamilyDeclaration
+from jitlto.families.declaration import FamilyDeclaration
 
 _HEADERS = "headers"  # for those whose names are no paths below a directory
 _PLAIN = re.compile(r"\w[\w.+-]*(/\w[\w.+-]*)*", re.ASCII)

@@ -13,8 +13,6 @@ from pathlib import Path
 from jitlto.base.errors import BuildError, CompileError
 from jitlto.base.text import check_type
 from jitlto.build import proof, shards, validate
-from jitlto.build.architecture_notes import ArchitectureReport
-from jitlto.build.architecture_report import compare_architectures
 from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache, CacheUse, find_use
 from jitlto.build.execution import transport
@@ -31,8 +29,8 @@ from jitlto.build.rendered_families import RenderedFamilies, check_reproducible
 from jitlto.build.shards import Shard
 from jitlto.compile.compiler import CompiledSource
 from jitlto.database import writer
-from jitlto.family.declaration import FamilyDeclaration
-from jitlto.family.templates import RenderedSource
+from jitlto.families.declaration import FamilyDeclaration
+from jitlto.families.templates import RenderedSource
 from jitlto.record.family_record import PartRecord
 from jitlto.record.fragment import Fragment
 
@@ -51,8 +49,6 @@ class BuildReport:
     compiled: int  # compiles that were run; the other fragments came from the cache or share a source
     advice: tuple[str, ...]  # warnings about code that is allowed but probably a mistake
     seconds: float  # of wall time
-    #: Groups that would have other code for later architectures, if they were to be compared.
-    architectures: ArchitectureReport = field(default_factory=ArchitectureReport)
     use: CacheUse = field(default_factory=CacheUse)
 
     @property
@@ -72,7 +68,6 @@ def build(
     observer: Observer = NO_OBSERVER,
     keep_going: bool = False,
     shard: Shard | None = None,
-    compare_archs: bool = False,
     allow_incomplete: bool = False,
 ) -> BuildReport:
     """Build families into one database. The file is written only if all checks pass, and every kernel plans.
@@ -87,7 +82,6 @@ def build(
         observer: Receives the events of the build.
         keep_going: Continue after failures, and report all of them at the end.
         shard: Build only this part; :func:`jitlto.build.merge.merge_databases` joins the parts.
-        compare_archs: Compare the code of a sample of fragments for later architectures.
         allow_incomplete: Write the database although kernels lack something, and report that as advice.
 
     Raises:
@@ -115,9 +109,9 @@ def build(
     batches = sources.by_family() if shard is None else [sources.select(shard)]
     made = _Assembled()
     with _workers(executor, jobs) as pool:
-        outcome, notes, find_faults = _compile(
+        outcome, find_faults = _compile(
             _announce(sources, batches, observer), begin, jobs, pool, cache, observer, made.add, sources,
-            keep_going=keep_going, compare_archs=compare_archs,
+            keep_going=keep_going,
         )  # fmt: skip
         observer.phase("check")
         _check_failures(sources, outcome)
@@ -140,7 +134,7 @@ def build(
     if cache is not None and cache.stores is not None:
         cache.stores.finish(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
     use, seconds = find_use(outcome.layers, outcome.seconds_saved, cache), time.perf_counter() - begin
-    return BuildReport(output, digest, fragments, outcome.compiled, tuple(dict.fromkeys(advice)), seconds, notes, use)
+    return BuildReport(output, digest, fragments, outcome.compiled, tuple(dict.fromkeys(advice)), seconds, use)
 
 
 def _announce(
@@ -179,10 +173,8 @@ def _compile(
     sources: RenderedFamilies,
     *,
     keep_going: bool,
-    compare_archs: bool,
-) -> tuple[Outcome, ArchitectureReport, Callable[[], Faults]]:
+) -> tuple[Outcome, Callable[[], Faults]]:
     """Compile all sources; what the interfaces do not declare is told when it is asked for, and compiled meanwhile."""
-    notes = ArchitectureReport()
     if isinstance(pool, DaskExecutor):
         batches = _check_cluster(pool, batches)
     submit = partial(transport.submit, pool, run=transport.compile_job)
@@ -195,14 +187,10 @@ def _compile(
         _blame_interfaces(outcome, compiler)
         if not keep_going:
             raise outcome.failures[0][1].error
-        return outcome, notes, tuple
+        return outcome, tuple
     interfaces = InterfaceProof(outcome.requests, outcome.sources, compiler)
     sources.check_texts(compiler)
-    if compare_archs:
-        observer.phase("architectures")
-        changed = outcome.compiled > 0
-        notes = compare_architectures(outcome.requests, outcome.sources, run, cache, changed=changed)
-    return outcome, notes, partial(interfaces.faults, sources.own_interfaces(), sources.opaque())
+    return outcome, partial(interfaces.faults, sources.own_interfaces(), sources.opaque())
 
 
 @contextmanager

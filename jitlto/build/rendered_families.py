@@ -25,14 +25,14 @@ from jitlto.build.interfaces import InterfaceRules
 from jitlto.build.shards import Shard
 from jitlto.build.tuning_record import check_tuned, tune_record
 from jitlto.build.uses import check_uses
-from jitlto.compile.architecture_tests import comparable_architectures
+from jitlto.compile.architectures import comparable_architectures
 from jitlto.compile.compiler import Toolchain, find_toolchain
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.compile.header_texts import SystemTexts
 from jitlto.cuda import nvjitlink
-from jitlto.family.declaration import FamilyDeclaration
-from jitlto.family.rendering.rendered_texts import RenderedTexts
-from jitlto.family.templates import RenderedSource, render_family
+from jitlto.families.declaration import FamilyDeclaration
+from jitlto.families.rendered_texts import RenderedTexts
+from jitlto.families.templates import RenderedSource, render_family
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import FragmentKey, Role
 from jitlto.record.headers import Source
@@ -189,12 +189,6 @@ class RenderedFamilies:
             return self.requests
         numbers = shards.assign_shards(self.compiles(), shard.count)
         return [request for request in self.requests if numbers[request.key] == shard.number]
-
-    def find_uncached(self, cache: Cache | None) -> list[FragmentKey]:
-        """The fragments that a build would compile."""
-        wanted = {request.cache_key: request.config for request in self.requests} if cache else {}
-        found = cache.find_units(wanted) if cache else {}
-        return [request.key for request in self.requests if not cache or request.cache_key not in found]
 
 
 def check_reproducible(requests: Iterable[CompileRequest]) -> None:

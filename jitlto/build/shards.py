@@ -12,7 +12,7 @@ from typing import TypeVar
 from jitlto.base.errors import BuildError
 from jitlto.base.text import check_type
 from jitlto.build.cache.keys import CompileConfig
-from jitlto.family.templates import RenderedSource
+from jitlto.families.templates import RenderedSource
 from jitlto.record.family_record import PartRecord
 from jitlto.record.fragment import FragmentKey
 

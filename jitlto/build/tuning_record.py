@@ -7,8 +7,8 @@ from itertools import islice
 
 from jitlto.base.errors import FamilyError
 from jitlto.base.text import suggest
-from jitlto.family.matrix import load_matrix
-from jitlto.family.tuning_rules import TuneDeclaration
+from jitlto.families.matrix import load_matrix
+from jitlto.families.tuning_rules import TuneDeclaration
 from jitlto.record.expressions import ExpressionError, names_in
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import FragmentKey

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from jitlto.cli.output import print_warning
+from jitlto.cli.ending import print_warning
 from jitlto.cli.parameters import PATH
-from jitlto.family.matrix import Value, load_matrix
+from jitlto.families.matrix import Value, load_matrix
 
 
 @click.command()

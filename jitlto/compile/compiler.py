@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from jitlto.base.versions import Architecture, Version
-from jitlto.compile.architecture_tests import ArchitectureTests
-from jitlto.compile.kernel_probe import NO_PROBE, Probe
-from jitlto.compile.kernel_text import Parameters
+from jitlto.compile.signatures import Parameters
 from jitlto.cuda.ptx import Module
 from jitlto.record.fragment import ImageKind, Symbol
 from jitlto.record.headers import Source
@@ -34,9 +32,8 @@ class CompileJob:
     options: tuple[str, ...]
     images: tuple[ImageKind, ...]  # LTO-IR, PTX for the lowest architecture, or both
     sharers: int = 1  # jobs of this build with the same includes; decides whether to make a snapshot
-    probe: Probe = NO_PROBE  # asks about the parameters of kernels
-    #: Architectures for which the source may make other code; LTO-IR is added for those where it does.
-    tests: ArchitectureTests | None = None
+    #: The lowest architecture and later ones; LTO-IR is added for those of them where the code differs.
+    candidates: tuple[Architecture, ...] = ()
     lists_reads: bool = True  # otherwise CompiledSource.reads may have too many headers, or lack searches for them
 
 
@@ -56,7 +53,7 @@ class CompiledSource:
     images: tuple[tuple[ImageKind, Architecture, bytes], ...]
     reads: tuple[str, ...]  # names of the headers that the compiler read, or of all given headers if unknown
     log: str  # warnings
-    #: The mangled name of each kernel, with the names and types of its parameters as far as they are known.
+    #: The mangled name of each kernel, with the names and types of its parameters as far as its text tells them.
     parameters: tuple[tuple[str, Parameters], ...] = ()
 
     @classmethod

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jitlto.base import files
-from jitlto.base.cache_dir import FileLock
 from jitlto.base.errors import CompileError
 from jitlto.base.files import temporary_directory
+from jitlto.base.lock import locked
 from jitlto.base.versions import Version
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.compiler import CompileJob
@@ -58,18 +58,15 @@ class HeaderTraces:
         if self._shared is None:
             return _trace_headers(job, text, steps)
         path = self._shared / f"trace-{key}"
-        lock = FileLock(path.with_suffix(".lock"))
-        try:
-            lock.acquire(timeout=_PATIENCE * len(steps))
-            if path.exists():
-                names = json.loads(path.read_bytes())
-                return None if names is None else frozenset(names)
-            traced = _trace_headers(job, text, steps)
-            files.write(path, json.dumps(traced if traced is None else sorted(traced)).encode(), sync=False)
-        except OSError:  # the disk is full, or has no locks
-            return None
-        finally:
-            lock.release()
+        with locked(path.with_suffix(".lock"), _PATIENCE * len(steps), "finds out which headers are read"):
+            try:
+                if path.exists():
+                    names = json.loads(path.read_bytes())
+                    return None if names is None else frozenset(names)
+                traced = _trace_headers(job, text, steps)
+                files.write(path, json.dumps(traced if traced is None else sorted(traced)).encode(), sync=False)
+            except OSError:  # the disk is full
+                return None
         return traced
 
 

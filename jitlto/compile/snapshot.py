@@ -25,9 +25,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn
 
-from jitlto.base.cache_dir import FileLock
 from jitlto.base.errors import CompileError
 from jitlto.base.files import temporary_directory
+from jitlto.base.lock import claim
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.nvrtc_program import Output, Program, Step
 from jitlto.record.headers import Source, digest_headers
@@ -107,8 +107,8 @@ class Snapshots:
         """Make a template if it is needed; return whether anything was done."""
         if self._is_decided(path):
             return False
-        lock = FileLock(path.with_suffix(".lock"))
-        if not lock.acquire():
+        lock = claim(path.with_suffix(".lock"))
+        if lock is None:
             return False
         try:
             if not self._is_decided(path) and not self._make(path, source, program, step):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from jitlto.base.errors import ProjectError
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.family import declaration
-from jitlto.family.declaration import FamilyDeclaration
-from jitlto.family.source_files import walk_sources
-from jitlto.family.templates import render_family
+from jitlto.families import declaration
+from jitlto.families.declaration import FamilyDeclaration
+from jitlto.families.source_files import walk_sources
+from jitlto.families.templates import render_family
 
 _FOLDERS = ("matrices", "templates")
 

@@ -16,8 +16,8 @@ from jitlto.build.pipeline import BuildReport
 from jitlto.build.proof import prove
 from jitlto.build.rendered_families import family_record
 from jitlto.database import FragmentDatabase, writer
-from jitlto.family.declaration import FamilyDeclaration
-from jitlto.family.templates import render_family
+from jitlto.families.declaration import FamilyDeclaration
+from jitlto.families.templates import render_family
 from jitlto.packaging.pyproject import PackageConfig
 from jitlto.record.fragment import ImageKind
 

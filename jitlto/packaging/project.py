@@ -13,9 +13,9 @@ from jitlto.build.cache.cache import Cache
 from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.pipeline import BuildReport
 from jitlto.build.rendered_families import with_used
-from jitlto.family import declaration
-from jitlto.family.declaration import FamilyDeclaration
-from jitlto.family.source_files import walk_sources
+from jitlto.families import declaration
+from jitlto.families.declaration import FamilyDeclaration
+from jitlto.families.source_files import walk_sources
 from jitlto.packaging.family_sources import find_headers
 from jitlto.packaging.pack import recording
 from jitlto.packaging.prebuilt import copy_prebuilt

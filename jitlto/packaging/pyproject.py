@@ -17,8 +17,8 @@ from jitlto.base.errors import FamilyError, JitltoError, ProjectError
 from jitlto.base.files import GROUP, SUFFIX
 from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
-from jitlto.family import declaration
-from jitlto.family.declaration import check_options, parse_architectures
+from jitlto.families import declaration
+from jitlto.families.declaration import check_options, parse_architectures
 from jitlto.packaging.stores import ProjectStores, StoreTable, apply_project, find_stores
 
 _TABLE = "tool.jitlto"

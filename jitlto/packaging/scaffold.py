@@ -20,7 +20,7 @@ from jitlto.base import files
 from jitlto.base.errors import ProjectError
 from jitlto.base.version import __version__
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.packaging import operator_sources, project
 from jitlto.packaging.family_sources import place_sources
 

@@ -20,7 +20,7 @@ from jitlto.base.errors import ProjectError
 from jitlto.base.toml_reader import TomlTable
 from jitlto.base.user_caches import PROJECTS
 from jitlto.build.cache.cache import Cache
-from jitlto.family.declaration import CompilerTable
+from jitlto.families.declaration import CompilerTable
 
 if TYPE_CHECKING:  # not imported at run time, so that builds without a store do not load it
     from jitlto.stores.shared import SharedStores

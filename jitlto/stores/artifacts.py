@@ -20,8 +20,7 @@ from pathlib import Path
 from jitlto.base import files
 from jitlto.base.errors import StoreError
 from jitlto.stores import manifest
-from jitlto.stores.address import StoreAddress
-from jitlto.stores.artifact_address import ArtifactAddress
+from jitlto.stores.address import ArtifactAddress, StoreAddress
 from jitlto.stores.backend import REFRESH_AFTER, Backend, open_backend
 from jitlto.stores.entry import PAGE_HINT, is_page, object_name
 

@@ -1,4 +1,4 @@
-"""The objects of one store, through obstore: get, put, put if absent, list, delete, with jitlto's errors.
+"""The objects of one store, through obstore: get, put, list, delete, with jitlto's errors.
 
 obstore hangs in a process that was forked after it has been used. So a backend belongs to the process that opened it,
 and a forked child can open none.
@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 from jitlto.base.errors import StoreError
-from jitlto.base.frozen import Frozen
 from jitlto.stores.address import SCHEMES, StoreAddress
 
 #: The largest object that is read, in bytes.
@@ -40,7 +40,8 @@ _NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|specified (?:bucket|cont
 _used_in: int | None = None  # the process that first used obstore
 
 
-class StoredObject(Frozen):
+@dataclass(frozen=True, slots=True)
+class StoredObject:
     """An object of a store.
 
     Args:
@@ -136,14 +137,9 @@ class Backend:
         found: StoredObject | None = self._call(name, lambda: _stored(self._store.head(name)), missing=None)
         return found
 
-    def put(self, name: str, data: bytes, *, if_absent: bool = False) -> bool:
-        """Write an object: all of it or nothing; return False if it is there already and ``if_absent``."""
-
-        def write() -> bool:
-            self._store.put(name, data, mode="create" if if_absent else "overwrite", use_multipart=False)
-            return True
-
-        return bool(self._call(name, write, exists=False))
+    def put(self, name: str, data: bytes) -> None:
+        """Write an object: all of it or nothing."""
+        self._call(name, lambda: self._store.put(name, data, use_multipart=False))
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield the objects whose names begin with a prefix, which ends at a ``/``."""
@@ -164,7 +160,7 @@ class Backend:
         Args:
             name: The object.
             work: The operation.
-            otherwise: What to return if the object is ``missing``, or ``exists``.
+            otherwise: What to return if the object is ``missing``.
         """
         if self._pid != os.getpid():
             raise _forked(self.address)
@@ -182,8 +178,6 @@ class Backend:
             if not _is_of_obstore(error):
                 raise
             kind = type(error).__name__
-            if kind == "AlreadyExistsError":
-                return self._otherwise("exists", otherwise, name, error)
             if kind in _DENIED or _status(error) in ("401", "403"):
                 hint = "check the credentials, and that they may read, write and list below this URL"
                 raise self._error("store-denied", name, error, hint) from error

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jitlto.base.cached import cached_property
-from jitlto.base.errors import JitltoError, LinkError, PlanError
+from jitlto.base.errors import LinkError, PlanError
 from jitlto.base.frozen import Shared
 from jitlto.base.types import is_exact
 from jitlto.cuda import device
@@ -18,8 +18,7 @@ from jitlto.launch import dispatcher
 from jitlto.launch.quick_lookup import new_dispatcher
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.record.tuning import Launch, TuneRecord, Variant, applies, launch
-from jitlto.tuning import devices
-from jitlto.tuning.knowledge import Knowledge
+from jitlto.tuning import devices, wisdom_file
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from jitlto.plan.cache_entry import LinkedKernel
     from jitlto.plan.plan import Plan
     from jitlto.record.family_record import FamilyRecord
-    from jitlto.tuning.wisdom import Entry, Trial
+    from jitlto.tuning.wisdom import Entry, Found, Trial, Wisdom
 
     class Configured(Protocol):
         """The part of a session that choosing uses."""
@@ -67,9 +66,6 @@ if TYPE_CHECKING:
 
 _MOST_GUESSES = 8  # that are tried: each may have to be linked
 _MOST_PROBLEMS = 4096  # bounds the memory of callers that ask for new sizes in every call
-
-#: Called with a problem for which nothing was measured, in the mode ``learning``.
-Learner = Callable[[Mapping[str, object]], object]
 
 
 class Best:
@@ -130,19 +126,11 @@ class Chooser(Shared):
         self.tables: dict[int, dict[object, Best]] = {}
         self._family = family
         self._fixed = dict(fixed or {})
-        self._learner: Learner | None = None
         self._more: weakref.WeakSet[Chooser] = weakref.WeakSet()
         dispatcher.watch(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be made again, in another process, by its family."""
-        if self._learner is not None:
-            raise JitltoError(
-                "a chooser that learns cannot be sent to another process",
-                code="jitlto-not-portable",
-                where=self._family.name,
-                hint="call family.best.learn(...) there",
-            )
         if not self.names and not self._fixed:
             return getattr, (self._family, "best")
         return partial(self._family.best.dispatcher, *self.names, **self._fixed), ()
@@ -184,7 +172,6 @@ class Chooser(Shared):
             **fixed: The others.
         """
         made = Chooser(self._family, names, self._fixed | fixed)
-        made._learner = self._learner
         self._more.add(made)
         return made
 
@@ -197,32 +184,17 @@ class Chooser(Shared):
         for each in self._more:
             each.forget_quick()
 
-    def learn(self, learner: Learner | None) -> None:
-        """Have a function called with each problem for which nothing was measured, if ``JITLTO_TUNING=learning``.
-
-        It should tune for the problem, as :meth:`KernelFamily.tune` does; then the problem is looked up again.
-        """
-        for each in (self, *self._more):
-            each._learner = learner
-        self.forget_quick()
-
     @cached_property
-    def knowledge(self) -> Knowledge:
-        """The wisdom that it looks problems up in, read at the first."""
-        return Knowledge.load(self._family.session.config.wisdom, self._family.location)
+    def knowledge(self) -> tuple[Wisdom, Wisdom]:
+        """The wisdom that it looks problems up in, read at the first: the user's own, and that beside the database."""
+        return wisdom_file.read_for(self._family.location, self._family.session.config.wisdom)
 
     def choose(self, problem: Mapping[str, object]) -> Best:
         """Return the best variant for a problem, without looking at earlier answers."""
         asked = Problem.read(self._family, self._fixed | dict(problem))
-        mode = self._family.session.config.tuning
-        if mode == "off":
+        if self._family.session.config.tuning == "off":
             return self._default(asked, "JITLTO_TUNING=off")
-        found = self._known(asked)
-        if mode == "learning" and self._learner is not None and (found is None or found.origin != "measured"):
-            self._learner(self._fixed | dict(problem))
-            self.forget_quick()
-            found = self._known(asked)
-        return found or self._default(asked, "nothing was measured")
+        return self._known(asked) or self._default(asked, "nothing was measured")
 
     def _named(self, values: tuple[object, ...]) -> dict[str, object]:
         if len(values) != len(self.names):
@@ -251,10 +223,14 @@ class Chooser(Shared):
             guess = guess or Best(launcher, trial.variant, where, "guess", reason)
         return guess
 
-    def _candidates(self, asked: Problem) -> Iterator[Any]:
-        bucket = asked.record.bucket(asked.sizes)
-        kind = devices.current_kind()
-        return self.knowledge.find(self._family.name, asked.entry, asked.configuration, bucket, kind, asked.allows)
+    def _candidates(self, asked: Problem) -> Iterator[Found]:
+        """Yield what may answer for a problem: what was measured for it, the user's own first; then guesses."""
+        bucket, kind = asked.record.bucket(asked.sizes), devices.current_kind()
+        problem = self._family.name, asked.entry, asked.configuration, bucket, kind, asked.allows
+        own, shipped = self.knowledge
+        for layer in (own, shipped):
+            yield from takewhile(lambda found: not found.guess, layer.find(*problem))
+        yield from (found for found in own.merge(shipped).find(*problem) if found.guess)
 
     @staticmethod
     def _usable(asked: Problem, measured: Entry | None) -> tuple[Trial, Launcher] | None:

@@ -13,13 +13,13 @@ from jitlto.link.parallel import run_parallel
 from jitlto.record.tuning import Variant, launch
 from jitlto.tuning import devices, wisdom_file
 from jitlto.tuning.best import Best, Problem
-from jitlto.tuning.search import MOST_SWEPT, Outcome, Search
+from jitlto.tuning.search import Outcome, Search
 from jitlto.tuning.wisdom import Entry, Trial, make_entry
 
 if TYPE_CHECKING:
     from jitlto.tuning.best import TunedFamily
 
-_MOST_VARIANTS = 100_000
+_MOST_VARIANTS = 1000
 
 
 class Measures(Protocol):
@@ -98,9 +98,7 @@ def tune(
             variants.append(variant)
         if len(variants) > _MOST_VARIANTS:
             raise TuningError(f"more than {_MOST_VARIANTS} variants", code="tuning-too-many", where=family.name)
-    rejected: dict[Variant, str] = {}
-    if len(variants) <= MOST_SWEPT:
-        variants, rejected = _linked(asked, variants, begin + budget)
+    variants, rejected = _linked(asked, variants, begin + budget)
     linked = time.monotonic()
     results = _Results(measures, workload.results, asked.record.tolerance, asked.family.name)
 

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from jitlto.base import files
-from jitlto.base.cache_dir import FileLock
 from jitlto.base.cached import decoder
 from jitlto.base.errors import WisdomError
+from jitlto.base.lock import locked
 from jitlto.tuning.wisdom import Entry, Wisdom
 
 #: Suffix of a file of wisdom beside a database.
@@ -26,16 +26,13 @@ SUFFIX = ".wisdom"
 _SCHEMA = 1
 _LARGEST = 256 << 20  # bytes
 _PATIENCE = 10.0  # seconds to wait for another process that writes
+_log = logging.getLogger(__name__)
 
 
-class _Content(Struct, forbid_unknown_fields=True):
+class _Content(Struct):
     jitlto_wisdom: int
-    sha256: str
-    entries: msgspec.Raw
-
-
-class _Head(Struct):
-    jitlto_wisdom: Any = None
+    sha256: str = ""
+    entries: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 def encode(wisdom: Wisdom) -> bytes:
@@ -52,24 +49,22 @@ def decode(data: bytes, where: str) -> Wisdom:
         WisdomError: If they are not what :func:`encode` returns, but for white space.
     """
     try:
-        head = decoder(_Head).decode(data)
-        if head.jitlto_wisdom is None:
-            raise ValueError("it does not begin as one")
-        if type(head.jitlto_wisdom) is int and head.jitlto_wisdom > _SCHEMA:
-            what, hint = f"was written by a newer jitlto (schema {head.jitlto_wisdom})", "update jitlto, or tune again"
-            raise WisdomError(what, code="wisdom-newer", where=where, hint=hint)
         content = decoder(_Content).decode(data)
+        if content.jitlto_wisdom > _SCHEMA:
+            what, hint = (
+                f"was written by a newer jitlto (schema {content.jitlto_wisdom})",
+                "update jitlto, or tune again",
+            )
+            raise WisdomError(what, code="wisdom-newer", where=where, hint=hint)
         entries = decoder(tuple[Entry, ...]).decode(content.entries)
+        if content.jitlto_wisdom != _SCHEMA or content.sha256 != _digest(entry.encoded for entry in entries):
+            raise ValueError("its entries do not have the SHA-256 that it gives")
     except (ValueError, RecursionError) as error:
         is_ours = data.lstrip().startswith(b'{"jitlto_wisdom"')
         what = "is damaged" if is_ours else "is not a file of wisdom"
-        hint = "get the file again, or remove it and tune again: jitlto tune"
+        hint = "get the file again, or remove it and tune again"
         code = "wisdom-damaged" if is_ours else "wisdom-foreign"
         raise WisdomError(f"{what}: {error}".partition(" - at")[0], code=code, where=where, hint=hint) from None
-    if content.jitlto_wisdom != _SCHEMA or content.sha256 != _digest(entry.encoded for entry in entries):
-        hint = "get the file again, or remove it and tune again: jitlto tune"
-        what = "is damaged: its entries do not have the SHA-256 that it gives"
-        raise WisdomError(what, code="wisdom-damaged", where=where, hint=hint)
     return Wisdom(entries)
 
 
@@ -90,9 +85,26 @@ def read(path: Path, *, missing_ok: bool = False) -> Wisdom:
     except OSError as error:
         if missing_ok and isinstance(error, FileNotFoundError):
             return Wisdom()
-        what, hint = f"cannot be read: {error.strerror or error}", "make one: jitlto tune"
+        what, hint = f"cannot be read: {error.strerror or error}", "make one: family.tune(...)"
         raise WisdomError(what, code="wisdom-unreadable", where=str(path), hint=hint) from None
     return decode(data, str(path))
+
+
+def read_for(database: Path, own: Path) -> tuple[Wisdom, Wisdom]:
+    """Return the user's own wisdom, and that which is shipped beside a database.
+
+    A file that cannot be used is a warning and no error: without it, the defaults are used.
+    """
+    shipped = [_read_usable(path) for path in files.beside(database, SUFFIX)]
+    return _read_usable(own), Wisdom().merge(*shipped)
+
+
+def _read_usable(path: Path) -> Wisdom:
+    try:
+        return read(path, missing_ok=True)
+    except WisdomError as error:
+        _log.warning("%s: it is not used, and the defaults are", error)
+        return Wisdom()
 
 
 def write(path: Path, wisdom: Wisdom) -> None:
@@ -116,14 +128,11 @@ def add(path: Path, entry: Entry) -> None:
     Raises:
         WisdomError: If the file cannot be read or written.
     """
-    lock = FileLock(path.with_name(f"{path.name}.lock"))
-    with contextlib.suppress(OSError):  # without locks, the entry of another process may be lost
+    with contextlib.suppress(OSError):
         os.makedirs(path.parent, exist_ok=True)  # noqa: PTH103
-        lock.acquire(_PATIENCE)
-    try:
+    # Without locks, the entry of another process may be lost.
+    with locked(path.with_name(f"{path.name}.lock"), _PATIENCE, f"writes {path}"):
         write(path, read(path, missing_ok=True).replace(entry))
-    finally:
-        lock.release()
 
 
 def _digest(lines: Iterable[bytes]) -> str:

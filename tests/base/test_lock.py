@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import logging
 import os
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from jitlto.base.cache_dir import CacheDir, FileLock
+from jitlto.base import lock
+from jitlto.base.cache_dir import CacheDir
 from jitlto.build import pipeline
 from jitlto.build.cache.cache import open_cache
-from jitlto.family import declaration
+from jitlto.families import declaration
 from tests.support.families import MINI, write_family
 from tests.support.outputs import SPECIAL, special_file
 from tests.support.process import started
@@ -30,57 +33,102 @@ def no_locks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(request.param, os.strerror(request.param))
 
     monkeypatch.setattr(fcntl, "flock", fail)
+    monkeypatch.setattr(lock, "_warned", set())
 
 
 def test_one_at_a_time_has_a_lock(tmp_path: Path) -> None:
-    first, second = FileLock(tmp_path / "x.lock"), FileLock(tmp_path / "x.lock")
-    assert first.acquire()
-    assert not second.acquire()
+    first = lock.claim(tmp_path / "x.lock")
+    assert first is not None and first.is_locked
+    assert lock.claim(tmp_path / "x.lock") is None
     first.release()
-    assert second.acquire()
+    second = lock.claim(tmp_path / "x.lock")
+    assert second is not None
     first.release()  # not its own any more
-    assert not first.acquire()
+    assert lock.claim(tmp_path / "x.lock") is None
     second.release()
 
 
-@pytest.mark.slow
-def test_a_lock_is_waited_for_as_long_as_is_said(tmp_path: Path) -> None:
-    first, second = FileLock(tmp_path / "x.lock"), FileLock(tmp_path / "x.lock")
-    assert first.acquire()
-    begin = time.monotonic()
-    assert not second.acquire(0.15)
-    assert 0.1 < time.monotonic() - begin < 5
-    first.release()
-    assert second.acquire(5)
-    second.release()
+def test_a_lock_is_waited_for_as_long_as_is_said_and_then_work_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "_SILENT", 0.05)
+    path = tmp_path / "x.lock"
+    with lock.locked(path, 5, "does the same") as waited:
+        assert waited == 0
+        with lock.locked(path, 0.15, "does the same") as waited:
+            assert 0.1 < waited < 5
+    assert caplog.messages[0] == "waiting for another process that does the same"
+    assert "doing it here too" in caplog.messages[1]
+    with lock.locked(path, 5, "does the same") as waited:
+        assert waited == 0
+
+
+def test_who_waits_goes_on_as_soon_as_the_lock_is_free(tmp_path: Path) -> None:
+    held = lock.claim(tmp_path / "x.lock")
+    assert held is not None
+    timer = threading.Timer(0.1, held.release)
+    timer.start()
+    with lock.locked(tmp_path / "x.lock", 60, "does the same") as waited:
+        assert 0 < waited < 30
+    timer.join()
 
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     path = tmp_path / "x.lock"
     code = (
-        "import sys, time; from pathlib import Path; from jitlto.base.cache_dir import FileLock\n"
-        "print(FileLock(Path(sys.argv[1])).acquire(), flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path; from jitlto.base.lock import claim\n"
+        "held = claim(Path(sys.argv[1])); print(held.is_locked, flush=True); time.sleep(60)"
     )
     with started("-c", code, path) as process:
         assert process.stdout
         assert process.stdout.readline() == "True\n"
-        assert not FileLock(path).acquire()
+        assert lock.claim(path) is None
         process.kill()
         process.wait()
-    lock = FileLock(path)
-    assert lock.acquire(5)
-    lock.release()
+    held = lock.claim(path, 5)
+    assert held is not None
+    held.release()
+
+
+def test_a_lock_is_its_process_s_own_after_a_fork(tmp_path: Path) -> None:
+    held = lock.claim(tmp_path / "x.lock")
+    assert held is not None
+    child = os.fork()
+    if child == 0:
+        status = 1
+        with contextlib.suppress(BaseException):
+            held.release()
+            status = 0 if lock.claim(tmp_path / "x.lock") is None else 2
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert lock.claim(tmp_path / "x.lock") is None
+    held.release()
+    again = lock.claim(tmp_path / "x.lock")
+    assert again is not None
+    again.release()
 
 
 def test_a_lock_does_not_change_a_file_and_follows_no_link(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"12345\nelsewhere\n")
     (tmp_path / "link").symlink_to("file")
-    lock = FileLock(tmp_path / "file")
-    assert lock.acquire()
-    lock.release()
+    held = lock.claim(tmp_path / "file")
+    assert held is not None
+    held.release()
     assert (tmp_path / "file").read_bytes() == b"12345\nelsewhere\n"
-    with pytest.raises(OSError, match="symbolic link"):
-        FileLock(tmp_path / "link").acquire()
+    held = lock.claim(tmp_path / "link")
+    assert held is not None and not held.is_locked
+
+
+def test_a_lock_file_that_was_left_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As filelock's soft locks take it, where flock answers ENOSYS."""
+    (tmp_path / "x.lock").write_text(f"{os.getpid()}\n")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    with lock.locked(tmp_path / "x.lock", 60, "does the same") as waited:
+        assert waited == 0
 
 
 @pytest.mark.usefixtures("no_locks")

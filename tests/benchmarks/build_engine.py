@@ -40,9 +40,9 @@ from jitlto.compile.nvcc import Compiler
 from jitlto.compile.nvrtc_program import Step
 from jitlto.compile.snapshot import LEAST_SHARERS, Snapshots
 from jitlto.cuda import toolkit
-from jitlto.family import declaration
-from jitlto.family.matrix import load_matrix
-from jitlto.family.templates import render_family
+from jitlto.families import declaration
+from jitlto.families.matrix import load_matrix
+from jitlto.families.templates import render_family
 from jitlto.record.headers import Source
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import write_family
@@ -236,7 +236,7 @@ def _sources(directories: list[Path], place: Path) -> list[tuple[Path, list[str]
 def _jitlto(directories: list[Path], place: Path, *extra: str) -> float:
     """The whole command, from an empty cache, in a fresh process; it makes the images of the peer and no others."""
     command = [sys.executable, "-m", "jitlto", "build", *map(str, directories), "-o", str(place / "out.fragdb")]
-    command += ["--no-cache", "--no-compare-archs", "--quiet", *extra]
+    command += ["--no-cache", "--quiet", *extra]
     begin = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
     return time.perf_counter() - begin
@@ -343,15 +343,16 @@ def _no_op(place: Path, rounds: int, fragments: int) -> dict[str, object]:
     """Building so many fragments again when nothing has changed: the whole command."""
     path = write_family(place / "many", _many_fragments(fragments))
     command = [sys.executable, "-m", "jitlto", "build", str(path), "-o", str(place / "many.fragdb"), "--json"]
-    command += ["--cache-dir", str(place / "cache"), "--quiet"]
-    first = json.loads(subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout)
+    command += ["--quiet"]
+    own = {**os.environ, "JITLTO_CACHE_DIR": str(place / "cache")}
+    first = json.loads(subprocess.run(command, check=True, capture_output=True, cwd=ROOT, env=own).stdout)
     seconds, starts = [], []
     for _ in range(max(5, rounds)):
         begin = time.perf_counter()
         subprocess.run([sys.executable, "-c", "import jitlto.cli.build"], check=True, cwd=ROOT)
         starts.append(time.perf_counter() - begin)
         begin = time.perf_counter()
-        again = json.loads(subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout)
+        again = json.loads(subprocess.run(command, check=True, capture_output=True, cwd=ROOT, env=own).stdout)
         seconds.append(time.perf_counter() - begin)
         if again["compiled"] or again["digest"] != first["digest"]:
             raise SystemExit(f"{again['compiled']} fragments were compiled again")

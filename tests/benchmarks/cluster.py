@@ -24,8 +24,8 @@ from jitlto.build.execution import transport
 from jitlto.build.execution.dask import DaskExecutor
 from jitlto.build.pipeline import build
 from jitlto.compile.compiler import CompileJob
-from jitlto.family import declaration
-from jitlto.family.declaration import FamilyDeclaration
+from jitlto.families import declaration
+from jitlto.families.declaration import FamilyDeclaration
 from tests.benchmarks.build_engine import copy_of_search
 from tests.benchmarks.machine import command_line, describe
 from tests.benchmarks.slow_cluster import SLEEP, cluster, cpu_seconds, nothing, sleep

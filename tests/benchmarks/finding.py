@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase, writer
-from jitlto.family import declaration
+from jitlto.families import declaration
 from tests.benchmarks.machine import command_line, describe
 from tests.support.distributions import install
 from tests.support.families import MINI, write_family

@@ -32,7 +32,7 @@ import numpy as np
 from jitlto import jax_call
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import write_family

@@ -33,7 +33,7 @@ from jitlto.base import events
 from jitlto.build.pipeline import build
 from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.plan.plan import Plan
 from jitlto.runtime.family import KernelFamily
 from tests.benchmarks import bursts

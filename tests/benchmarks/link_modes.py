@@ -34,8 +34,8 @@ from jitlto.build.pipeline import build
 from jitlto.cuda import device, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration as families
-from jitlto.family.templates import RenderedSource, render_family
+from jitlto.families import declaration as families
+from jitlto.families.templates import RenderedSource, render_family
 from jitlto.launch.launcher import Launcher
 from jitlto.plan.plan import LinkedKernel, Plan
 from jitlto.runtime.family import KernelFamily

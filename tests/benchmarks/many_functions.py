@@ -20,7 +20,7 @@ from typing import Any
 from jitlto.build.pipeline import build
 from jitlto.check.check import check
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import write_family

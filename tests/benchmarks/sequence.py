@@ -29,7 +29,7 @@ import jitlto
 from jitlto import Slot
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
 from tests.benchmarks import bursts
 from tests.benchmarks.launch_sides import find_extension, use_extension

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase, writer
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.record.fragment import Fragment, FragmentKey, Role
 from tests.support.families import MINI, write_family
 

@@ -140,8 +140,7 @@ REASONS = {
     ("build.execution.waiting", "build.execution.task"): "values: a task is asked for its rank and its includes",
     ("*", "build.execution.workers"): "the pool is made at the start, and ended at the end",
     ("*", "build.rendered_families"): "rendered, checked for what makes builds differ, and reduced to a shard",
-    ("*", "model.kernel_probe"): "its questions are no part of a source's name, and its answers are read from the log",
-    ("*", "model.kernel_text"): "each text that defines a kernel is read for the names of parameters",
+    ("*", "compile.signatures"): "each text that defines a kernel is read for the names of parameters",
     ("build.execution.scheduler", "build.pipeline"): "called back with each compiled source, to make its fragment",
     ("build.rendered_families", "build.validate"): "families are checked against each other, then each by itself",
     ("build.pipeline", "build.validate"): "interfaces are checked first, then everything across fragments",
@@ -378,7 +377,7 @@ def trace_build(place: Path) -> Trace:
     from jitlto.build.cache.cache import open_cache
     from jitlto.build.execution import transport
     from jitlto.build.pipeline import build
-    from jitlto.family import declaration
+    from jitlto.families import declaration
 
     family = declaration.load_family(write_family(place / "one", ONE))
     cache = open_cache()
@@ -391,7 +390,7 @@ def trace_build(place: Path) -> Trace:
 
 def _prepare(place: Path) -> None:
     from jitlto.build.pipeline import build
-    from jitlto.family import declaration
+    from jitlto.families import declaration
 
     build([declaration.load_family(write_family(place / "mini", MINI))], place / "mini.fragdb", jobs=1)
 

@@ -15,8 +15,8 @@ from jitlto.base.versions import Architecture
 from jitlto.build.assemble import assemble
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.nvrtc import Compiler
-from jitlto.family.declaration import GroupDeclaration
-from jitlto.family.templates import RenderedSource
+from jitlto.families.declaration import GroupDeclaration
+from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import Fragment, FragmentKey, ImageKind, Parameter, Role
 from jitlto.record.headers import Source
 from tests.support.errors import raises

@@ -15,9 +15,9 @@ from jitlto.build.failures import FailedFragmentsError, Failure, FailureGroup, g
 from jitlto.compile import diagnostics
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.family import declaration
-from jitlto.family.declaration import GroupDeclaration
-from jitlto.family.templates import RenderedSource, render_family
+from jitlto.families import declaration
+from jitlto.families.declaration import GroupDeclaration
+from jitlto.families.templates import RenderedSource, render_family
 from jitlto.record.fragment import FragmentKey, Role
 from tests.support.families import MINI, write_family
 

@@ -25,8 +25,8 @@ from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import family_record
 from jitlto.cli import cli
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration, matrix
-from jitlto.family.templates import render_family
+from jitlto.families import declaration, matrix
+from jitlto.families.templates import render_family
 from jitlto.record.fragment import Role
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises

@@ -18,7 +18,7 @@ from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.compile.compiler import CompileJob
 from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase
-from jitlto.family.declaration import load_family
+from jitlto.families.declaration import load_family
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.families import write_family

@@ -18,7 +18,7 @@ from jitlto.build.proof import UnplannedKernelsError
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
 from jitlto.database import FragmentDatabase
-from jitlto.family.declaration import load_family
+from jitlto.families.declaration import load_family
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 from jitlto.record.headers import digest_headers, interfaces_first

@@ -16,7 +16,7 @@ from jitlto.cuda import nvjitlink
 from jitlto.cuda.line_table import read_files
 from jitlto.database import FragmentDatabase
 from jitlto.database.twin import SOURCES, TwinManifest, twin_directory
-from jitlto.family.declaration import load_family
+from jitlto.families.declaration import load_family
 from jitlto.runtime.discovery.lineinfo import point_to_sources
 from jitlto.runtime.family import load
 from tests.support.errors import raises

@@ -29,7 +29,7 @@ from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard, make_part_record
 from jitlto.cli import cli
 from jitlto.database import FragmentDatabase, writer
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.record.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.record.options import LinkOptions

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jitlto.base.errors import BuildError
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard, assign_shards, make_ci_matrix, make_part_record
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.record.fragment import FragmentKey
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family

@@ -12,7 +12,7 @@ from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.uses import check_uses
 from jitlto.database import FragmentDatabase
-from jitlto.family.declaration import load_family
+from jitlto.families.declaration import load_family
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.options import LinkOptions
 from jitlto.runtime.family import KernelFamily

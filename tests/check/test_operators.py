@@ -13,7 +13,7 @@ import pytest
 from jitlto.base.errors import OperatorError
 from jitlto.build.pipeline import build
 from jitlto.check.operators import check_operators, find_operators
-from jitlto.family import declaration
+from jitlto.families import declaration
 from tests.support.commands import fails, jitlto
 from tests.support.errors import raises
 from tests.support.families import compiler, write_family

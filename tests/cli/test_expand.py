@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from jitlto.base.errors import MatrixError
 from jitlto.cli.expand import expand
-from jitlto.family import matrix
+from jitlto.families import matrix
 from tests.support.commands import jitlto, jitlto_process
 
 GOOD = {"_type": [{"data_type": "float", "abbrev": "f"}, {"data_type": "__half"}], "veclen": ["1", "4"]}

@@ -1,4 +1,4 @@
-"""``jitlto wisdom``: files are shown, merged and pruned."""
+"""``jitlto wisdom``: files are shown and merged."""
 
 from __future__ import annotations
 
@@ -48,15 +48,3 @@ def test_a_file_that_is_none_is_one_error_and_nothing_is_written(tmp_path: Path)
     (tmp_path / "bad").write_text("{}")
     fails(jitlto("wisdom", "merge", tmp_path / "bad", "-o", tmp_path / "out"), 1, "wisdom-foreign", "bad")
     assert not (tmp_path / "out").exists()
-
-
-def test_prune_removes_entries_and_evidence(tmp_path: Path) -> None:
-    path = written(tmp_path / "a", ONE, OTHER)
-    succeeds("wisdom", "prune", path, "--evidence")
-    assert {len(e.trials) for e in wisdom_file.read(path).entries} == {1, 2}
-    assert {e.chosen for e in wisdom_file.read(path).entries} == {ONE.chosen, OTHER.chosen}
-    succeeds("wisdom", "prune", path, "--device", "NVIDIA A100")
-    assert [e.family for e in wisdom_file.read(path).entries] == ["mini"]
-    succeeds("wisdom", "prune", path, "--family", "mini")
-    assert len(wisdom_file.read(path)) == 0
-    fails(jitlto("wisdom", "prune", path), 2, "--evidence")

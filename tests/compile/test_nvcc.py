@@ -23,7 +23,7 @@ from jitlto.compile.header_search import HeaderSearch
 from jitlto.compile.nvcc import Compiler
 from jitlto.cuda import nvjitlink, toolkit
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
 from jitlto.record.options import LinkOptions

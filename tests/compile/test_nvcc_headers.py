@@ -17,7 +17,7 @@ from jitlto.compile.compiler import CompileJob
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.compile.nvcc import Compiler
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
 from tests.support.families import write_family

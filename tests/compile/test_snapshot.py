@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.cache_dir import FileLock
 from jitlto.base.errors import CompileError
+from jitlto.base.lock import claim
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile import snapshot
@@ -274,8 +274,8 @@ def test_with_many_processors_several_copies_of_a_template_answer(
 def test_who_finds_a_template_in_the_making_makes_that_of_the_next_step_or_waits(tmp_path: Path) -> None:
     source = Source(b'#include "a.cuh"\n__global__ void k(int* x) { *x = A; }\n', {"a.cuh": b"#define A 3\n"})
     first, second = (Step.from_options(kind, Architecture(75), ("--std=c++17",)) for kind in ("ltoir", "ptx"))
-    held = FileLock((tmp_path / snapshot._key(source, Program.from_source(source), first)).with_suffix(".lock"))
-    assert held.acquire()
+    held = claim((tmp_path / snapshot._key(source, Program.from_source(source), first)).with_suffix(".lock"))
+    assert held is not None
     snapshots = Snapshots(tmp_path)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(snapshots.run, source, first, LEAST_SHARERS, [second])

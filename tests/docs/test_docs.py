@@ -38,7 +38,7 @@ from jitlto import cli
 from jitlto.base import config, errors
 from jitlto.base.errors import NoDeviceError
 from jitlto.cuda import device, toolkit
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.packaging import pyproject
 from jitlto.record import options
 from jitlto.record.options import LinkOptions

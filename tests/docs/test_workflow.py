@@ -17,7 +17,7 @@ import pytest
 
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from tests.support.families import MINI, write_family
 from tests.support.process import ROOT
 

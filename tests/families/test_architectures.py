@@ -19,7 +19,7 @@ from jitlto.compile.machine_code import count_instructions
 from jitlto.cuda import nvdisasm, toolkit
 from jitlto.cuda.compatibility import native_target
 from jitlto.database import FragmentDatabase
-from jitlto.family.declaration import load_family
+from jitlto.families.declaration import load_family
 from jitlto.plan.plan import Plan
 from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily

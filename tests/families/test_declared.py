@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from jitlto.family import declaration
-from jitlto.family.matrix.document import load_matrix
-from jitlto.family.templates import render_family
+from jitlto.families import declaration
+from jitlto.families.matrix.document import load_matrix
+from jitlto.families.templates import render_family
 from tests.support.transport_variants import FRAGMENTS
 
 GROUPS = {

@@ -10,7 +10,7 @@ import pytest
 from jitlto.build.lineinfo import build_twin
 from jitlto.cuda import toolkit
 from jitlto.database.twin import SOURCES
-from jitlto.family.declaration import find_family, load_family
+from jitlto.families.declaration import find_family, load_family
 from jitlto.plan.plan import Plan
 from jitlto.runtime.discovery.lineinfo import point_to_sources
 from jitlto.runtime.family import KernelFamily, load

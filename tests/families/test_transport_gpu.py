@@ -13,8 +13,8 @@ import pytest
 
 from docs.examples.transport import FULL_WEIGHT, Run, Tallies, launch, shield, simulate
 from jitlto.cuda import toolkit
-from jitlto.family import declaration
-from jitlto.family.templates import render_family
+from jitlto.families import declaration
+from jitlto.families.templates import render_family
 from jitlto.runtime.family import KernelFamily, load
 from tests.support.transport_host import COMPILER, Host
 from tests.support.transport_physics import CHECKS, Simulate, agree, balanced, check_against_reference, problem_of

@@ -18,7 +18,7 @@ import jitlto
 from jitlto.base.errors import ArgumentError
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.families import write_family

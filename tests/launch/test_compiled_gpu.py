@@ -14,7 +14,7 @@ from cuda.core import Device
 from jitlto.base.errors import ArgumentError, LaunchError
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.launch import fast_path, launcher
 from jitlto.launch.launcher import Launcher
 from jitlto.runtime.family import KernelFamily

@@ -15,7 +15,7 @@ from jitlto.base.python_warnings import LinkWarning
 from jitlto.build.pipeline import build
 from jitlto.cuda.nvjitlink import link
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
 from tests.support.errors import raises

@@ -14,7 +14,7 @@ import pytest
 from jitlto.base.errors import JitltoError
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.launch import core
 from jitlto.launch import launcher as launcher_module
 from jitlto.launch.arguments import make_converter

@@ -18,7 +18,7 @@ from jitlto import Slot
 from jitlto.base.errors import ArgumentError, LaunchError
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.launch.sequence import LaunchSequence
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises

@@ -24,8 +24,8 @@ from jitlto import cli
 from jitlto.base.errors import JitltoError, ProjectError, UnknownValueError
 from jitlto.build.pipeline import build
 from jitlto.check.operators import check_operators
-from jitlto.family import declaration
-from jitlto.family.templates import render_family
+from jitlto.families import declaration
+from jitlto.families.templates import render_family
 from jitlto.packaging import project, scaffold
 from jitlto.packaging.operator_sources import make_operators
 from jitlto.runtime.family import KernelFamily, load

@@ -11,7 +11,7 @@ import pytest
 
 from jitlto.base.errors import StoreError
 from jitlto.stores import artifacts
-from jitlto.stores.artifact_address import ArtifactAddress, parse_store
+from jitlto.stores.address import ArtifactAddress, parse_store
 from jitlto.stores.artifacts import decode_index, encode_index, index_of, open_store, pull, push
 from jitlto.stores.backend import Backend
 from jitlto.stores.entry import object_name

@@ -37,7 +37,7 @@ from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
 from jitlto.build.shards import Shard
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.runtime.discovery import editable, entry_points
 from tests.support.distributions import install
 

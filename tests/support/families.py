@@ -8,7 +8,7 @@ from pathlib import Path
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
 
 #: Kernels over float and double that call ``op``, of which there are two: 2 + 4 fragments, 4 kernels.

@@ -31,15 +31,15 @@ from jitlto.compile.compiler import CompiledSource
 from jitlto.cuda import nvjitlink, ptx
 from jitlto.cuda.nvfatbin import list_images
 from jitlto.database import FragmentDatabase, writer
-from jitlto.database import _hash_tree as hash_tree
-from jitlto.family import declaration, matrix
-from jitlto.family.templates import render_family
+from jitlto.database._rows import TABLES
+from jitlto.families import declaration, matrix
+from jitlto.families.templates import render_family
 from jitlto.launch.arguments import ArgumentConverter
 from jitlto.launch.fast_path import FastPath
-from jitlto.link import packed_requests, packs
+from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
-from jitlto.link.lookup_cache import Contents, LookupCache, hash_key
-from jitlto.link.packed_requests import Answer
+from jitlto.link.requests import Contents, KernelRequest, LookUps, hash_key
+from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, Disk
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
 from jitlto.plan.user_code.inputs import from_ptx
 from jitlto.record.fragment import FragmentKey, ImageKind
@@ -48,9 +48,8 @@ from jitlto.report.content import describe
 from jitlto.runtime import recording
 from jitlto.runtime.family import KernelFamily
 from jitlto.stores import entry as shared_entry
-from jitlto.stores.keys import TrustedKeys
-from jitlto.stores.lock_file import LockFile
 from jitlto.stores.manifest import Manifest
+from jitlto.stores.trust import TrustedKeys
 from tests.support.families import MINI
 from tests.support.fuzzing import MINI_BYTES
 from tests.support.kernels import entry
@@ -99,7 +98,7 @@ class Ground:
     @cached_property
     def pack(self) -> bytes:
         """A pack of them."""
-        packs.write(self.directory / "whole.pack", self.kernels)
+        packs.write(self.directory / "whole.pack", {KERNELS: self.kernels})
         return (self.directory / "whole.pack").read_bytes()
 
     @cached_property
@@ -221,28 +220,29 @@ def _places(value: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def rows(path: Path) -> list[list[Any]]:
-    """The rows of a database: kind, key and record, the record read."""
+    """The rows of a database: table, key and record, the record read."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        buckets = [json.loads(text) for (text,) in connection.execute("SELECT rows FROM bucket ORDER BY number")]
-    found = [[kind, key, record] for kinds in buckets for kind, some in kinds.items() for key, record in some.items()]
-    return sorted(found, key=lambda row: row[:2])
+        return [
+            [table, key, json.loads(record)]
+            for table in TABLES
+            for key, record in connection.execute(f"SELECT key, record FROM {table} ORDER BY key")  # noqa: S608
+        ]
 
 
 def with_rows(path: Path, content: Iterable[Any], part: Any = None) -> None:
-    """Put other rows into a database, with hashes and a digest that are right."""
+    """Put other rows into a database, with checksums and a digest that are right."""
     listed: dict[tuple[str, str], bytes] = {}
     for row in content:
-        if isinstance(row, list) and len(row) == 3 and isinstance(row[0], str) and isinstance(row[1], str):
+        if isinstance(row, list) and len(row) == 3 and row[0] in TABLES and isinstance(row[1], str):
             record = row[2] if isinstance(row[2], str) else json.dumps(row[2], sort_keys=True, separators=(",", ":"))
-            kind, key = (text.encode("utf-8", "replace").decode() for text in row[:2])
-            listed.setdefault((kind, key), record.encode("utf-8", "replace"))
+            key = row[1].encode("utf-8", "replace").decode()
+            listed.setdefault((row[0], key), record.encode("utf-8", "replace"))
     with contextlib.closing(sqlite3.connect(path)) as connection:
         blobs = dict(connection.execute("SELECT sha256, data FROM blob"))
     meta = {} if part is None else {"part": json.dumps(part, sort_keys=True, separators=(",", ":")).encode()}
-    sorted_rows = hash_tree.SortedRows((*name, record) for name, record in listed.items())
     path.unlink()
-    names = tuple(sorted(key for kind, key in listed if kind == "family"))
-    writer._fill(path, meta, names, sorted_rows, blobs)
+    names = tuple(sorted(key for table, key in listed if table == "family"))
+    writer._fill(path, meta, names, ((*name, record) for name, record in sorted(listed.items())), blobs)
 
 
 def use(path: Path) -> None:
@@ -342,15 +342,11 @@ def _json(data: bytes) -> Any:
 def _record_seeds(ground: Ground) -> list[bytes]:
     keys = [row[1] for row in rows(ground.databases[0]) if row[0] == "fragment"]
     part = {
-        "number": 1, "count": 2, "whole": "0" * 64, "keys": keys, "toolchains": {"mini": "nvrtc 1"},
+        "number": 1, "count": 2, "whole": "0" * 64, "keys": keys, "toolchains": [["mini", "nvrtc 1"]],
         "faults": [["f", "_Z2opf", "no such function"]], "advice": ["x"],
     }  # fmt: skip
-    groups = [{"family": "mini", "group": "op", "parameters": ["a", "b"], "values": [["1", "x"], ["y"], ["2", "x"]]}]
     content = rows(ground.databases[0])
-    return [
-        json.dumps(document).encode()
-        for document in ({"rows": content}, *({"rows": content, "part": part | {"keys": k}} for k in (keys, groups)))
-    ]
+    return [json.dumps(document).encode() for document in ({"rows": content}, {"rows": content, "part": part})]
 
 
 # --- caches and packs --------------------------------------------------------------------------------------------
@@ -359,33 +355,30 @@ def _record_seeds(ground: Ground) -> list[bytes]:
 def _pack(ground: Ground, data: bytes) -> None:
     packs._warn_once._warned.clear()  # each digest of each pack once, which adds up here
     path = ground.file("p.pack", edited(ground.pack, data) if data[:1] != b"j" else b"")
-    database, named = path.with_suffix(".fragdb"), _SCOPE.key("named")
+    database = path.with_suffix(".fragdb")
     if data[:1] == b"j":
-        lookups = {
-            hash_key("contents", "0" * 64): data[1:],
-            named: data[1:],
-            _SCOPE.key("chosen", {"a": "b"}): data[1:],
-        }
-        packs.write(path, ground.kernels, lookups)
-        packed_requests.find_contents(database, "0" * 64)
-        packed_requests.find_chosen(database, _SCOPE, {"a": "b"})
-        packs.write(path, ground.kernels, lookups | {named: b'[["a"]]'})
-        packed_requests.find_chosen(database, _SCOPE, {"a": "b"})
+        key = _REQUEST.key
+        assert key is not None
+        made_up = {REQUESTS: {key: data[1:]}, CONTENTS: {hash_key("0" * 64): data[1:]}}
+        packs.write(path, {KERNELS: ground.kernels, **made_up})
+        look_ups = LookUps(packs.beside(database))
+        look_ups.find_contents("0" * 64)
+        look_ups.find_chosen(_REQUEST)
     for pack in packs.beside(database):
         for digest in pack.digests:
-            pack.get(digest)
+            pack.find(digest)
     for digest in ground.kernels:
         KernelCache(None).find(digest, database)
 
 
-_SCOPE = packed_requests.Scope("0" * 64, "mini", None, "lto", {}, (9, 0), "13.0")
+_REQUEST = KernelRequest("0" * 64, "mini", None, "lto", {}, {"a": "b"}, (9, 0), "13.0")
 
 
 def _pack_seeds(ground: Ground) -> list[bytes]:
-    chosen = Answer(_SCOPE, {"a": "b"}, {"a": "b"}, Chosen("k", "0" * 64, (Parameter("n", "unsigned", 4, 4),)))
+    chosen = Chosen("k", "0" * 64, (Parameter("n", "unsigned", 4, 4),))
     with FragmentDatabase(ground.databases[0]) as database:
-        lookups = packed_requests.encode([Contents.from_database(database)], [chosen])
-    return [b"\0" * 8, *(b"j" + payload for payload in lookups.values())]
+        contents = Contents.from_database(database)
+    return [b"\0" * 8, b"j" + chosen.encode(), b"j" + contents.to_json()]
 
 
 def _entry(ground: Ground, data: bytes) -> None:
@@ -398,7 +391,7 @@ def _entry(ground: Ground, data: bytes) -> None:
         LinkKey.from_entry(data)
         kernel.architecture  # noqa: B018
     decode_unit(data)
-    LookupCache(ground.store).find_contents(key)
+    LookUps([Disk(ground.store)]).find_contents(key)
     with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # as shortcuts take it
         Contents.from_json(data)
 
@@ -439,11 +432,6 @@ def _signers(ground: Ground, data: bytes) -> None:
     for key_id in trusted.ids:
         assert not trusted.verify(key_id, bytes(64), b"")
     assert refused(lambda: shared_entry.decode(kind, key, shared_entry.encode(*_SHARED, None), trusted))
-
-
-def _lock_file(ground: Ground, data: bytes) -> None:
-    lock = LockFile.read(ground.file("lock.json", data))
-    assert LockFile.decode(lock.encode(), "again") == lock
 
 
 def _recording(ground: Ground, data: bytes) -> None:
@@ -531,7 +519,6 @@ TARGETS: dict[str, tuple[Run, Seeds]] = {
     "raw_entry": (_raw_entry, lambda _: [bytes(8)]),
     "shared_entry": (_shared_entry, lambda _: [b""]),
     "signers": (_signers, lambda _: _SIGNERS),
-    "lock_file": (_lock_file, lambda _: [LockFile("production", {"ab" * 32: "mini.fragdb"}).encode()]),
     "recording": (_recording, lambda _: [recorded_line()]),
     "family": (_family, lambda _: _TOMLS),
     "matrix": (_matrix, lambda _: [MINI["kern.json"].encode(), MINI["op.json"].encode()]),
@@ -543,7 +530,7 @@ TARGETS: dict[str, tuple[Run, Seeds]] = {
     "cubin": (_cubin, lambda g: [bytes(8), g.cubins[0]]),
 }
 #: Those whose inputs are JSON, at least in part: mutated as documents too.
-DOCUMENTS = frozenset({"records", "matrix", "recording", "entry", "pack", "lock_file"})
+DOCUMENTS = frozenset({"records", "matrix", "recording", "entry", "pack"})
 
 
 def recorded_line() -> bytes:

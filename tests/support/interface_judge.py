@@ -14,7 +14,7 @@ from jitlto.check.check import check
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.record.headers import Source
 from jitlto.runtime.family import KernelFamily
 from tests.support.families import compiler, write_family

@@ -25,7 +25,7 @@ import numpy as np
 
 from jitlto.build.pipeline import build
 from jitlto.check.covering_array import choose_cover
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily, load
 from tests.support.process import ROOT
 

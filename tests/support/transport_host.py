@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docs.examples.transport import LEDGER, Material, Problem, Run, Tallies, scalars, tables
-from jitlto.family import declaration
-from jitlto.family.templates import RenderedSource, render_family
+from jitlto.families import declaration
+from jitlto.families.templates import RenderedSource, render_family
 
 COMPILER: Final = shutil.which("g++")
 

@@ -12,7 +12,7 @@ import pytest
 from jitlto.build.pipeline import build
 from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.launch import quick_lookup
 from jitlto.record.tuning import Variant
 from jitlto.runtime.family import KernelFamily

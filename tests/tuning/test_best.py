@@ -160,23 +160,6 @@ def test_off_uses_the_defaults(tuned_copy: Path, monkeypatch: pytest.MonkeyPatch
     )
 
 
-def test_learning_asks_once_for_what_is_not_known(tuned_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    family = open_tuned(tuned_copy, monkeypatch, JITLTO_TUNING="learning")
-    problems: list[object] = []
-
-    def learn(problem: object) -> None:
-        problems.append(problem)
-        own(family, measured(family, {0: 2.0, 3: 1.0}))
-
-    family.best.learn(learn)
-    for _ in range(3):
-        assert family.best(n=1024, **FLOAT).origin == "measured"
-    assert problems == [{"n": 1024, "data_type": "float"}]
-    frozen = open_tuned(tuned_copy, monkeypatch)
-    frozen.best.learn(lambda problem: pytest.fail("it measures"))
-    assert frozen.best(n=1 << 19, **FLOAT).origin == "guess"
-
-
 @pytest.mark.parametrize("which", ["own", "shipped"])
 def test_a_file_that_cannot_be_used_is_a_warning(
     tuned: PlannedFamily, which: str, caplog: pytest.LogCaptureFixture

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jitlto.base.errors import JitltoError, LinkError
 from jitlto.record.tuning import Variant
-from jitlto.tuning.search import EXHAUSTIVE, MOST_SWEPT, Outcome, Search
+from jitlto.tuning.search import EXHAUSTIVE, Outcome, Search
 from jitlto.tuning.wisdom import TIE, Entry, Trial, make_entry
 from tests.support.errors import raises
 from tests.support.simulated import Simulated
@@ -54,7 +54,7 @@ def landscape(seed: int, count: int) -> list[float]:
 
 @pytest.mark.slow
 @settings(max_examples=60)
-@given(st.integers(0, 10**6), st.sampled_from([8, 20, 60, MOST_SWEPT]))
+@given(st.integers(0, 10**6), st.sampled_from([8, 20, 60, 200]))
 def test_the_choice_is_near_the_best_for_a_tenth_of_the_time_of_an_exhaustive_search(seed: int, count: int) -> None:
     times = landscape(seed, count)
     outcome = search(times, Simulated(seed))
@@ -145,51 +145,3 @@ def test_variants_that_cannot_be_used_are_left_out_and_the_default_must_be_usabl
     with raises(LinkError):
         Search(variants_of(4), prepare, device).run()
     assert issubclass(LinkError, JitltoError)
-
-
-def many() -> tuple[list[Variant], dict[Variant, float]]:
-    """600 variants of four dimensions, whose times have a structure that a search can learn."""
-    found = [
-        Variant((("a", str(a)), ("b", str(b))), (("block", str(32 * c)), ("grid", "1")), (("max_registers", 16 * d),))
-        for a in range(5) for b in range(5) for c in range(1, 7) for d in range(1, 5)
-    ]  # fmt: skip
-
-    def seconds(variant: Variant) -> float:
-        p, block, registers = (
-            dict(variant.parameters),
-            int(dict(variant.launch)["block"]),
-            dict(variant.link)["max_registers"],
-        )
-        assert isinstance(registers, int)
-        return 1e-4 * (
-            1 + 0.3 * abs(int(p["a"]) - 3) + 0.2 * abs(int(p["b"]) - 1) + block / 400 + abs(registers - 48) / 64
-        )
-
-    return found, {variant: seconds(variant) for variant in found}
-
-
-@pytest.mark.slow
-def test_more_variants_than_are_swept_are_searched_by_proposals() -> None:
-    pytest.importorskip("optuna", reason="Optuna is not installed; the extra tune brings it")
-    variants, times = many()
-
-    def run(seed: int) -> Entry:
-        device = Simulated(seed)
-        return entry_of(Search(variants, lambda v: lambda: times[v], device, clock=lambda: device.now).run())
-
-    made = run(1)
-    assert len(made.trials) < MOST_SWEPT
-    assert times[made.chosen.variant] <= 1.02 * min(times.values())
-
-
-def test_without_the_library_many_variants_are_an_error_that_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    import sys
-
-    from jitlto.base.errors import ToolchainError
-
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    variants, times = many()
-    with raises(ToolchainError, "toolchain-missing", "Optuna", hint="jitlto[tune]"):
-        Search(variants, lambda v: lambda: times[v], Simulated(0)).run()

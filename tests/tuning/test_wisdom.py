@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.tuning.wisdom import TIE, DeviceKind, Entry, Wisdom
-from tests.support.wisdom import A100, H200, entries, entry, trial, variant, wisdoms
+from tests.support.wisdom import A100, H200, entry, trial, variant, wisdoms
 
 pytestmark = pytest.mark.one_major
 
@@ -78,16 +78,6 @@ def test_what_is_measured_again_takes_the_place_of_what_was() -> None:
     old, new = entry(trial(1.0, 100), trial(0.5, 100, veclen="4")), entry(trial(1.0, 10), trial(2.0, 10, veclen="4"))
     assert Wisdom([old]).merge(Wisdom([new])).entries == (old,)
     assert Wisdom([old]).replace(new).entries == (new,)
-
-
-@pytest.mark.slow
-@given(entries)
-def test_without_evidence_the_same_is_chosen(made: Entry) -> None:
-    small = made.without_evidence()
-    assert len(set(small.trials)) <= 3
-    assert small.chosen == made.chosen
-    assert small.default == made.default
-    assert small.key == made.key
 
 
 def anything(_: object) -> bool:

@@ -74,7 +74,7 @@ class Cache:
         if self.stores is not None:
             if self.stores.takes_writes:
                 for key, data in held.items():
-                    self.stores.put(kind, key, data, may_be_there=True)
+                    self.stores.put(kind, key, data)
             for key, data in self.stores.get_many(kind, [key for key in wanted if key not in held]).items():
                 self.store.put(kind, key, data)
                 found[key] = data, Layer.STORE

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from jitlto.base.cached import cached_property
 from jitlto.base.versions import Architecture, Version
-from jitlto.compile.architecture_tests import ArchitectureTests, find_tests
 from jitlto.compile.compiler import Toolchain
 from jitlto.compile.directives import outline
 from jitlto.compile.header_search import HeaderSearch
@@ -24,7 +23,7 @@ from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import HeaderSet, Source
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
-REVISION = 11
+REVISION = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,17 +74,6 @@ class CompileConfig:
                 self._reached[is_own, like] = headers
             else:
                 self._rewritten[is_own, text] = found
-        return found
-
-    def find_tests(
-        self, text: str, source: Source, candidates: Sequence[Architecture] | None = None
-    ) -> ArchitectureTests:
-        """The tests of the architecture in a source that was rendered as ``text``; by default for the candidates."""
-        candidates = self.candidates if candidates is None else candidates
-        own, later = self.own_closure(text).headers, tuple(candidates[1:])
-        found = find_tests(source, own, candidates, self.options)
-        if not self.toolchain.header_roots():  # the compiler finds headers that are not in the source
-            return ArchitectureTests(later, later, found.exact)
         return found
 
     @cached_property

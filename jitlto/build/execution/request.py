@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from jitlto.base.cached import cached_property
@@ -11,10 +11,10 @@ from jitlto.base.errors import CompileError, JitltoError
 from jitlto.build import interfaces
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.compile import diagnostics
-from jitlto.compile.compiler import CompileJob
+from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.header_texts import name_source
-from jitlto.compile.kernel_probe import NO_PROBE, Probe, make_probe
-from jitlto.family.templates import RenderedSource
+from jitlto.compile.signatures import find_parameters
+from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import FragmentKey, Role
 from jitlto.record.headers import Source, split_leading_includes
 
@@ -63,21 +63,20 @@ class CompileRequest:
         """The source with those headers of the family that it can reach."""
         return self.config.own_closure(self.rendered.source)
 
-    def probe(self) -> Probe:
-        """What to ask the compiler about the parameters of the source's kernels."""
-        rendered = self.rendered
-        if rendered.group.role is not Role.ENTRYPOINT:
-            return NO_PROBE
-        source = self.own_closure
-        return make_probe((source.text, *source.headers.values()), rendered.group.entry)
+    def name_parameters(self, compiled: CompiledSource) -> CompiledSource:
+        """The compiled source with the names and types of its kernels' parameters, as far as its text tells them."""
+        if self.rendered.group.role is not Role.ENTRYPOINT:
+            return compiled
+        source, kernels = self.own_closure, ((name, len(sizes)) for name, sizes in compiled.kernels)
+        found = find_parameters((source.text, *source.headers.values()), self.config.options, kernels)
+        return replace(compiled, parameters=tuple(found))
 
     def job(self, sharers: int = 1) -> CompileJob:
         """The job that compiles the source, with all headers that the compiler may find."""
         config, tool = self.config, self.config.toolchain
         source = config.complete(self.closure)
-        tests = config.find_tests(self.rendered.source, source) if config.candidates else None
         how = config.architectures, config.options, config.images
-        return CompileJob(tool.name, tool.identify(config.images), source, *how, sharers, self.probe(), tests)
+        return CompileJob(tool.name, tool.identify(config.images), source, *how, sharers, config.candidates)
 
     def describe(self, error: JitltoError) -> JitltoError:
         """Add template, combination, source lines and the interface to an error of its compile."""

@@ -23,7 +23,7 @@ from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.workers import WorkerDied
 from jitlto.build.failures import Failure
 from jitlto.compile.compiler import CompiledSource, CompileJob, CompileResult
-from jitlto.family.templates import RenderedSource
+from jitlto.families.templates import RenderedSource
 
 _POLL = 0.05  # seconds between two looks at stores that are not open yet
 _CHUNK = 16  # sources that are looked up between two looks at what workers have done
@@ -203,7 +203,7 @@ class Scheduler:
                 task.answer = error
                 self._answer(task, task.positions)
             return
-        task.answer = compiled = result.compiled
+        task.answer = compiled = task.request.name_parameters(result.compiled)
         self._outcome.compiled += 1
         if self.cache is not None:
             headers = task.request.config.found_headers(task.request.closure, compiled.reads)

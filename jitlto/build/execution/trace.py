@@ -12,14 +12,10 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from jitlto.base import files
 from jitlto.base.errors import BuildError, JitltoError
 from jitlto.build.execution.events import NO_OBSERVER, Observer, Span
 from jitlto.record.fragment import FragmentKey
-
-_COMPILE = "compile"  # the category of a fragment's compile
 
 
 class Trace(Observer):
@@ -48,7 +44,7 @@ class Trace(Observer):
         self._next.cached(key)
 
     def compiled(self, span: Span) -> None:
-        self._add(str(span.key), _COMPILE, span.worker, span.start, span.seconds)
+        self._add(str(span.key), "compile", span.worker, span.start, span.seconds)
         self._next.compiled(span)
 
     def failed(self, key: FragmentKey, error: JitltoError) -> None:
@@ -110,31 +106,3 @@ def _report_unwritable(path: Path) -> Iterator[None]:
         what = f"cannot be written: {error.strerror or error}"
         hint = files.write_hint(error, "use a path that you may write to")
         raise BuildError(what, code="build-unwritable-timings", where=str(path), hint=hint) from error
-
-
-class _Event(msgspec.Struct):
-    name: str = ""
-    cat: str = ""
-    dur: float = 0
-
-
-class _File(msgspec.Struct):
-    events: list[_Event] = msgspec.field(name="traceEvents")
-
-
-def read_seconds(path: Path) -> dict[str, float]:
-    """Read how long each fragment took to compile, in seconds, by the text form of its key.
-
-    Raises:
-        BuildError: If the file cannot be read or has no timings.
-    """
-    hint = "create it with `jitlto build --timings FILE.json`"
-    try:
-        read = msgspec.json.decode(files.read(path), type=_File)
-    except OSError as error:
-        what = f"cannot be read: {error.strerror}"
-        raise BuildError(what, code="build-unreadable-timings", where=str(path), hint=hint) from error
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        what = f"not a file of timings: {error}"
-        raise BuildError(what, code="build-invalid-timings", where=str(path), hint=hint) from error
-    return {event.name: event.dur / 1e6 for event in read.events if event.cat == _COMPILE}

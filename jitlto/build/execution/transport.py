@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -22,12 +22,11 @@ from typing import Any, TypeVar
 from jitlto.base.errors import ToolchainError
 from jitlto.base.text import describe_differences
 from jitlto.base.version import __version__
-from jitlto.base.versions import Architecture
 from jitlto.build.execution import forkserver
 from jitlto.build.execution.header_files import names_of
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs, local_executor
-from jitlto.compile import architectures
-from jitlto.compile.compiler import CompiledSource, CompileJob, CompileResult, Toolchain, find_toolchain
+from jitlto.compile.architectures import add_variants
+from jitlto.compile.compiler import CompileJob, CompileResult, Toolchain, find_toolchain
 from jitlto.record.headers import Source, digest_headers
 
 T = TypeVar("T")
@@ -71,22 +70,8 @@ def compile_job(job: CompileJob) -> CompileResult:
     compiler = find_compiler(job.toolchain)
     check_versions(socket.gethostname(), {compiler.name: compiler.identify(job.images)}, {job.toolchain: job.identity})
     begin = time.perf_counter()
-    compiled = architectures.add_variants(compiler, job, compiler.compile(job))
+    compiled = add_variants(compiler, job, compiler.compile(job))
     return CompileResult(compiled, time.perf_counter() - begin, f"{socket.gethostname()}:{os.getpid()}")
-
-
-def compare_job(
-    job: CompileJob,
-    compiled: CompiledSource,
-    points: Sequence[Architecture],
-    *,
-    latest: bool,
-    renamed: bool,
-    known: architectures.Known | None,
-) -> architectures.Comparison:
-    """Compare the code of a compiled job for later architectures, see :mod:`jitlto.compile.architectures`."""
-    compiler = find_compiler(job.toolchain)
-    return architectures.compare(compiler, job, compiled, points, latest=latest, renamed=renamed, known=known)
 
 
 @cache

@@ -18,17 +18,18 @@ import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jitlto.base import files
-from jitlto.base.cache_dir import CacheDir, FileLock, NoLocksError
+from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.files import GROUP, SUFFIX, digest_of
+from jitlto.base.lock import locked
 from jitlto.compile.header_places import is_outside
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.family import declaration
-from jitlto.family.source_files import walk_sources
-from jitlto.link import lookup_cache
+from jitlto.families import declaration
+from jitlto.families.source_files import walk_sources
+from jitlto.link import requests
 
 if TYPE_CHECKING:
     from jitlto.base.config import Config
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 #: Below the user's cache directory.
 DIRECTORY = "editable"
 _MOST_FILES = 20_000  # a start of a program may take as long as reading them
-_SILENT, _PATIENCE = 1.0, 600.0  # seconds of waiting for a concurrent build: without a warning, and at most
+_PATIENCE = 600.0  # seconds of waiting for a concurrent build
 # The build imports the same modules as this process.
 _COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from jitlto.__main__ import main; main()"
 
@@ -78,10 +79,14 @@ def locate_database(installed: InstalledFamily, source: Path, settings: Config) 
 def declared_families(source: Path) -> set[str] | None:
     """Return the families that a source tree's ``pyproject.toml`` declares now; None if it does not say."""
     try:
-        project = tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig"))["project"]
+        project = _read_project(source)["project"]
         return None if "entry-points" in project.get("dynamic", ()) else set(project["entry-points"][GROUP])
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _read_project(source: Path) -> dict[str, Any]:
+    return tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig"))
 
 
 def built_databases(settings: Config) -> dict[Path, int]:
@@ -127,7 +132,7 @@ def _built(installed: InstalledFamily, source: Path, settings: Config) -> Path:
 def _read_table(installed: InstalledFamily, source: Path) -> dict[str, object] | None:
     """Return the package's ``[tool.jitlto]``, or None; an invalid table is returned empty and left to the build."""
     try:
-        table = tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig")).get("tool", {}).get("jitlto")
+        table = _read_project(source).get("tool", {}).get("jitlto")
         return table if isinstance(table, dict | None) else {}
     except FileNotFoundError:
         if source.is_dir():
@@ -177,7 +182,7 @@ def _state(source: Path, table: dict[str, object], settings: Config) -> str | No
         return None  # the build takes prebuilt databases instead of sources
     try:
         families = _families(source, table)
-        digest = hashlib.sha256(json.dumps(lookup_cache.linker_surroundings()).encode("utf-8", "surrogateescape"))
+        digest = hashlib.sha256(json.dumps(requests.linker_surroundings()).encode("utf-8", "surrogateescape"))
         digest.update((source / "pyproject.toml").read_bytes())
         for path in families:
             family = declaration.load_family(path)
@@ -237,20 +242,7 @@ def _build_once(installed: InstalledFamily, source: Path, path: Path, settings: 
 
     log = logging.getLogger(__name__)
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    lock = FileLock(path.with_suffix(".lock"))
-    try:
-        if not lock.acquire(_SILENT):
-            log.warning("waiting for a concurrent build of the fragments of %s", installed.title)
-            if not lock.acquire(_PATIENCE):
-                waited = _SILENT + _PATIENCE
-                log.warning("waited %.0f s for the fragments of %s: building them too", waited, installed.title)
-    except NoLocksError as error:
-        log.warning(
-            "there are no locks in %s (%s): several processes may do the same work", path.parent, error.strerror
-        )
-    except OSError as error:
-        log.debug("no lock at %s: %s", lock.path, error.strerror)
-    try:
+    with locked(path.with_suffix(".lock"), _PATIENCE, f"builds the fragments of {installed.title}"):
         state = _state(source, _read_table(installed, source) or {}, settings)
         if _is_current(path, state):
             return
@@ -265,8 +257,6 @@ def _build_once(installed: InstalledFamily, source: Path, path: Path, settings: 
         log.warning("built the fragments of %s in %.1f s", installed.title, time.monotonic() - begin)
         if state is not None:
             files.write(_record(path), json.dumps([state, digest_of(path)]).encode())
-    finally:
-        lock.release()
 
 
 def _build(installed: InstalledFamily, source: Path, path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from jitlto.base.errors import RegistryError
 from jitlto.base.files import SUFFIX, digest_of
 from jitlto.base.text import suggest
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.runtime.discovery import editable, entry_points
 from jitlto.runtime.discovery.entry_points import InstalledFamily
 

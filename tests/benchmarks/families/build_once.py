@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jitlto.base.versions import Architecture
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.family.templates import RenderedSource
+from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import Role
 from jitlto.record.index import agrees
 from tests.benchmarks.families.compile import compile_text

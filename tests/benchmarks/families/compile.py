@@ -8,7 +8,7 @@ from typing import Any
 from jitlto.base.versions import Architecture
 from jitlto.cuda import toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.family.declaration import FamilyDeclaration
+from jitlto.families.declaration import FamilyDeclaration
 from jitlto.plan.plan import Plan
 from tests.benchmarks.families.databases import declared, rendered
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from jitlto.base.versions import Architecture
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
-from jitlto.family.declaration import FamilyDeclaration
-from jitlto.family.templates import RenderedSource, render_family
+from jitlto.families import declaration
+from jitlto.families.declaration import FamilyDeclaration
+from jitlto.families.templates import RenderedSource, render_family
 from jitlto.record.fragment import FragmentKey
 from jitlto.record.index import agrees
 from jitlto.runtime.family import KernelFamily

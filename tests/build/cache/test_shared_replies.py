@@ -13,7 +13,7 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.build.cache.cache import Cache
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import build
-from jitlto.family import declaration
+from jitlto.families import declaration
 from tests.support.families import MINI, write_family
 from tests.support.shared_stores import KeyPair, Object, WrongReplies, opened, signed, trust
 from tests.support.store_server import fault_proxy

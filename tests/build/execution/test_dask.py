@@ -29,7 +29,7 @@ from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import build
 from jitlto.compile import compiler as base
 from jitlto.compile.compiler import CompileJob
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
 from tests.support.errors import raises

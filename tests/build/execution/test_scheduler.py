@@ -26,7 +26,7 @@ from jitlto.build.failures import FailedFragmentsError
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.record.fragment import FragmentKey
 from tests.build.test_pipeline import Told
 from tests.support.errors import raises
@@ -372,7 +372,7 @@ def test_any_executor_gives_the_same_bytes(make: Make) -> None:
 DRIVER = """
 import json, os, sys
 from pathlib import Path
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.build.cache.cache import Cache
 from jitlto.build.pipeline import build
 from jitlto.build.execution.workers import ProcessExecutor

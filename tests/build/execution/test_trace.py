@@ -1,4 +1,4 @@
-"""The time profile of a build: what Perfetto opens, and what the report reads of it."""
+"""The time profile of a build: what Perfetto opens, and where it may be written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from jitlto.base.errors import BuildError
 from jitlto.build.execution.events import Span
-from jitlto.build.execution.trace import Trace, check_writable, read_seconds, write
+from jitlto.build.execution.trace import Trace, check_writable, write
 from jitlto.record.fragment import FragmentKey
 from tests.support.errors import raises
 
@@ -37,11 +37,6 @@ def test_phases_and_compiles_are_complete_events_in_named_lanes() -> None:
     assert times == [(str(KEYS[0]), 500_000, 250_000), (str(KEYS[2]), 750_000, 125_000)]
 
 
-def test_the_seconds_come_back_from_the_file(tmp_path: Path) -> None:
-    write(recorded(), tmp_path / "t.json")
-    assert read_seconds(tmp_path / "t.json") == dict(zip(map(str, KEYS), [0.25, 1.0, 0.125], strict=True))
-
-
 @pytest.mark.parametrize(
     ("name", "code"),
     [
@@ -61,15 +56,3 @@ def test_a_directory_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> Non
     (tmp_path / "t.json").mkdir()
     with raises(BuildError, "build-unwritable-timings"):
         check_writable(tmp_path / "t.json")
-
-
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"traceEvents": 1}', b'{"traceEvents": [{"dur": "x"}]}', b"\xff"])
-def test_an_invalid_file_of_timings_is_rejected(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "t.json").write_bytes(data)
-    with raises(BuildError, "build-invalid-timings", hint="--timings"):
-        read_seconds(tmp_path / "t.json")
-
-
-def test_a_missing_file_of_timings_is_named(tmp_path: Path) -> None:
-    with raises(BuildError, "build-unreadable-timings", where="none.json"):
-        read_seconds(tmp_path / "none.json")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.errors import ForeignBuildError, MatrixError
-from jitlto.family.declaration import FamilyDeclaration, load_family
-from jitlto.family.templates import render_family
+from jitlto.families.declaration import FamilyDeclaration, load_family
+from jitlto.families.templates import render_family
 from jitlto.packaging.foreign.calls import choose_key
 from jitlto.packaging.foreign.cmake import read_project
 from jitlto.packaging.foreign.declarations import Family, make_families

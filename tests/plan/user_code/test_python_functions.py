@@ -28,7 +28,7 @@ from jitlto.base.errors import (
 from jitlto.build.pipeline import build
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.database import FragmentDatabase
-from jitlto.family import declaration
+from jitlto.families import declaration
 from jitlto.plan.plan import Plan
 from jitlto.plan.planner import Planner
 from jitlto.plan.user_code import numba_compiler

@@ -1,0 +1,97 @@
+"""Waiting for another process that does the same work.
+
+A lock only saves work and never makes it correct: the wait is bounded and said on the log, and then the work is done
+without the lock, as it is where a file system has no locks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # imported when a lock is taken: takes 6 ms, and who finds a kernel takes none
+    from filelock import BaseFileLock
+
+_SILENT = 1.0  # seconds of waiting before it is logged
+_POLL = 0.01  # seconds
+_warned: set[Path] = set()
+
+
+class Claim:
+    """The right to do some work, held by no other process where locks work; it ends with its process.
+
+    Args:
+        lock: The lock that is held; None if there is none.
+    """
+
+    def __init__(self, lock: BaseFileLock | None = None) -> None:
+        self._lock = lock
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether no other process can have the same claim."""
+        return self._lock is not None
+
+    def release(self) -> None:
+        """End the claim; a second time has no effect."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+
+def claim(path: Path, timeout: float = 0.0) -> Claim | None:
+    """Lock a file, which is created if it is missing and never changed; return None if another has it until the end.
+
+    Args:
+        timeout: Seconds to wait.
+    """
+    from filelock import FileLock, Timeout
+
+    try:
+        lock = FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
+        lock.acquire(timeout, poll_interval=_POLL)
+    except Timeout:
+        return None
+    except OSError as error:  # ENOSYS, ENOLCK or EOPNOTSUPP of the file system, or something else lies at this path
+        if path.parent not in _warned:
+            _warned.add(path.parent)
+            what = "there are no locks in %s (%s): several processes may do the same work"
+            _warn(what, path.parent, error.strerror or error)
+        return Claim()
+    return Claim(lock)
+
+
+@contextmanager
+def locked(path: Path, timeout: float, what: str) -> Iterator[float]:
+    """Wait until no other process does the same work, but not longer than ``timeout`` seconds; then do it anyway.
+
+    Args:
+        what: What the other does, for the log, e.g. ``links search/search_kernel``.
+
+    Yields:
+        float: Seconds waited; 0 if nobody had the lock.
+    """
+    begin, waited = time.perf_counter(), 0.0
+    held = claim(path)
+    if held is None:
+        held = claim(path, min(timeout, _SILENT))
+        if held is None:
+            _warn("waiting for another process that %s", what)
+            held = claim(path, max(0.0, timeout - _SILENT))
+        waited = time.perf_counter() - begin
+        if held is None:
+            _warn("another process %s, and has not ended within %.0f s: doing it here too", what, waited)
+    try:
+        yield waited
+    finally:
+        if held is not None:
+            held.release()
+
+
+def _warn(message: str, *values: object) -> None:
+    import logging  # imported lazily: takes 2 ms
+
+    logging.getLogger(__name__).warning(message, *values)

@@ -1,0 +1,486 @@
+"""Families as authors declare them in ``family.toml``.
+
+This module is longer than most because every key of ``family.toml`` is read and checked in it.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from jitlto.base.errors import FamilyError, JitltoError
+from jitlto.base.text import suggest
+from jitlto.base.toml_reader import TomlTable, read_toml
+from jitlto.base.versions import Architecture
+from jitlto.families.family_rules import (
+    read_deprecated,
+    read_exclusions,
+    read_group_link,
+    read_link,
+    read_structures,
+    read_version,
+)
+from jitlto.families.tuning_rules import TuneDeclaration, read_tune
+from jitlto.record.exclusions import Exclusion
+from jitlto.record.family_record import DeprecatedValue
+from jitlto.record.fragment import ImageKind, Role, is_name
+from jitlto.record.options import GroupLink, LinkOptions, describe_invalid_option, option_macros
+
+#: Names that no parameter may have, because planners have arguments of these names.
+RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
+_BASE = Architecture(75)  # the lowest that CUDA 13 supports
+_LONGEST_CHAIN = 50  # of families that use each other
+_NAME_RULE = "use letters, digits and _ . -, beginning with a letter or _"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDeclaration:
+    """The fragments made from one matrix and one template, as declared.
+
+    Args:
+        name: The group's name.
+        role: Entrypoint or device.
+        matrix, template: The files; both None for a device group that callers supply at run time.
+        key: The parameters that identify a fragment of the group.
+        params: Kernel parameters, ``type name`` each, with ``{{parameter}}`` placeholders; entrypoints only.
+        interface: The header that declares what the group defines; "" for none on purpose, None if that is not said.
+        entry: The C++ name of the kernel, without namespaces and arguments, if a source defines several.
+        syntax: ``jinja`` or ``cmake``.
+        shared: Key parameters whose values may have the same source.
+        options: Compiler options of this group, after the family's.
+        link: Options of the link of each kernel that contains a fragment of the group, sorted by name.
+        exclude: Combinations of the matrix that the group leaves out, and those that it is meant not to have.
+        architectures: Architectures of its LTO-IR beside the family's, sorted.
+        structures: Name and definition of each structure of the family whose fields are declared.
+        tune: What may be chosen by measuring; entrypoints only.
+    """
+
+    name: str
+    role: Role
+    matrix: Path | None
+    template: Path | None
+    key: tuple[str, ...]
+    params: tuple[str, ...]
+    interface: str | None
+    entry: str | None
+    syntax: str
+    shared: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    link: GroupLink = ()
+    exclude: tuple[Exclusion, ...] = ()
+    architectures: tuple[Architecture, ...] = ()
+    structures: tuple[tuple[str, str], ...] = ()
+    tune: TuneDeclaration | None = None
+
+    @property
+    def matrices(self) -> tuple[Path, ...]:
+        """Its own, and that of its launch choices."""
+        launch = self.tune.launch if self.tune is not None else None
+        return tuple(path for path in (self.matrix, launch) if path is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyDeclaration:
+    """A family of kernels, as declared.
+
+    Args:
+        name: The family's name.
+        path: The ``family.toml``.
+        std: The C++ standard, e.g. ``c++17``.
+        include: Directories of its headers, followed by those of the families that it uses.
+        architectures: The architectures of its LTO-IR, sorted.
+        toolchain: ``nvrtc`` or ``nvcc``.
+        options: Additional compiler options.
+        images: The kinds of images to make, sorted: LTO-IR, and usually PTX.
+        link: Options of every link.
+        groups: Sorted by name.
+        uses: The families whose device groups its kernels may contain, in the order declared.
+        is_auto: Whether LTO-IR is added for each later architecture for which the code of a fragment differs.
+        version: The author's version of what callers see.
+        deprecated: Values that callers should no longer give, sorted.
+        opaque: Types that the interfaces only declare, and into which no fragment looks.
+    """
+
+    name: str
+    path: Path
+    std: str
+    include: tuple[Path, ...]
+    architectures: tuple[Architecture, ...]
+    toolchain: str
+    options: tuple[str, ...]
+    images: tuple[ImageKind, ...]
+    link: LinkOptions
+    groups: tuple[GroupDeclaration, ...]
+    uses: tuple[FamilyDeclaration, ...] = ()
+    is_auto: bool = False
+    version: str = ""
+    deprecated: tuple[DeprecatedValue, ...] = ()
+    opaque: tuple[str, ...] = ()
+
+    def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
+        """Return the compiler's options for a group, without the architecture and the kind of output."""
+        own = group.options if group else ()
+        return (f"--std={self.std}", *self.link.compile_flags(), *self.options, *own)
+
+    def source_options(self) -> tuple[str, ...]:
+        """Return NVRTC's options for a caller's own source at run time; nvcc's options are left out, except macros."""
+        if self.toolchain == "nvrtc":
+            return self.compiler_options()
+        macros = [option for option in self.options if option_macros([option]) and not option.startswith("-X")]
+        return (f"--std={self.std}", *self.link.compile_flags(), *macros)
+
+    @property
+    def interfaces(self) -> tuple[str, ...]:
+        """The interface headers in the order in which they precede every source, those of used families first."""
+        used = [name for family in sorted(self.uses, key=lambda each: each.name) for name in family.interfaces]
+        return tuple(dict.fromkeys((*used, *self.own_interfaces)))
+
+    @property
+    def own_interfaces(self) -> tuple[str, ...]:
+        """The interface headers of its own groups; sorted."""
+        return tuple(sorted({os.path.normpath(group.interface) for group in self.groups if group.interface}))
+
+    @property
+    def has_kernels(self) -> bool:
+        """False if its groups are only for families that use it."""
+        return any(group.role is Role.ENTRYPOINT for group in self.groups)
+
+    def all_used(self) -> dict[str, FamilyDeclaration]:
+        """Return the families that it uses, and those that these use, by name."""
+        found = {family.name: family for family in self.uses}
+        pending = [*self.uses]
+        while pending:  # a family may be used in many ways
+            new = {family.name: family for family in pending.pop().uses if family.name not in found}
+            found |= new
+            pending += new.values()
+        return found
+
+
+def roots(base: Path | None = None) -> list[Path]:
+    """Return the directories in which families are found by name: those with a folder ``fragments/``.
+
+    They are ``base``, by default the working directory, and the directory of the families that jitlto ships: a
+    checkout's top level, or ``share`` in an installed wheel.
+    """
+    package = Path(__file__).resolve().parents[1]
+    try:
+        candidates = [base or Path.cwd(), package / "share", package.parent]
+    except FileNotFoundError:  # the working directory has been removed
+        candidates = [package / "share", package.parent]
+    return [root for root in dict.fromkeys(candidates) if (root / "fragments").is_dir()]
+
+
+def list_families(base: Path | None = None) -> list[str]:
+    """Return the names of the families that :func:`find_family` finds, sorted."""
+    return sorted({p.parent.name for root in roots(base) for p in (root / "fragments").glob("*/family.toml")})
+
+
+def find_family(name_or_path: str | Path, base: Path | None = None) -> Path:
+    """Find the ``family.toml`` of a family by its name, its directory or the file itself.
+
+    Args:
+        base: The directory to use instead of the working directory, for relative paths and for names, which are looked
+            up in its folder ``fragments`` before the families that jitlto ships.
+
+    Raises:
+        FamilyError: If it is not found.
+    """
+    given = Path(name_or_path) if base is None else base / name_or_path
+    if os.path.isfile(given):  # noqa: PTH113 - Path.is_file raises on a name that is too long
+        return given
+    if os.path.isfile(given / "family.toml"):  # noqa: PTH113
+        return given / "family.toml"
+    for root in roots(base):
+        path = root / "fragments" / name_or_path / "family.toml"
+        if os.path.isfile(path):  # noqa: PTH113
+            return path
+    names = list_families(base)
+    hint = suggest(str(name_or_path), names, f"families found: {', '.join(names) or 'none'};")
+    hint += " or give the path of a family.toml"
+    raise FamilyError(f"no family {str(name_or_path)!r}", code="family-not-found", hint=hint)
+
+
+class CompilerTable(msgspec.Struct):
+    """The compiler's keys: in ``family.toml``, and in ``pyproject.toml`` for all families of a package."""
+
+    archs: tuple[str, ...] | Literal["auto"] | None = None
+    toolchain: Literal["nvrtc", "nvcc"] | None = None
+    options: tuple[str, ...] = ()
+
+
+def parse_architectures(table: TomlTable, archs: Iterable[str] | Literal["auto"]) -> tuple[Architecture, ...]:
+    """Parse and sort the key ``archs``; for ``auto``, return the base that is always among them."""
+    if archs == "auto":
+        return (_BASE,)
+    if "auto" in archs:
+        raise table.error("invalid archs: 'auto' is not an architecture", 'write archs = "auto", without a list')
+    try:
+        parsed = sorted({Architecture.parse(arch) for arch in archs})
+    except JitltoError as error:
+        raise table.error(f"invalid archs: {error.what}", error.hint) from None
+    if not parsed:
+        raise table.error("archs is empty", 'write archs = ["75"]')
+    return tuple(parsed)
+
+
+def check_options(table: TomlTable, options: Iterable[str]) -> None:
+    """Check the key ``options``: no option may read files, belong to the link, or conflict with what jitlto sets."""
+    for option in options:
+        if fault := describe_invalid_option(option):
+            raise table.error(*fault, case="option")
+
+
+class _FamilyTable(CompilerTable, kw_only=True):
+    name: str
+    version: str = ""
+    std: str = "c++17"
+    include: tuple[str, ...] = (".",)
+    images: tuple[str, ...] = tuple(ImageKind)
+    syntax: Literal["jinja", "cmake"] = "jinja"
+    opaque: tuple[str, ...] = ()
+
+
+class _GroupTable(msgspec.Struct):
+    matrix: str | None = None
+    template: str | None = None
+    key: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    params: tuple[str, ...] | None = None
+    interface: str | bool | None = None
+    entry: str | None = None
+    syntax: Literal["jinja", "cmake"] | None = None
+    options: tuple[str, ...] = ()
+    link: dict[str, Any] = {}
+    archs: tuple[str, ...] = ()
+    exclude: tuple[dict[str, str], ...] = ()
+    tune: dict[str, Any] | None = None
+
+
+def load_family(path: Path) -> FamilyDeclaration:
+    """Read one ``family.toml``.
+
+    Raises:
+        FamilyError: If the file cannot be read, is not TOML or has an invalid declaration, in file and table ``where``.
+    """
+    return _load(Path(path), (), {})
+
+
+def _load(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
+    """Read a ``family.toml`` and those that it uses.
+
+    Args:
+        users: The files that led to it.
+        loaded: What has been read, by file; added to.
+    """
+    try:
+        place = os.path.realpath(path)
+    except ValueError:  # no file can have this name, which reading it will say
+        place = os.fspath(path)
+    if place not in loaded:
+        loaded[place] = _read(path, (*users, place), loaded)
+    return loaded[place]
+
+
+def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
+    document = read_toml(path, FamilyError)
+    document.check_keys(["family", "entrypoint", "device", "link", "use", "deprecated", "struct"])
+    table = document.table("family")
+    family = table.decode(_FamilyTable)
+    if not is_name(family.name):
+        raise table.error(f"invalid family name {family.name!r}", _NAME_RULE)
+    check_options(table, family.options)
+    structures = read_structures(document.table("struct", required=False))
+    groups = [
+        _group(role, role_table.table(name), family.syntax, structures)
+        for role in Role
+        for role_table in [document.table(role.value, required=False)]
+        for name in role_table.values
+    ]
+    if not groups:
+        hint = "declare at least one [entrypoint.<group>], or the [device.<group>]s that other families use"
+        raise document.error("no entrypoint", hint, case="no-entrypoint")
+    names = [group.name for group in groups]
+    for name in names:
+        if names.count(name) > 1:
+            other = document.table("device").table(name)
+            raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
+    link = read_link(document.table("link", required=False))
+    uses = _uses(document.table("use", required=False), family.name, names, link, users, loaded)
+    include: dict[str, Path] = {}
+    for directory in (*(_include(table, name) for name in family.include), *(i for used in uses for i in used.include)):
+        include.setdefault(os.path.realpath(directory), directory)
+    return FamilyDeclaration(
+        family.name,
+        path,
+        family.std,
+        tuple(include.values()),
+        parse_architectures(table, (str(_BASE),) if family.archs is None else family.archs),
+        family.toolchain or "nvrtc",
+        family.options,
+        _images(table, family.images),
+        link,
+        tuple(sorted(groups, key=lambda group: group.name)),
+        uses,
+        family.archs == "auto",
+        read_version(table, family.version),
+        read_deprecated(document.table("deprecated", required=False)),
+        family.opaque,
+    )
+
+
+def _uses(
+    table: TomlTable,
+    name: str,
+    groups: Sequence[str],
+    link: LinkOptions,
+    users: tuple[str, ...],
+    loaded: dict[str, FamilyDeclaration],
+) -> tuple[FamilyDeclaration, ...]:
+    """Read the table ``use``: the families whose device groups the family ``name`` may call."""
+    uses = []
+    for used, given in table.values.items():
+        if not isinstance(given, str) or not given.isprintable():
+            raise table.error(f"{used} is not a path", f'write {used} = "../{used}/family.toml"', case="use")
+        path = _used_path(table.path.parent / given)
+        if not os.path.exists(path):  # noqa: PTH110 - Path.exists raises on a name that is too long
+            hint = f'give the path of its family.toml, such as "../{used}/family.toml"'
+            raise table.error(f"{used}: {path} does not exist", hint, case="missing-file")
+        if os.path.realpath(path) in users:
+            raise table.error(f"{path} uses this family", "move what both use into a third", case="use")
+        if len(users) > _LONGEST_CHAIN:
+            what = f"{path} is used through more than {_LONGEST_CHAIN} families"
+            raise table.error(what, "use it where it is needed", case="use")
+        family = _load(path, users, loaded)
+        if family.name != used:
+            hint = f"write {family.name} = {given!r}"
+            raise table.error(f"{used} is the family {family.name!r}, declared in {path}", hint, case="use")
+        if family.link.compile_flags() != link.compile_flags():
+            what = f"{used} is compiled with other arithmetic options or line information than {name}"
+            raise table.error(what, "give both the same in [link]", case="use")
+        uses.append(family)
+    owners = dict.fromkeys(groups, name)
+    known: dict[str, FamilyDeclaration] = {}
+    for each in (other for family in uses for other in (family, *family.all_used().values())):
+        if known.setdefault(each.name, each) is not each:
+            what = f"{each.name} is declared in {known[each.name].path} and in {each.path}"
+            raise table.error(what, "have all families use one of them", case="use")
+        for group in each.groups:
+            if (owner := owners.setdefault(group.name, each.name)) != each.name:
+                what = f"both {owner} and {each.name} have a group {group.name!r}"
+                raise table.error(what, "rename one of them", case="use")
+    return tuple(uses)
+
+
+def _used_path(path: Path) -> Path:
+    """Return the path of a used family's declaration, in short where that leads to the same file."""
+    path = path / "family.toml" if os.path.isdir(path) else path  # noqa: PTH112 - as exists
+    short = Path(os.path.normpath(path))
+    return short if os.path.realpath(short) == os.path.realpath(path) else path
+
+
+def _group(
+    role: Role, table: TomlTable, default_syntax: str, structures: tuple[tuple[str, str], ...]
+) -> GroupDeclaration:
+    name = table.name.partition(".")[2]
+    if not is_name(name):
+        raise table.error(f"invalid group name {name!r}", _NAME_RULE)
+    group = table.decode(_GroupTable)
+    if role is Role.DEVICE and (group.params is not None or group.entry is not None or group.tune is not None):
+        raise table.error("params, entry and tune are for kernels, not for device groups", case="unknown-key")
+    interface = _interface(table, group.interface)
+    is_supplied = role is Role.DEVICE and group.matrix is None and group.template is None
+    if is_supplied and not interface:
+        raise table.error(
+            "missing keys 'matrix' and 'template', or 'interface'",
+            "declare a group that callers supply at run time in an interface header",
+            case="missing-key",
+        )
+    if is_supplied and (group.options or group.link or group.exclude or group.archs):
+        what = "options, link, archs and exclude have no effect: the group has no template, so that callers supply it"
+        raise table.error(what, "declare them for the family, or for another group", case="unknown-key")
+    check_options(table, group.options)
+    for parameter in group.key:
+        if not is_name(parameter) or parameter in RESERVED or group.key.count(parameter) > 1:
+            raise table.error(
+                f"key parameter {parameter!r} is reserved, repeated or not an identifier",
+                f"reserved are {', '.join(sorted(RESERVED))}",
+            )
+    for parameter in group.shared:
+        if parameter not in group.key:
+            hint = suggest(parameter, group.key, f"key is {list(group.key)}")
+            raise table.error(f"shared names {parameter!r}, which is not in key", hint)
+    return GroupDeclaration(
+        name,
+        role,
+        None if is_supplied else _find_file(table, "matrix", group.matrix, "matrices"),
+        None if is_supplied else _find_file(table, "template", group.template, "templates"),
+        group.key,
+        group.params or (),
+        interface,
+        group.entry or None,
+        group.syntax or default_syntax,
+        group.shared,
+        group.options,
+        read_group_link(table.table("link", required=False)),
+        read_exclusions(table, group.exclude, group.key),
+        parse_architectures(table, group.archs) if group.archs else (),
+        structures if role is Role.ENTRYPOINT else (),
+        read_tune(table.table("tune"), _find_file) if group.tune is not None else None,
+    )
+
+
+def _interface(table: TomlTable, name: str | bool | None) -> str | None:
+    if name is True:
+        raise table.error("interface is true", "name the header, or write interface = false for none", case="interface")
+    if not name:
+        return "" if name is False else None
+    if os.path.isabs(name) or os.path.normpath(name).startswith(".."):  # noqa: PTH117 - a header's name
+        what = f"interface {name!r} leaves the include directories"
+        raise table.error(what, "name it relative to one of them", case="interface")
+    if '"' in name or not name.isprintable():
+        raise table.error(f"interface {name!r} cannot stand in an #include", "rename the header", case="interface")
+    return name
+
+
+def _include(table: TomlTable, directory: str) -> Path:
+    path = table.path.parent / directory
+    if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises on a name that is too long
+        what = f"include directory {directory!r} does not exist"
+        raise table.error(what, "paths are relative to family.toml", case="missing-file")
+    return path
+
+
+def _images(table: TomlTable, names: tuple[str, ...]) -> tuple[ImageKind, ...]:
+    if sorted(names) not in (["ltoir"], ["ltoir", "ptx"]):
+        raise table.error(
+            f"invalid images {list(names)}",
+            'write images = ["ltoir", "ptx"], or ["ltoir"] for a database half the size that links only with '
+            "the compiler's CUDA major",
+        )
+    return tuple(sorted(map(ImageKind, names)))
+
+
+def project_root(path: Path) -> Path:
+    """Return the directory in which the folders ``matrices`` and ``templates`` of a ``family.toml`` are looked for."""
+    directory = path.parent
+    # fragments/<family>/family.toml: they lie beside fragments/.
+    return directory.parents[1] if directory.parent.name == "fragments" else directory
+
+
+def _find_file(table: TomlTable, key: str, name: str | None, folder: str) -> Path:
+    """Find a matrix or template beside ``family.toml``, or in a folder beside ``fragments/``."""
+    if name is None:
+        raise table.error(f"missing key {key!r}", case="missing-key")
+    candidates = (table.path.parent / name, project_root(table.path) / folder / name)
+    for path in candidates:
+        if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
+            return path
+    below = project_root(table.path) / folder
+    near = suggest(name, [str(path.relative_to(below)) for path in below.rglob("*")])
+    hint = f"{near} looked for {' and '.join(map(str, candidates))}".strip()
+    raise table.error(f"{key} {name!r} does not exist", hint, case="missing-file")

@@ -1,0 +1,208 @@
+"""A matrix document: read, checked on construction, and expanded into its combinations.
+
+The document is compiled once into a tree (:mod:`~jitlto.families.matrix.tree`), on which the strict rules are checked
+before the first combination is made (:mod:`~jitlto.families.matrix.rules`). Nothing recurses, so only the JSON parser
+limits the depth of a document.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from jitlto.base import files
+from jitlto.base.errors import MatrixError
+from jitlto.families.matrix.rules import check_rules
+from jitlto.families.matrix.tree import (
+    DocumentError,
+    DuplicateMembers,
+    Label,
+    Member,
+    Trail,
+    Value,
+    compile_tree,
+    format_pointer,
+    iterate_combinations,
+    list_labels,
+)
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[][{},:]|[^][{},:"\s]+')
+
+
+class Matrix:
+    """A checked matrix; all errors of a document are raised on construction.
+
+    Args:
+        value: The JSON document, as ``json.loads`` returns it.
+        lenient: Plain semantics: any JSON value is a leaf, and of two members that write one name the later wins.
+        path, text: The document's file, or what messages call it, and its content.
+
+    Attributes:
+        count: The number of combinations, computed without making them. It may have thousands of digits.
+        warnings: Breaches of the naming convention, each with its place and a better name.
+
+    Raises:
+        MatrixError: If the document breaks a rule. ``where`` has file, line and JSON pointer, as in ``matrix.json:3
+            (/a/0)``, or without a file only the pointer.
+    """
+
+    def __init__(self, value: object, *, lenient: bool = False, path: Path | str | None = None, text: str = "") -> None:
+        try:
+            self._root, members = compile_tree(value, lenient)
+            if not lenient:
+                check_rules(self._root)
+        except DocumentError as error:
+            (where,) = _locate([error.trail], path, text)
+            raise MatrixError(error.what, code=error.code, where=where or None, hint=error.hint) from None
+        self.count = self._root.count
+        breaches = [(member.trail, message) for member in members if (message := _check_name(member, lenient))]
+        places = _locate([trail for trail, _ in breaches], path, text)
+        self.warnings = tuple(f"{where}: {message}" for where, (_, message) in zip(places, breaches, strict=True))
+
+    def combinations(self) -> Iterator[dict[str, Value]]:
+        """Yield the combinations in order, each as a new dict. Memory does not grow with their number."""
+        return iterate_combinations(self._root)
+
+
+def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
+    """Read and check a matrix file: JSON in UTF-8, with or without a byte order mark.
+
+    Raises:
+        MatrixError: If the file cannot be read, is not JSON (``where`` has line and column), or breaks a rule.
+    """
+
+    def unreadable(
+        what: str, hint: str | None = None, *, code: str = "matrix-not-json", place: str = ""
+    ) -> MatrixError:
+        return MatrixError(what, code=code, where=f"{path}{place}", hint=hint)
+
+    try:
+        data = files.read(path)
+        text = data.decode("utf-8-sig")
+    except OSError as why:
+        raise unreadable(f"cannot read the matrix: {why.strerror}", code="matrix-unreadable") from why
+    except UnicodeDecodeError as why:
+        line = data.count(10, 0, why.start) + 1
+        raise unreadable(f"invalid UTF-8: {why.reason}", "save the file as UTF-8", place=f":{line}") from why
+    return Matrix(_parse(text, str(path), lenient), lenient=lenient, path=path, text=text)
+
+
+def parse_matrix(text: str, name: str) -> tuple[object, Matrix]:
+    """Parse and check a matrix that is given as JSON text.
+
+    Args:
+        name: What messages call it.
+
+    Returns:
+        The JSON value, and the matrix.
+
+    Raises:
+        MatrixError: If it is not JSON, or breaks a rule.
+    """
+    value = _parse(text, name, lenient=False)
+    return value, Matrix(value, path=name, text=text)
+
+
+def _parse(text: str, name: str, lenient: bool) -> object:
+    def error(what: str, hint: str | None = None, *, code: str = "matrix-not-json", place: str = "") -> MatrixError:
+        return MatrixError(what, code=code, where=f"{name}{place}", hint=hint)
+
+    if not text.strip():
+        raise error("the matrix is empty", 'write a JSON object, such as {"n": ["1"]}')
+    try:
+        value: object = json.loads(text, object_pairs_hook=None if lenient else _make_object)
+    except json.JSONDecodeError as why:
+        what, hint, place = why.msg, None, f":{why.lineno}:{why.colno}"
+        if (comma := _trailing_comma(text, why.pos)) is not None:
+            line = text.count("\n", 0, comma)
+            what, hint = "trailing comma", "remove it: in JSON none follows the last member or element"
+            place = f":{line + 1}:{comma - text.rfind(chr(10), 0, comma)}"
+        elif text.startswith(("//", "/*", "#"), why.pos):
+            hint = "remove the comment: JSON has none"
+        raise error(f"invalid JSON: {what}", hint, place=place) from why
+    except RecursionError as why:
+        hint = "flatten arrays within arrays, and objects within objects"
+        raise error("nested too deeply", hint, code="matrix-too-large") from why
+    except ValueError as why:  # from int(), which limits the number of digits
+        raise error("number with too many digits", "write long numbers as strings", code="matrix-too-large") from why
+    return value
+
+
+def _trailing_comma(text: str, position: int) -> int | None:
+    """Find the comma before the closing bracket at which the parser stops; before Python 3.13 it names neither."""
+    before = text[: position + 1].rstrip() if text[position : position + 1] == "," else text[:position].rstrip()
+    follows = text[len(before) :].lstrip()
+    return len(before) - 1 if before.endswith(",") and follows.startswith(("]", "}")) else None
+
+
+def _make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                return DuplicateMembers(result, name)
+            seen.add(name)
+    return result
+
+
+def _check_name(member: Member, lenient: bool) -> str | None:
+    """Describe a breach of the naming convention, with a better name; None if there is none.
+
+    Plain semantics know only which members are used in the combinations of a traversal: of an empty product, none is.
+    """
+    used = member.used if lenient else member.writes
+    if used and member.name.startswith("_"):
+        better = member.name.lstrip("_")
+        breach = "is part of combinations, but starts with `_` like a name that only groups"
+    elif not used and not member.name.startswith("_") and (member.reached if lenient else member.groups):
+        better = "_" + member.name
+        breach = "only groups other names, and should start with `_`"
+        if not member.groups:
+            breach = "is part of no combination, like a name that only groups, which should start with `_`"
+    else:
+        return None
+    while better in member.siblings:
+        better += "_"
+    return f"`{member.name}` {breach}: rename it to " + (f"`{better}`" if better else "a name without `_`")
+
+
+def _locate(trails: list[Trail], path: Path | str | None, text: str) -> list[str]:
+    """Describe places in the document: ``matrix.json:3 (/a/0)``, or without a file only the JSON pointer."""
+    pointers = [format_pointer(trail) for trail in trails]
+    if path is None or not trails:
+        return pointers
+    places = [list_labels(trail) for trail in trails]
+    lines = _find_lines(text, set(places))
+    return [
+        f"{path}:{lines.get(place, 1)}" + (f" ({pointer})" if pointer else "")
+        for place, pointer in zip(places, pointers, strict=True)
+    ]
+
+
+def _find_lines(text: str, places: Collection[tuple[Label, ...]]) -> dict[tuple[Label, ...], int]:
+    """Find the lines of members and elements in a JSON text; for duplicate members, that of the last."""
+    depths = {len(place) for place in places}
+    lines: dict[tuple[Label, ...], int] = {}
+    labels: list[Label | None] = []  # of the current token; None where an object's next name is expected
+    line, end = 1, 0
+    for token in _TOKEN.finditer(text):
+        kind = token[0]
+        if kind == ",":
+            labels[-1] = labels[-1] + 1 if isinstance(labels[-1], int) else None
+        elif kind in "]}":
+            labels.pop()
+        elif kind != ":":
+            is_name = bool(labels) and labels[-1] is None
+            if is_name:
+                labels[-1] = json.loads(kind)
+            if len(labels) in depths and (not labels or is_name or isinstance(labels[-1], int)):
+                place = tuple(label for label in labels if label is not None)
+                if place in places:
+                    line, end = line + text.count("\n", end, token.start()), token.start()
+                    lines[place] = line
+            if kind in "{[" and not is_name:
+                labels.append(None if kind == "{" else 0)
+    return lines

@@ -1,6 +1,0 @@
-"""Matrices: JSON documents whose modified Cartesian product is a list of combinations."""
-
-from jitlto.family.matrix.document import Matrix, load_matrix, parse_matrix
-from jitlto.family.matrix.tree import Value
-
-__all__ = ["Matrix", "Value", "load_matrix", "parse_matrix"]

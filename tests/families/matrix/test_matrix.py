@@ -1,0 +1,566 @@
+"""The matrix product: semantics, strict rules, order and cost."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import tracemalloc
+from collections.abc import Iterator
+from itertools import islice
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitlto.base.errors import MatrixError
+from jitlto.families import matrix
+from jitlto.families.matrix.document import _find_lines
+from tests.support.errors import raises
+
+pytestmark = pytest.mark.one_major
+
+# --- An independent reference: recursive, in lists, straight from the definition ---
+
+
+def writes(value: Any, key: str | None = None) -> list[list[tuple[str, Any]]]:
+    """Yield every path through a document as the list of leaves that it writes."""
+    if isinstance(value, dict):
+        result: list[list[tuple[str, Any]]] = [[]]
+        for name in sorted(value):
+            result = [left + right for left in result for right in writes(value[name], name)]
+        return result
+    if isinstance(value, list):
+        return [way for element in value for way in writes(element, key)]
+    assert key is not None
+    return [[(key, value)]]
+
+
+def strict_verdict(value: Any) -> str | None:
+    ways = writes(value)
+    if not ways:
+        return "matrix-empty"
+    if any(len(dict(way)) < len(way) for way in ways):
+        return "matrix-written-twice"
+    if len({frozenset(way) for way in ways}) < len(ways):
+        return "matrix-identical-combinations"
+    return None
+
+
+def exactly(combinations: Any) -> list[str]:
+    """Convert to text, in which 1, 1.0 and true differ, and different orders of names too."""
+    return [json.dumps(combination) for combination in combinations]
+
+
+def expand(document: Any, *, lenient: bool = False) -> Iterator[dict[str, matrix.Value]]:
+    return matrix.Matrix(document, lenient=lenient).combinations()
+
+
+names = st.sampled_from(["a", "b", "c", "_g", "_h"])
+
+
+def documents(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    below = st.recursive(
+        leaves,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+        max_leaves=9,
+    )
+    group = st.dictionaries(names, below, max_size=3)
+    return group | st.lists(group, max_size=3)
+
+
+strings = st.sampled_from(["x", "y"])
+anything = strings | st.none() | st.booleans() | st.integers(0, 1) | st.just(1.5)
+disjoint_dimensions = st.dictionaries(
+    st.text(min_size=1, max_size=3),
+    st.lists(st.text(max_size=2), min_size=1, max_size=4, unique=True),
+    max_size=4,
+)
+
+
+def usage(document: Any) -> dict[str, bool]:
+    """Return the JSON pointer of every member that a traversal visits, and whether a combination uses its name."""
+    used: dict[str, bool] = {}
+
+    def visit(queue: list[tuple[Any, str, str]]) -> int:
+        if not queue:
+            return 1
+        (value, place, member), rest = queue[0], queue[1:]
+        if member == place and place:
+            used.setdefault(member, False)
+        if isinstance(value, dict):
+            return visit([(value[name], f"{place}/{name}", f"{place}/{name}") for name in sorted(value)] + rest)
+        if isinstance(value, list):
+            return sum(visit([(element, f"{place}/{n}", member), *rest]) for n, element in enumerate(value))
+        count = visit(rest)
+        used[member] = used[member] or count > 0
+        return count
+
+    visit([(document, "", "")])
+    return used
+
+
+# --- Semantics ---
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=600)
+@given(documents(anything))
+def test_lenient_warns_of_each_name_that_a_traversal_uses_or_not_against_the_convention(document: Any) -> None:
+    used = usage(document)
+    expected = {place for place, is_used in used.items() if is_used == place.rpartition("/")[2].startswith("_")}
+    assert {text.partition(": ")[0] for text in matrix.Matrix(document, lenient=True).warnings} == expected
+
+
+def test_lenient_warns_of_names_in_an_empty_product_too() -> None:
+    (warning,) = matrix.Matrix({"a": []}, lenient=True).warnings
+    assert warning.endswith("rename it to `_a`")
+    assert matrix.Matrix({"_b": "x", "_c": []}, lenient=True).warnings == ()
+    assert matrix.Matrix([], lenient=True).warnings == ()
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=300)
+@given(documents(anything))
+def test_lenient_product_is_the_plain_definition(document: Any) -> None:
+    loaded = matrix.Matrix(document, lenient=True)
+    expected = [dict(way) for way in writes(document)]
+    assert exactly(loaded.combinations()) == exactly(expected)
+    assert loaded.count == len(expected)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=600)
+@given(documents(strings))
+def test_strict_product_is_the_plain_one_or_the_error_that_enumeration_would_find(document: Any) -> None:
+    verdict = strict_verdict(document)
+    if verdict is None:
+        assert exactly(expand(document)) == exactly(dict(way) for way in writes(document))
+    else:
+        with raises(MatrixError, verdict):
+            expand(document)
+
+
+@pytest.mark.slow
+@settings(deadline=None)
+@given(disjoint_dimensions)
+def test_count_is_the_product_of_the_counts_and_nothing_is_lost_or_invented(
+    document: dict[str, list[str]],
+) -> None:
+    loaded = matrix.Matrix(document)
+    combinations = list(loaded.combinations())
+    assert len(combinations) == loaded.count == prod(len(values) for values in document.values())
+    assert all(c.keys() == document.keys() and all(c[n] in document[n] for n in c) for c in combinations)
+    assert len(set(exactly(combinations))) == len(combinations)
+
+
+@pytest.mark.slow
+@settings(deadline=None)
+@given(disjoint_dimensions)
+def test_first_sorted_name_is_the_outermost_loop_and_elements_keep_their_order(
+    document: dict[str, list[str]],
+) -> None:
+    order = sorted(document)
+    places = [[document[n].index(str(c[n])) for n in order] for c in expand(document)]
+    assert places == sorted(places)
+
+
+@pytest.mark.slow
+@settings(deadline=None)
+@given(documents(strings), st.randoms(use_true_random=False))
+def test_order_of_members_in_the_file_does_not_matter(document: Any, rng: random.Random) -> None:
+    def shuffled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: shuffled(value[name]) for name in rng.sample(sorted(value), len(value))}
+        return [shuffled(element) for element in value] if isinstance(value, list) else value
+
+    one = matrix.Matrix(document, lenient=True)
+    other = matrix.Matrix(shuffled(document), lenient=True)
+    assert exactly(one.combinations()) == exactly(other.combinations())
+    assert one.warnings == other.warnings
+
+
+def test_the_conditional_matrix_of_a_search_kernel_has_24_combinations() -> None:
+    f, d = {"out_type": "float", "out_abbrev": "f"}, {"out_type": "double", "out_abbrev": "d"}
+    document = {
+        "_data_type": [
+            {"data_type": "float", "type_abbrev": "f", "_output_type": [f, d]},
+            {"data_type": "__half", "type_abbrev": "h", "_output_type": [f]},
+        ],
+        "_index": [
+            {"idx_type": "uint32_t", "idx_abbrev": "ui"},
+            {"idx_type": "int64_t", "idx_abbrev": "l"},
+        ],
+        "_optimized": [
+            {"optimized_name": "optimized", "optimized_value": "true", "veclen": ["1", "4"]},
+            {"optimized_name": "standard", "optimized_value": "false", "veclen": ["8", "16"]},
+        ],
+    }
+    loaded = matrix.Matrix(document)
+    combinations = list(loaded.combinations())
+    assert loaded.count == len(combinations) == 24
+    assert loaded.warnings == ()
+    assert list(combinations[0].items()) == [
+        ("out_abbrev", "f"),
+        ("out_type", "float"),
+        ("data_type", "float"),
+        ("type_abbrev", "f"),
+        ("idx_abbrev", "ui"),
+        ("idx_type", "uint32_t"),
+        ("optimized_name", "optimized"),
+        ("optimized_value", "true"),
+        ("veclen", "1"),
+    ]
+    assert [c["veclen"] for c in combinations[:4]] == ["1", "4", "8", "16"]
+    assert {c["out_type"] for c in combinations if c["data_type"] == "__half"} == {"float"}
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({}, [{}]),
+        ({"a": "x"}, [{"a": "x"}]),
+        ({"a": ["x", "y"], "b": {}}, [{"a": "x"}, {"a": "y"}]),
+        ({"a": [["x", ["y"]], [[["z"]]]]}, [{"a": "x"}, {"a": "y"}, {"a": "z"}]),
+        ([{"a": "x"}, [{"b": "y"}], {}], [{"a": "x"}, {"b": "y"}, {}]),
+        ({"a": ["x", []]}, [{"a": "x"}]),
+        ({"a": ["x", {}]}, [{"a": "x"}, {}]),
+        ({"a": ["x", {"b": "y"}]}, [{"a": "x"}, {"b": "y"}]),
+        ({"b": "x", "B": "y", "é": "z", "_": "w"}, [{"B": "y", "_": "w", "b": "x", "é": "z"}]),
+    ],
+)
+def test_small_documents(document: Any, expected: Any) -> None:
+    assert exactly(expand(document)) == exactly(expected)
+
+
+def test_lenient_of_two_writers_the_later_in_traversal_wins() -> None:
+    assert list(expand({"a": "early", "_g": {"a": "from _g"}}, lenient=True)) == [{"a": "early"}]
+    assert list(expand({"a": "early", "z": {"a": "late"}}, lenient=True)) == [{"a": "late"}]
+
+
+def test_lenient_keeps_json_types_empty_products_and_repeats(tmp_path: Path) -> None:
+    assert exactly(expand({"a": [1, "1", True, None, 1.5, 1]}, lenient=True)) == [
+        '{"a": 1}',
+        '{"a": "1"}',
+        '{"a": true}',
+        '{"a": null}',
+        '{"a": 1.5}',
+        '{"a": 1}',
+    ]
+    assert list(expand({"a": ["x"] * 9, "b": []}, lenient=True)) == []
+    assert list(expand([], lenient=True)) == []
+    assert list(matrix.load_matrix(written(tmp_path, '{"a": "x", "a": "y"}'), lenient=True).combinations()) == [
+        {"a": "y"}
+    ]
+
+
+def test_an_empty_array_ends_a_product_at_once_wherever_it_stands() -> None:
+    document: dict[str, list[str]] = {f"n{i:02}": ["x", "y"] for i in range(60)}
+    assert list(expand(document | {"z": []}, lenient=True)) == []
+
+
+# --- Strict rules ---
+
+
+@pytest.mark.parametrize(
+    ("document", "where", "code", "names"),
+    [
+        ({"a": ["x"], "b": {"c": []}}, "/b/c", "matrix-empty", []),
+        ([], None, "matrix-empty", []),
+        ({"a": ["x", "y", "x"]}, "/a", "matrix-identical-combinations", ["elements 0 and 2", "a=x"]),
+        ({"a": ["y", "x", {"a": "x", "b": "y"}, "x"]}, "/a", "matrix-identical-combinations", ["elements 1 and 3"]),
+        ([{"a": "x"}, {"_g": [{"b": "y"}, {"a": ["z", "x"]}]}], None, "matrix-identical-combinations", ["a=x"]),
+        ({"_g": [{}, {"a": "x"}, {}]}, "/_g", "matrix-identical-combinations", ["elements 0 and 2", "{}"]),
+        ({"a": "x", "_g": [{"b": "y"}, {"a": "x"}]}, None, "matrix-written-twice", ["'a'", "/_g/1/a and /a"]),
+        ({"k": {"_g/h": {"a": "x"}, "_~": {"a": "y"}}}, "/k", "matrix-written-twice", ["/k/_g~1h/a and /k/_~0/a"]),
+        ({"a": {"b": ["x", 1]}}, "/a/b/1", "matrix-not-a-string", [" 1 "]),
+        ({"a": None}, "/a", "matrix-not-a-string", ["null"]),
+        ({"a": [False]}, "/a/0", "matrix-not-a-string", ["false"]),
+        ({"a": 1.0}, "/a", "matrix-not-a-string", ["1.0"]),
+    ],
+)
+def test_strict_errors_have_a_message_a_place_and_a_hint(
+    document: Any, where: str | None, code: str, names: list[str]
+) -> None:
+    with raises(MatrixError, code, *names, hint="--lenient") as caught:
+        expand(document)
+    assert caught.value.where == where
+    list(expand(document, lenient=True))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"_g": [{"a": "x"}, {"a": "y"}]},
+        {"_g": [{"a": "x"}, {"b": "x"}]},
+        {"a": "x", "_g": [{"b": "y"}, {"a": "x", "_h": []}]},  # the second writer is in no combination
+        [{"a": ["x", "y"], "b": ["x", "y"]}, {"a": ["x", "y"], "b": "z"}],
+        [{"_g": [{"a": "x", "b": "x"}, {"a": "y", "b": "y"}]}, {"a": "x", "b": "y"}, {"a": "y", "b": "x"}],
+    ],
+)
+def test_names_and_values_may_recur_without_conflict(document: Any) -> None:
+    assert exactly(expand(document)) == exactly(dict(way) for way in writes(document))
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+@pytest.mark.parametrize(
+    ("document", "where", "code"),
+    [
+        ("x", None, "matrix-unnamed-value"),
+        ([{"a": "x"}, ["y"]], "/1/0", "matrix-unnamed-value"),
+        ({"a": float("nan")}, "/a", "matrix-not-json"),
+        ({"a": [float("inf")]}, "/a/0", "matrix-not-json"),
+        ({"a": ("x",)}, "/a", "matrix-not-json"),
+        ({"a": {1: "x"}}, "/a", "matrix-not-json"),
+        ({"a": "\ud800"}, "/a", "matrix-not-json"),
+    ],
+)
+def test_meaningless_documents_are_errors_in_every_mode(
+    document: Any, where: str | None, code: str, lenient: bool
+) -> None:
+    with raises(MatrixError, code) as caught:
+        expand(document, lenient=lenient)
+    assert caught.value.where == where
+
+
+def test_errors_come_before_the_first_combination() -> None:
+    with raises(MatrixError, "matrix-identical-combinations"):
+        matrix.Matrix({"a": ["x", "y"], "z": ["x", "x"]})
+
+
+# --- Naming convention ---
+
+
+@pytest.mark.parametrize(
+    ("document", "where", "better"),
+    [
+        ({"_a": "x"}, "/_a", "`a`"),
+        ({"g": [{"a": "x"}]}, "/g", "`_g`"),
+        ({"g": {}, "a": "x"}, "/g", "`_g`"),
+        ({"_g": [{"__a/b": ["x", "y"]}]}, "/_g/0/__a~1b", "`a/b`"),
+        ({"_a": "x", "a": "y"}, "/_a", "`a_`"),
+        ({"__": "x"}, "/__", "a name without `_`"),
+    ],
+)
+def test_a_breach_of_the_naming_convention_warns_with_place_and_better_name(
+    document: Any, where: str, better: str
+) -> None:
+    loaded = matrix.Matrix(document)
+    (warning,) = loaded.warnings
+    assert warning.startswith(f"{where}: ")
+    assert warning.endswith(f"rename it to {better}")
+    assert exactly(loaded.combinations()) == exactly(dict(way) for way in writes(document))
+
+
+def test_a_name_that_sometimes_appears_and_sometimes_groups_needs_no_underscore() -> None:
+    assert matrix.Matrix({"a": ["x", {"b": "y"}]}).warnings == ()
+    assert matrix.Matrix({"_g": [{"a": "x"}], "b": [["y"]]}).warnings == ()
+
+
+# --- Files ---
+
+
+def written(folder: Path, content: str | bytes) -> Path:
+    path = folder / "m.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def test_a_byte_order_mark_and_letters_beyond_ascii_are_fine(tmp_path: Path) -> None:
+    path = written(tmp_path, b"\xef\xbb\xbf" + '{"é": ["ß", "\\u00df2"]}'.encode())
+    assert list(matrix.load_matrix(path).combinations()) == [{"é": "ß"}, {"é": "ß2"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "place"), [('["x",]', ":1:5"), ('{"a": "x" ,\n\n }', ":1:11"), ('{"a": ["x"\n, ]}', ":2:1")]
+)
+def test_a_trailing_comma_is_named_with_its_place(tmp_path: Path, content: str, place: str) -> None:
+    with raises(MatrixError, "matrix-not-json", "trailing comma", where=place):
+        matrix.load_matrix(written(tmp_path, content))
+
+
+@pytest.mark.parametrize("comment", ["// types", "/* types */", "# types"])
+def test_a_comment_is_named(tmp_path: Path, comment: str) -> None:
+    with raises(MatrixError, "matrix-not-json", where=":1:2", hint="comment"):
+        matrix.load_matrix(written(tmp_path, f'{{{comment}\n"a": "x"}}'))
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+@pytest.mark.parametrize(
+    ("content", "place", "code"),
+    [
+        ('{"a": \n ["x",]}', ":2:6", "matrix-not-json"),
+        ('{"a": "x"} 1', ":1:12", "matrix-not-json"),
+        ("{'a': 'x'}", ":1:2", "matrix-not-json"),
+        ('{"a": "x', ":1:7", "matrix-not-json"),
+        ("", "", "matrix-not-json"),
+        (" \n\t", "", "matrix-not-json"),
+        (b"\xef\xbb\xbf", "", "matrix-not-json"),
+        (b'{"a":\n "\xff"}', ":2", "matrix-not-json"),
+        ('{"a": "x"}'.encode("utf-16"), ":1", "matrix-not-json"),
+        ('{"a": NaN}', ":1 (/a)", "matrix-not-json"),
+        ('{"a":\n [-Infinity]}', ":2 (/a/0)", "matrix-not-json"),
+        ('{"a": 1e999}', ":1 (/a)", "matrix-not-json"),
+        ('{"a": ' + "1" * 10_000 + "}", "", "matrix-too-large"),
+        ("[" * 200_000 + "]" * 200_000, "", "matrix-too-large"),
+        ('{"a":' * 200_000 + '"x"' + "}" * 200_000, "", "matrix-too-large"),
+    ],
+)
+def test_a_bad_file_is_one_clear_error(
+    tmp_path: Path, content: str | bytes, place: str, code: str, lenient: bool
+) -> None:
+    path = written(tmp_path, content)
+    with raises(MatrixError, code) as caught:
+        matrix.load_matrix(path, lenient=lenient)
+    assert caught.value.where == f"{path}{place}"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "code"),
+    [
+        ('{"_g": [{"a": "x"},\n{"a": "y", "b": "z",\n "a": "w"}]}', ":3 (/_g/1/a)", "matrix-duplicate-member"),
+        ('{"b": {"c": ["y"]},\n\n"a": ["x", "x"]}', ":3 (/a)", "matrix-identical-combinations"),
+        ('[\n  {"a": "{,:]", "b": [\n[], "\\"", [2]\n]}]', ":3 (/0/b/2/0)", "matrix-not-a-string"),
+        ('{"a": "x",\n"\\u00e9/~":\n{"b":\n[]}}', ":3 (/é~1~0/b)", "matrix-empty"),
+        ("\n[]", ":2", "matrix-empty"),
+        ('\r\n{"a": true,\r\n"b": ""}', ":2 (/a)", "matrix-not-a-string"),
+    ],
+)
+def test_a_broken_rule_is_reported_with_file_line_and_pointer(tmp_path: Path, text: str, place: str, code: str) -> None:
+    path = written(tmp_path, text)
+    with raises(MatrixError, code) as caught:
+        matrix.load_matrix(path)
+    assert caught.value.where == f"{path}{place}"
+
+
+def test_warnings_have_file_line_and_pointer(tmp_path: Path) -> None:
+    path = written(tmp_path, '{"g": [\n{"_a": "x"},\n{"_b": "y"}]}')
+    assert [warning.partition(": ")[0] for warning in matrix.load_matrix(path).warnings] == [
+        f"{path}:1 (/g)",
+        f"{path}:2 (/g/0/_a)",
+        f"{path}:3 (/g/1/_b)",
+    ]
+
+
+@pytest.mark.slow
+@given(documents(anything))
+def test_every_member_and_element_is_found_on_its_line(document: Any) -> None:
+    text = json.dumps(document, indent=1)
+    places: dict[tuple[str | int, ...], int] = {}
+
+    def visit(value: Any, place: tuple[str | int, ...], line: int) -> int:
+        """Record the lines of everything below a place; return the line on which its value ends."""
+        places[place] = line
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        last = line
+        for label, below in items:
+            last = visit(below, (*place, label), last + 1)
+        return last + 1 if items and value else line
+
+    visit(document, (), 1)
+    assert _find_lines(text, places.keys()) == places
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "absent.json"):
+        with raises(MatrixError, "matrix-unreadable", where=str(path)):
+            matrix.load_matrix(path)
+
+
+@pytest.mark.slow
+def test_the_count_may_have_thousands_of_digits() -> None:
+    loaded = matrix.Matrix({f"n{i}": [str(d) for d in range(10)] for i in range(10_000)})
+    assert loaded.count == 10**10_000
+    assert "Matrix" in repr(loaded)
+    assert len(next(loaded.combinations())) == 10_000
+
+
+# --- Cost ---
+
+
+def wide(digits: int) -> dict[str, list[dict[str, Any]]]:
+    """10**digits combinations, in groups."""
+    return {f"_{n}": [{n: str(i), f"{n}_name": [f"v{i}"]} for i in range(10)] for n in "abcdefgh"[:digits]}
+
+
+@pytest.mark.timing
+@pytest.mark.slow
+@pytest.mark.parametrize("lenient", [False, True])
+def test_100_000_combinations_in_two_seconds(lenient: bool) -> None:
+    start = time.perf_counter()
+    assert sum(1 for _ in expand(wide(5), lenient=lenient)) == 100_000
+    assert time.perf_counter() - start < 2
+
+
+def peak(iterator: Iterator[Any]) -> int:
+    tracemalloc.start()
+    for _ in iterator:
+        pass
+    size = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lenient", [False, True])
+def test_memory_does_not_grow_with_the_count(lenient: bool) -> None:
+    big = [{"kind": k, **wide(5)} for k in "xy"]  # a union, where identical combinations might hide
+    few = peak(islice(expand(big, lenient=lenient), 100))
+    many = peak(islice(expand(big, lenient=lenient), 50_000))
+    assert many < few + 100_000
+
+
+def chain(depth: int) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for i in range(depth):
+        document = {"_g": document, f"n{i}": "x"}
+    return document
+
+
+def ladder(depth: int) -> dict[str, Any]:
+    document: dict[str, Any] = {"end": "x"}
+    for i in range(depth):
+        document = {"_g": [document, {f"m{i}": "x"}], f"n{i}": ["x", "y"]}
+    return document
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lenient", [False, True])
+@pytest.mark.parametrize(
+    ("document", "count"),
+    [
+        pytest.param({f"n{i}": f"{i}" for i in range(10_000)}, 1, id="members"),
+        pytest.param({f"n{i}": ["x", "y"] for i in range(10_000)}, 2**10_000, id="choices", marks=pytest.mark.slow),
+        pytest.param({"a": [f"{i}" for i in range(100_000)]}, 100_000, id="values", marks=pytest.mark.slow),
+        pytest.param(
+            {"_g": [{"a": f"{i}", "b": f"{i}"} for i in range(10_000)]}, 10_000, id="groups", marks=pytest.mark.slow
+        ),
+        pytest.param([{f"n{i}": "x"} for i in range(10_000)], 10_000, id="names", marks=pytest.mark.slow),
+        pytest.param(
+            [{"k": k} | {f"n{i}": ["x", "y"] for i in range(10_000)} for k in "xy"],
+            2**10_001,
+            id="unions",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(chain(10_000), 1, id="depth"),
+        pytest.param(ladder(300), 3 * 2**300 - 2, id="ladder", marks=pytest.mark.slow),
+    ],
+)
+def test_large_and_deep_documents_work(document: Any, count: int, lenient: bool) -> None:
+    loaded = matrix.Matrix(document, lenient=lenient)
+    assert loaded.count == count
+    assert next(loaded.combinations())
+
+
+@pytest.mark.slow
+def test_identical_combinations_are_found_among_more_than_could_be_listed() -> None:
+    same = {f"n{i:03}": ["x", "y"] for i in range(300)}
+    tied = same | {"_g": [{"p": "1", "q": "1"}, {"p": "2", "q": "2"}]}
+    with raises(MatrixError, "matrix-identical-combinations", "elements 0 and 2"):
+        expand([same, same | {"n000": ["z"]}, same])
+    with raises(MatrixError, "matrix-identical-combinations", "elements 0 and 1"):
+        expand([tied, same | {"p": ["2"], "q": "2"}])
+    assert matrix.Matrix([tied, same | {"p": ["2"], "q": "1"}]).count == 3 * 2**300

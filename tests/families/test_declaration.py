@@ -1,0 +1,397 @@
+"""``family.toml``: its declarations, the search for its files, and the error for each mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jitlto.base.errors import FamilyError
+from jitlto.base.layouts import parse_definitions
+from jitlto.base.versions import Architecture
+from jitlto.families import declaration
+from jitlto.record.fragment import Role
+from jitlto.record.options import LinkOptions
+from tests.support.errors import raises
+from tests.support.families import MINI, write_family
+
+TOML = MINI["family.toml"]
+
+
+def load(directory: Path, toml: str, **files: str) -> declaration.FamilyDeclaration:
+    return declaration.load_family(write_family(directory, MINI | {"family.toml": toml} | files))
+
+
+def failure(directory: Path, toml: str) -> FamilyError:
+    with pytest.raises(FamilyError) as caught:
+        load(directory, toml)
+    assert str(directory / "family.toml") in str(caught.value.where)
+    return caught.value
+
+
+def test_a_family_as_declared(tmp_path: Path) -> None:
+    declared = load(
+        tmp_path,
+        TOML.replace('name = "mini"', 'name = "mini"\nstd = "c++20"\narchs = ["90a", "75", "80"]\noptions = ["-DN=1"]')
+        + '\n[link]\nfast_math = true\nptxas = ["-v"]\n',
+    )
+    assert declared.name == "mini"
+    assert declared.path == tmp_path / "family.toml"
+    assert declared.architectures == (Architecture(75), Architecture(80), Architecture(90, "a"))
+    arithmetic = ("--use_fast_math", "--ftz=true", "--prec-div=false", "--prec-sqrt=false", "--fmad=true")
+    assert declared.compiler_options() == ("--std=c++20", *arithmetic, "-DN=1")
+    assert declared.link == LinkOptions(fast_math=True, ptxas=("-v",))
+    assert declared.include == (tmp_path / ".",)
+    assert declared.interfaces == ("op.cuh",)
+    kern, op = declared.groups
+    assert (kern.name, kern.role, kern.key) == ("kern", Role.ENTRYPOINT, ("data_type",))
+    assert kern.params == ("{{data_type}}* x", "unsigned n")
+    assert (kern.matrix, kern.template) == (tmp_path / "kern.json", tmp_path / "kern.cu.jinja")
+    assert (op.name, op.role, op.interface, op.syntax) == ("op", Role.DEVICE, "op.cuh", "jinja")
+
+
+def test_defaults(tmp_path: Path) -> None:
+    declared = load(tmp_path, TOML)
+    assert (declared.std, declared.toolchain, declared.options) == ("c++17", "nvrtc", ())
+    assert declared.architectures == (Architecture(75),)
+    assert declared.link == LinkOptions()
+
+
+def test_syntax_of_the_family_and_of_a_group(tmp_path: Path) -> None:
+    toml = TOML.replace('name = "mini"', 'name = "mini"\nsyntax = "cmake"').replace(
+        "[device.op]", '[device.op]\nsyntax = "jinja"'
+    )
+    assert {g.name: g.syntax for g in load(tmp_path, toml).groups} == {"kern": "cmake", "op": "jinja"}
+
+
+def test_a_group_that_callers_supply(tmp_path: Path) -> None:
+    toml = TOML + '\n[device.user]\ninterface = "op.cuh"\n'
+    group = load(tmp_path, toml).groups[-1]
+    assert (group.name, group.matrix, group.template, group.interface) == ("user", None, None, "op.cuh")
+
+
+def test_files_are_looked_for_beside_then_under_matrices_and_templates(tmp_path: Path) -> None:
+    top = tmp_path / "fragments" / "mini"
+    write_family(top, {"family.toml": TOML, "op.cuh": "", "op.json": "", "kern.cu.jinja": ""})
+    write_family(tmp_path / "matrices", {"kern.json": "", "op.json": ""})
+    write_family(tmp_path / "templates", {"op.cu.jinja": "", "kern.cu.jinja": ""})
+    kern, op = declaration.load_family(top / "family.toml").groups
+    assert kern.matrix == tmp_path / "matrices" / "kern.json"
+    assert kern.template == top / "kern.cu.jinja"
+    assert op.matrix == top / "op.json"
+    assert op.template == tmp_path / "templates" / "op.cu.jinja"
+
+
+def test_families_are_found_by_name_directory_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_family(tmp_path / "fragments" / "mine", MINI)
+    monkeypatch.chdir(tmp_path)
+    assert declaration.find_family("mine").resolve() == path
+    assert declaration.find_family(path.parent) == path
+    assert declaration.find_family(path) == path
+    assert {"mine", "search", "transform"} <= set(declaration.list_families())
+
+
+def test_an_unknown_family_is_an_error_with_the_nearest_name() -> None:
+    with raises(FamilyError, "family-not-found", "'serch'", hint="did you mean 'search'?"):
+        declaration.find_family("serch")
+
+
+# (what is replaced, by what, the table that the error names, its case, what it names, a word of the hint)
+MISTAKES = [
+    ("[family]", "[famly]", "", "unknown-key", "'famly'", "did you mean 'family'?"),
+    ('name = "mini"', "", "family", "missing-key", "'name'", None),
+    ('name = "mini"', "name = 3", "family", "invalid-value", "name", None),
+    ('name = "mini"', 'name = "a b"', "family", "invalid-value", "'a b'", None),
+    (
+        'name = "mini"',
+        'name = "mini"\nincldue = ["."]',
+        "family",
+        "unknown-key",
+        "'incldue'",
+        "did you mean 'include'?",
+    ),
+    ('name = "mini"', 'name = "mini"\ninclude = "."', "family", "invalid-value", "include", None),
+    ('name = "mini"', 'name = "mini"\ninclude = [1]', "family", "invalid-value", "include[0]", None),
+    ('name = "mini"', 'name = "mini"\ninclude = ["no"]', "family", "missing-file", "'no'", "relative"),
+    ('name = "mini"', 'name = "mini"\nstd = 17', "family", "invalid-value", "std", None),
+    ('name = "mini"', 'name = "mini"\nstd = 1979-05-27', "family", "invalid-value", "std", None),
+    ('name = "mini"', 'name = "mini"\narchs = []', "family", "invalid-value", "archs", "75"),
+    ('name = "mini"', 'name = "mini"\narchs = [75]', "family", "invalid-value", "archs[0]", "quotes"),
+    (
+        'name = "mini"',
+        'name = "mini"\narchs = "90"',
+        "family",
+        "invalid-value",
+        "archs '90'",
+        '"auto" or a list: ["90"]',
+    ),
+    ('name = "mini"', 'name = "mini"\narchs = ["auto"]', "family", "invalid-value", "'auto'", 'archs = "auto"'),
+    ('name = "mini"', 'name = "mini"\narchs = ["sm_x"]', "family", "invalid-value", "'sm_x'", "sm_90"),
+    (
+        'name = "mini"',
+        'name = "mini"\ntoolchain = "gcc"',
+        "family",
+        "invalid-value",
+        "toolchain 'gcc'",
+        '"nvrtc" or "nvcc"',
+    ),
+    ('name = "mini"', 'name = "mini"\nimages = ["ptx"]', "family", "invalid-value", "images ['ptx']", "ltoir"),
+    ('name = "mini"', 'name = "mini"\nimages = ["sass"]', "family", "invalid-value", "images ['sass']", "ltoir"),
+    (
+        'name = "mini"',
+        'name = "mini"\nsyntax = "mako"',
+        "family",
+        "invalid-value",
+        "syntax 'mako'",
+        '"jinja" or "cmake"',
+    ),
+    ("[entrypoint.kern]", "[device.kern]", "device.kern", "unknown-key", "params", None),
+    ("[entrypoint.kern]", '["entrypoint"."a b"]', "entrypoint.a b", "invalid-value", "'a b'", None),
+    ("[entrypoint.kern]", "[entrypont.kern]", "", "unknown-key", "'entrypont'", "did you mean 'entrypoint'?"),
+    ("[entrypoint.kern]", "[entrypoint]\nkern = 3\n[entrypoint.other]", "", "missing-table", "entrypoint.kern", None),
+    ("[device.op]", "[device.kern]", "device.kern", "duplicate-group", "'kern'", None),
+    ('matrix = "kern.json"', "", "entrypoint.kern", "missing-key", "'matrix'", None),
+    ('matrix = "kern.json"', "matrix = 3", "entrypoint.kern", "invalid-value", "matrix", None),
+    ('matrix = "kern.json"', 'matrix = "no.json"', "entrypoint.kern", "missing-file", "matrix 'no.json'", "looked for"),
+    ('matrix = "kern.json"', 'matrix = ""', "entrypoint.kern", "missing-file", "matrix ''", "looked for"),
+    ('matrix = "kern.json"', f'matrix = "{"x" * 300}"', "entrypoint.kern", "missing-file", "matrix", "looked for"),
+    ('template = "kern.cu.jinja"', "", "entrypoint.kern", "missing-key", "'template'", None),
+    ('template = "op.cu.jinja"', 'template = "."', "device.op", "missing-file", "template '.'", "looked for"),
+    ('key = ["data_type"]', 'keys = ["data_type"]', "entrypoint.kern", "unknown-key", "'keys'", "did you mean 'key'?"),
+    ('key = ["data_type"]', 'key = "data_type"', "entrypoint.kern", "invalid-value", "key", None),
+    ('key = ["data_type"]', 'key = ["arch"]', "entrypoint.kern", "invalid-value", "'arch'", "link_mode"),
+    ('key = ["data_type"]', 'key = ["a", "a"]', "entrypoint.kern", "invalid-value", "'a'", None),
+    ('key = ["data_type"]', 'key = ["a b"]', "entrypoint.kern", "invalid-value", "'a b'", None),
+    ("params = [", "params = [1, ", "entrypoint.kern", "invalid-value", "params[0]", None),
+    ('interface = "op.cuh"', "interface = 1", "device.op", "invalid-value", "interface", None),
+    ('interface = "op.cuh"', 'interface = "/op.cuh"', "device.op", "interface", "'/op.cuh'", "relative"),
+    ('interface = "op.cuh"', "interface = 'o\"p.cuh'", "device.op", "interface", "p.cuh", "rename"),
+    ('interface = "op.cuh"', "entry = 'x'", "device.op", "unknown-key", "entry", None),
+    ('interface = "op.cuh"', "[device.user]", "device.user", "missing-key", "interface", "header"),
+    (
+        "[device.op]",
+        "[link]\nfastmath = true\n[device.op]",
+        "link",
+        "link-option",
+        "'fastmath'",
+        "did you mean 'fast_math'?",
+    ),
+    ("[device.op]", "[link]\nmax_registers = '64'\n[device.op]", "link", "link-option", "max_registers", None),
+    ("[device.op]", "[link]\nmax_registers = 4294967296\n[device.op]", "link", "link-option", "max_registers", None),
+    ("[device.op]", "[link]\ndebug = true\n[device.op]", "link", "link-option", "debug", "lineinfo"),
+    ("[family]", "link = 3\n[family]", "", "missing-table", "link", None),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("old", "new", "table", "case", "name", "hint"), MISTAKES)
+def test_each_mistake_names_file_and_table(
+    tmp_path: Path, old: str, new: str, table: str, case: str, name: str, hint: str | None
+) -> None:
+    assert TOML.count(old) == 1
+    error = failure(tmp_path, TOML.replace(old, new))
+    assert error.code == f"family-{case}", error
+    assert str(error.where) == f"{tmp_path / 'family.toml'} [{table}]".removesuffix(" []")
+    assert name in error.what
+    assert hint is None or hint in str(error.hint)
+
+
+def test_a_missing_file_is_answered_with_the_places_looked_in(tmp_path: Path) -> None:
+    path = write_family(tmp_path / "fragments" / "mini", MINI | {"family.toml": TOML.replace('"op.json"', '"no.json"')})
+    with pytest.raises(FamilyError) as caught:
+        declaration.load_family(path)
+    assert str(path.parent / "no.json") in str(caught.value.hint)
+    assert str(tmp_path / "matrices" / "no.json") in str(caught.value.hint)
+    (tmp_path / "matrices" / "mini").mkdir(parents=True)
+    (tmp_path / "matrices" / "mini" / "no.json").touch()
+    with raises(FamilyError, "family-missing-file", hint="did you mean 'mini/no.json'?"):
+        declaration.load_family(path)
+
+
+@pytest.mark.parametrize(
+    ("option", "instead"),
+    [
+        ("-maxrregcount=32", "max_registers"), ("--maxrregcount=32", "max_registers"),
+        ("--maxrregcount 32", "max_registers"), ("--use_fast_math", "fast_math"), ("-ftz=true", "ftz"),
+        ("--prec-div=false", "prec_div"), ("--fmad=false", "fma"), ("-Xptxas=-v", "ptxas"), ("-Xptxas -v", "ptxas"),
+        ("-lineinfo", "lineinfo"), ("-O3", "optimization"),
+    ],
+)  # fmt: skip
+def test_options_of_the_link_are_refused_at_the_compile(tmp_path: Path, option: str, instead: str) -> None:
+    error = failure(tmp_path, TOML.replace('name = "mini"', f'name = "mini"\noptions = ["{option}"]'))
+    assert str(error.where).endswith("[family]")
+    assert error.code == "family-option"
+    assert option in error.what
+    assert f"declare {instead} under [link]" in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["-G", "--device-debug", "-arch=sm_90", "--gpu-architecture=sm_90", "-I/usr/include", "-I", "--include-path=x",
+     "--std=c++20", "-std=c++20", "--std c++20", "-dlto", "-rdc=false", "value"],
+)  # fmt: skip
+def test_options_that_jitlto_sets_itself_are_refused(tmp_path: Path, option: str) -> None:
+    error = failure(tmp_path, TOML.replace('name = "mini"', f'name = "mini"\noptions = ["{option}"]'))
+    assert str(error.where).endswith("[family]")
+    assert error.code == "family-option"
+    assert option in error.what
+
+
+def test_options_of_a_group_come_after_those_of_its_family(tmp_path: Path) -> None:
+    toml = TOML.replace('name = "mini"', 'name = "mini"\noptions = ["-DN=1"]').replace(
+        "[device.op]", '[device.op]\noptions = ["-DM=2"]'
+    )
+    declared = load(tmp_path, toml)
+    kern, op = declared.groups
+    assert declared.compiler_options(op) == ("--std=c++17", "-DN=1", "-DM=2")
+    assert declared.compiler_options(kern) == declared.compiler_options() == ("--std=c++17", "-DN=1")
+
+
+def test_link_options_of_a_group_are_sorted(tmp_path: Path) -> None:
+    kern, op = load(tmp_path, TOML + '\n[device.op.link]\nptxas = ["-v"]\nmax_registers = 64\n').groups
+    assert (kern.link, op.link) == ((), (("max_registers", 64), ("ptxas", ("-v",))))
+
+
+@pytest.mark.parametrize(
+    ("addition", "table", "names"),
+    [
+        ("[entrypoint.kern.link]\nfast_math = true", "entrypoint.kern.link", "fast_math"),
+        ("[device.op.link]\nlineinfo = true", "device.op.link", "lineinfo"),
+        ("[device.op.link]\nmax_registers = 0", "device.op.link", "max_registers"),
+        ("[device.op.link]\nmax_regs = 1", "device.op.link", "max_regs"),
+        ('[device.op.link]\nptxas = ["--options-file=x"]', "device.op.link", "ptxas"),
+    ],
+)
+def test_a_group_sets_only_link_options_that_may_differ_by_group(
+    tmp_path: Path, addition: str, table: str, names: str
+) -> None:
+    error = failure(tmp_path, f"{TOML}\n{addition}\n")
+    assert error.code == "family-link-option"
+    assert f"[{table}]" in str(error.where)
+    assert names in error.what
+
+
+def test_options_of_a_group_follow_the_rules_of_the_familys(tmp_path: Path) -> None:
+    error = failure(tmp_path, TOML.replace("[device.op]", '[device.op]\noptions = ["-I/usr/include"]'))
+    assert (error.code, "[device.op]" in str(error.where)) == ("family-option", True)
+
+
+@pytest.mark.parametrize("line", ['options = ["-DN=1"]', "link = {max_registers = 8}"])
+def test_a_group_that_callers_supply_has_no_options(tmp_path: Path, line: str) -> None:
+    error = failure(tmp_path, f'{TOML}\n[device.user]\ninterface = "op.cuh"\n{line}\n')
+    assert (error.code, "[device.user]" in str(error.where)) == ("family-unknown-key", True)
+
+
+def test_exclusions_are_sorted(tmp_path: Path) -> None:
+    toml = TOML.replace(
+        "[device.op]", '[device.op]\nexclude = [{op_name = "b", data_type = "float"}, {data_type = "double"}]'
+    )
+    exclude = load(tmp_path, toml).groups[1].exclude
+    assert exclude == ((("data_type", "double"),), (("data_type", "float"), ("op_name", "b")))
+
+
+@pytest.mark.parametrize(
+    ("exclude", "names", "hint"),
+    [
+        ('[{op_nam = "b"}]', "'op_nam'", "'op_name'"),
+        ('[{expr = "a + a"}]', "'expr'", "key is"),
+        ("[{}]", "empty", "remove"),
+        ('[{op_name = "b"}, {op_name = "b"}]', "repeated", "remove"),
+    ],
+)
+def test_an_exclusion_names_parameters_in_the_key(tmp_path: Path, exclude: str, names: str, hint: str) -> None:
+    error = failure(tmp_path, TOML.replace("[device.op]", f"[device.op]\nexclude = {exclude}"))
+    assert error.code == "family-exclude"
+    assert names in error.what
+    assert hint in str(error.hint)
+
+
+def test_an_exclusion_in_a_group_without_a_key_is_answered_with_the_key(tmp_path: Path) -> None:
+    toml = TOML.replace('key = ["data_type", "op_name"]', 'exclude = [{op_name = "b"}]')
+    assert toml != TOML
+    assert 'key = ["op_name"]' in str(failure(tmp_path, toml).hint)
+
+
+def test_a_family_without_a_kernel_is_refused(tmp_path: Path) -> None:
+    assert failure(tmp_path, '[family]\nname = "x"\n').code == "family-no-entrypoint"
+    assert failure(tmp_path, "").code == "family-missing-table"
+
+
+def test_bad_toml_is_answered_with_its_line(tmp_path: Path) -> None:
+    error = failure(tmp_path, '[family]\nname = "x"\nstd = = 3\n')
+    assert error.code == "family-syntax"
+    assert "line 3" in error.what
+
+
+def test_a_table_declared_twice_is_invalid_toml(tmp_path: Path) -> None:
+    assert failure(tmp_path, TOML + "[device.op]\n").code == "family-syntax"
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.toml", tmp_path):
+        with raises(FamilyError, "family-unreadable") as caught:
+            declaration.load_family(path)
+        assert caught.value.where == str(path)
+        assert "Errno" not in str(caught.value)
+        assert str(caught.value).count(str(path)) == 1
+    (tmp_path / "latin.toml").write_bytes(b"# caf\xe9\n")
+    with raises(FamilyError, "family-unreadable", "UTF-8"):
+        declaration.load_family(tmp_path / "latin.toml")
+
+
+@pytest.mark.parametrize("name", ["fft", "ivf_flat", "ivf_flat_batch", "search", "transform", "transport"])
+def test_the_shipped_families_load(name: str) -> None:
+    assert declaration.load_family(declaration.find_family(name)).name == name
+
+
+# --- structures ---
+
+
+def structures(directory: Path, toml: str) -> dict[str, str]:
+    kern, op = load(directory, f"{TOML}\n{toml}").groups
+    assert op.structures == ()
+    return dict(kern.structures)
+
+
+def test_declared_structures_stand_after_those_in_them(tmp_path: Path) -> None:
+    found = structures(
+        tmp_path,
+        """
+[struct."mine::outer"]
+fields = ["mine::inner two[2]", "const float* data", "mine::box<int, 3> box"]
+align = 32
+[struct."mine::inner"]
+fields = ["mine::box<int,3> box", "float4 y"]
+[struct."mine::box<int, 3>"]
+fields = ["int values[3]"]
+""",
+    )
+    box = "struct mine::box<int, 3> { int values[3]; };"
+    inner = f"{box} struct mine::inner {{ mine::box<int,3> box; float4 y; }};"
+    assert found["mine::box<int, 3>"] == box
+    assert found["mine::inner"] == inner
+    assert found["mine::outer"].startswith(inner)
+    layout = parse_definitions(found["mine::outer"])
+    assert (layout.size, layout.alignment) == (96, 32)
+    assert [field.offset for field in layout.fields] == [0, 64, 72]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        '[struct.s]\nfields = ["float"]',
+        '[struct.s]\nfields = ["mine::unknown x"]',
+        '[struct.s]\nfields = ["int x", "float x"]',
+        '[struct.s]\nfields = ["int x"]\nalign = 3',
+        '[struct.s]\nfields = ["int x"]\nalign = 0',
+        '[struct.s]\nfields = ["int x : 3"]',
+        '[struct.s]\nfields = ["int x }; struct t { int y"]',
+        '[struct."s { int x; }"]\nfields = ["int x"]',
+        '[struct.s]\nfields = ["s x"]',
+        '[struct.s]\nfields = ["t x"]\n[struct.t]\nfields = ["s x[2]"]',
+    ],
+)
+def test_structures_without_a_layout_are_refused(tmp_path: Path, table: str) -> None:
+    error = failure(tmp_path, f"{TOML}\n{table}\n")
+    assert error.code == "family-struct"
+    assert "[struct." in str(error.where)

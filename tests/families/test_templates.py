@@ -1,0 +1,323 @@
+"""Rendering: one source a combination, in order; and errors that name file, line, group and combination."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jitlto.base.errors import FamilyError, MatrixError, RenderError
+from jitlto.families import declaration
+from jitlto.families.templates import RenderedSource, describe_combination, render_family
+from tests.support.errors import raises
+from tests.support.families import MINI, write_family
+
+
+def render(directory: Path, **files: str) -> list[RenderedSource]:
+    return list(
+        render_family(
+            declaration.load_family(write_family(directory, MINI | {n.replace("__", "."): t for n, t in files.items()}))
+        )
+    )
+
+
+def failure(directory: Path, code: str, *names: str, where: str, **files: str) -> RenderError:
+    with raises(RenderError, code, *names) as caught:
+        render(directory, **files)
+    assert caught.value.where == str(directory / where)
+    assert isinstance(caught.value, RenderError)
+    return caught.value
+
+
+def test_count_and_order(tmp_path: Path) -> None:
+    rendered = render(tmp_path)
+    assert [str(r.key) for r in rendered] == [
+        "mini/kern[data_type=float]",
+        "mini/kern[data_type=double]",
+        "mini/op[data_type=float,op_name=twice]",
+        "mini/op[data_type=double,op_name=twice]",
+        "mini/op[data_type=float,op_name=square]",
+        "mini/op[data_type=double,op_name=square]",
+    ]
+
+
+def test_what_is_rendered(tmp_path: Path) -> None:
+    rendered = render(tmp_path)
+    assert "template __global__ void kern<double>(double*, unsigned);\n" in rendered[1].text
+    assert rendered[1].params == ("double* x", "unsigned n")
+    assert "return a * a;" in rendered[4].text
+    assert rendered[4].combination == {"data_type": "float", "op_name": "square", "expr": "a * a"}
+    assert rendered[4].text.endswith("}\n")
+
+
+def test_the_origin_names_template_group_and_combination(tmp_path: Path) -> None:
+    assert render(tmp_path)[1].origin == f"{tmp_path / 'kern.cu.jinja'} (group kern, data_type=double)"
+    assert describe_combination({}) == "the empty combination"
+
+
+def test_cpp_is_not_escaped_and_other_syntaxes_are_left_alone(tmp_path: Path) -> None:
+    text = "// <&'\"> @data_type@ ${x}\n{{data_type}}"
+    assert render(tmp_path, kern__cu__jinja=text)[0].text == "// <&'\"> @data_type@ ${x}\nfloat"
+
+
+CMAKE = (
+    MINI["family.toml"]
+    .replace("[entrypoint.kern]", '[entrypoint.kern]\nsyntax = "cmake"')
+    .replace("{{data_type}}* x", "@data_type@* x")
+)
+
+
+def test_cmake_placeholders(tmp_path: Path) -> None:
+    text = "@data_type@ x; // {{data_type}} a@b.c @ @@ @!p bra @data_type@@data_type@ @a-b/c.d+1@\nlast"
+    matrix = '{"data_type": "float", "a-b/c.d+1": "odd"}'
+    rendered = render(tmp_path, family__toml=CMAKE, kern__cu__jinja=text, kern__json=matrix)
+    assert rendered[0].text == "float x; // {{data_type}} a@b.c @ @@ @!p bra floatfloat odd\nlast"
+    assert rendered[0].params == ("float* x", "unsigned n")
+
+
+def test_a_placeholder_of_cmake_in_jinja_is_an_error_where_it_stands(tmp_path: Path) -> None:
+    names = ["@data_type@", "group kern", "data_type=float", 'syntax = "cmake"']
+    text = '// @data_type@\nauto text = "@data_type@";\n\nusing T = @data_type@;\n'
+    failure(tmp_path, "render-placeholder", *names, where="kern.cu.jinja:4", kern__cu__jinja=text)
+    text = '// one\n# include "@data_type@.cuh"\n'
+    failure(tmp_path, "render-placeholder", "@data_type@", where="kern.cu.jinja:2", kern__cu__jinja=text)
+    files = {"kern__cu__jinja": "\n{% include 'part.jinja' %}\n", "part__jinja": "int i;\n@name@ j;\n"}
+    failure(tmp_path, "render-placeholder", "@name@", where="part.jinja:2", **files)
+
+
+@pytest.mark.parametrize(
+    "code", ["/* @data_type@ */ 'a'", 'R"(\n@data_type@\n)"', '"@data_type@"', 'asm("@p bra L; @q ret;");', "a @ b"]
+)
+def test_comments_literals_and_lone_signs_are_no_placeholders(tmp_path: Path, code: str) -> None:
+    assert render(tmp_path, kern__cu__jinja=f"{{{{data_type}}}} {code}")[0].text == f"float {code}"
+
+
+UNDEFINED = pytest.mark.parametrize(
+    ("toml", "placeholder"), [(MINI["family.toml"], "{{ data_typ }}"), (CMAKE, "@data_typ@")], ids=["jinja", "cmake"]
+)
+
+
+@UNDEFINED
+def test_an_undefined_name(tmp_path: Path, toml: str, placeholder: str) -> None:
+    text = f"// one\n// two\n{placeholder} x;\n// four\n"
+    names = ["'data_typ'", "group kern", "data_type=float", "did you mean 'data_type'?"]
+    files = {"family__toml": toml, "kern__cu__jinja": text}
+    failure(tmp_path, "render-undefined", *names, where="kern.cu.jinja:3", **files)
+
+
+@UNDEFINED
+def test_an_undefined_name_in_params(tmp_path: Path, toml: str, placeholder: str) -> None:
+    names = ["'data_typ'", f"{placeholder} n", "data_type=float", "did you mean 'data_type'?"]
+    toml = toml.replace('"unsigned n"', f'"{placeholder} n"')
+    failure(tmp_path, "render-undefined", *names, where="family.toml [entrypoint.kern]", family__toml=toml)
+
+
+def test_a_name_that_is_near_no_other_gets_the_list(tmp_path: Path) -> None:
+    error = failure(tmp_path, "render-undefined", where="op.cu.jinja:1", op__cu__jinja="{{ zzz }}")
+    assert str(error.hint).endswith("expr, op_name, data_type")
+
+
+@pytest.mark.parametrize(
+    ("entry", "code"),
+    [
+        ("{{ 1 / 0 }} n", "render-failed"),
+        ("{{ data_type", "render-syntax"),
+        ("{{ data_type + 1 }} n", "render-failed"),
+        ("{% include 'no' %}", "render-missing-template"),
+    ],
+)
+def test_params_that_cannot_be_rendered(tmp_path: Path, entry: str, code: str) -> None:
+    toml = MINI["family.toml"].replace("unsigned n", entry)
+    failure(tmp_path, code, entry, where="family.toml [entrypoint.kern]", family__toml=toml)
+
+
+def test_an_undefined_name_in_an_included_template(tmp_path: Path) -> None:
+    for name in ("part.jinja", "sub/part.jinja"):
+        files = {
+            "kern__cu__jinja": f"// one\n{{% include '{name}' %}}\n",
+            name: "// one\n// two\n// three\n{{ nobody }}\n",
+        }
+        names = ["'nobody'", "group kern", "data_type=float"]
+        failure(tmp_path, "render-undefined", *names, where=f"{name}:4", **files)
+
+
+def test_includes_macros_and_conditions_work(tmp_path: Path) -> None:
+    text = "{% include 'part.jinja' %}{% if data_type == 'float' %}F{% else %}D{% endif %}"
+    assert [r.text for r in render(tmp_path, kern__cu__jinja=text, part__jinja="{{data_type}} ")[:2]] == [
+        "float F",
+        "double D",
+    ]
+
+
+def test_an_include_of_nothing(tmp_path: Path) -> None:
+    text = "\n\n{% include 'none.jinja' %}\n"
+    failure(tmp_path, "render-missing-template", "none.jinja", where="kern.cu.jinja:3", kern__cu__jinja=text)
+
+
+@pytest.mark.parametrize("broken", ["{% if %}", "{{ }}", "{% endfor %}", "{{ x", "{% unknown %}", "{{ a b }}"])
+def test_a_malformed_template(tmp_path: Path, broken: str) -> None:
+    text = f"// one\n{broken}\n"
+    failure(tmp_path, "render-syntax", "group kern", where="kern.cu.jinja:2", kern__cu__jinja=text)
+
+
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        ("1 / 0", "render-failed"),
+        ("data_type + 1", "render-failed"),
+        ("data_type.nothing", "render-undefined"),
+        ("data_type[0][1]", "render-undefined"),
+        ("data_type()", "render-failed"),
+        ("range", "render-failed"),
+        ("''.__class__.__mro__", "render-failed"),
+        ("'\\ud800'", "render-failed"),
+    ],
+)
+def test_an_expression_that_fails(tmp_path: Path, expression: str, code: str) -> None:
+    text = f"// one\n// two\n{{{{ {expression} }}}}\n"
+    where = "kern.cu.jinja" if "ud800" in expression else "kern.cu.jinja:3"
+    failure(tmp_path, code, "data_type=float", where=where, kern__cu__jinja=text)
+
+
+def test_text_that_is_taken_for_a_number(tmp_path: Path) -> None:
+    text = "// one\n{% if data_type == 8 %}{% endif %}\n"
+    names = ["'float'", "8", "group kern", "data_type=float", "|int"]
+    failure(tmp_path, "render-text-as-number", *names, where="kern.cu.jinja:2", kern__cu__jinja=text)
+    toml = MINI["family.toml"].replace("unsigned n", "{{ 'int' if data_type == 4 else 'float' }} n")
+    failure(tmp_path, "render-text-as-number", where="family.toml [entrypoint.kern]", family__toml=toml)
+
+
+@pytest.mark.parametrize("toml", [MINI["family.toml"], CMAKE], ids=["jinja", "cmake"])
+def test_a_template_that_is_not_text(tmp_path: Path, toml: str) -> None:
+    path = write_family(tmp_path, MINI | {"family.toml": toml})
+    (tmp_path / "kern.cu.jinja").write_bytes(b"// caf\xe9\n")
+    with raises(RenderError, "render-unreadable", where="kern.cu.jinja"):
+        list(render_family(declaration.load_family(path)))
+
+
+def test_the_first_error_is_raised_or_every_one_is_handed_over(tmp_path: Path) -> None:
+    family = declaration.load_family(write_family(tmp_path, MINI | {"op.cu.jinja": "{{ expr // 2 }}"}))
+    with raises(RenderError, "render-failed", "op_name=twice"):
+        list(render_family(family))
+    errors: list[tuple[RenderedSource, RenderError]] = []
+    rendered = list(render_family(family, on_error=lambda source, error: errors.append((source, error))))
+    assert [source.group.name for source in rendered] == ["kern", "kern"]
+    assert [source.combination["op_name"] for source, _ in errors] == ["twice", "twice", "square", "square"]
+    assert {(source.text, error.code) for source, error in errors} == {("", "render-failed")}
+
+
+def test_two_combinations_with_one_key(tmp_path: Path) -> None:
+    toml = MINI["family.toml"].replace('key = ["data_type", "op_name"]', 'key = ["data_type"]')
+    names = ["mini/op[data_type=float]", "op_name=twice", "op_name=square"]
+    with raises(FamilyError, "family-duplicate-key", *names, where="family.toml [device.op]", hint="op_name"):
+        render(tmp_path, family__toml=toml)
+
+
+def test_a_key_parameter_that_a_combination_lacks(tmp_path: Path) -> None:
+    names = ["'data_type'", "other=double", str(tmp_path / "kern.json")]
+    with raises(FamilyError, "family-missing-key-parameter", *names, where="family.toml [entrypoint.kern]"):
+        render(tmp_path, kern__json='[{"data_type": "float"}, {"other": "double"}]')
+
+
+def test_a_misspelled_key_parameter_gets_the_nearest_name_of_the_matrix(tmp_path: Path) -> None:
+    with raises(FamilyError, "family-missing-key-parameter", "'data_type'", hint="'data_tpye'"):
+        render(tmp_path, kern__json='{"data_tpye": "float"}')
+
+
+def test_a_malformed_matrix_is_named(tmp_path: Path) -> None:
+    with raises(MatrixError, "matrix-not-json", where="kern.json:1:16"):
+        render(tmp_path, kern__json='{"data_type": [')
+
+
+def test_naming_warnings_have_the_file(tmp_path: Path) -> None:
+    path = write_family(tmp_path, MINI | {"kern.json": '{"data": {"data_type": ["float"]}}'})
+    warnings: list[str] = []
+    list(render_family(declaration.load_family(path), on_warning=warnings.append))
+    (warning,) = warnings
+    assert warning.startswith(f"{tmp_path / 'kern.json'}:1 (/data): ")
+    assert "`_data`" in warning
+
+
+def test_values_of_a_key_with_blanks_at_an_end_are_warned_of(tmp_path: Path) -> None:
+    """Unlike ``1``, which callers would ask for; what is not in a key may have any."""
+    matrix = '{"data_type": ["float ", "double", "const float"], "other": " "}'
+    warnings: list[str] = []
+    path = write_family(tmp_path, MINI | {"kern.json": matrix})
+    list(render_family(declaration.load_family(path), on_warning=warnings.append))
+    warning, unused = warnings
+    assert "kern.json" in warning
+    assert "data_type='float '" in warning
+    assert "kern.json" in unused and "other" in unused
+
+
+def test_groups_that_callers_supply_are_not_rendered(tmp_path: Path) -> None:
+    toml = MINI["family.toml"] + '\n[device.user]\ninterface = "op.cuh"\n'
+    assert {r.group.name for r in render(tmp_path, family__toml=toml)} == {"kern", "op"}
+
+
+EXCLUDE = [{"data_type": "double", "op_name": "square"}]
+
+
+def excluding(table: str, *exclusions: dict[str, str]) -> str:
+    listed = ", ".join("{" + ", ".join(f'{n} = "{v}"' for n, v in each.items()) + "}" for each in exclusions)
+    return MINI["family.toml"].replace(f"[{table}]", f"[{table}]\nexclude = [{listed}]")
+
+
+def test_excluded_combinations_are_left_out(tmp_path: Path) -> None:
+    rendered = render(tmp_path, family__toml=excluding("device.op", *EXCLUDE))
+    assert [str(r.key) for r in rendered][2:] == [
+        "mini/op[data_type=float,op_name=twice]",
+        "mini/op[data_type=double,op_name=twice]",
+        "mini/op[data_type=float,op_name=square]",
+    ]
+
+
+def test_a_combination_that_the_matrix_lacks_anyway_may_be_excluded(tmp_path: Path) -> None:
+    matrix = """[{"data_type": "float", "op_name": ["twice", "square"], "expr": "a"},
+        {"data_type": "double", "op_name": "twice", "expr": "a"}]"""
+    template = "{{data_type}} {{op_name}}"
+    rendered = render(tmp_path, family__toml=excluding("device.op", *EXCLUDE), op__json=matrix, op__cu__jinja=template)
+    assert len(rendered) == 2 + 3
+
+
+@pytest.mark.parametrize(
+    ("exclusions", "names", "hint"),
+    [
+        ([{"data_type": "double", "op_name": "squar"}], ["op_name=squar", "op.json"], "'square'"),
+        ([{"data_type": "half"}], ["data_type=half"], "double, float"),
+        ([{"data_type": "double"}, {"data_type": "float"}], ["no combination"], None),
+    ],
+)
+def test_an_exclusion_of_nothing_or_everything(
+    tmp_path: Path, exclusions: list[dict[str, str]], names: list[str], hint: str | None
+) -> None:
+    with raises(FamilyError, "family-exclude", *names, hint=hint) as caught:
+        render(tmp_path, family__toml=excluding("device.op", *exclusions))
+    assert "[device.op]" in str(caught.value.where)
+
+
+_AXES = {"a": ["1", "2", "3"], "b": ["x", "y"], "c": ["u", "v"]}
+_PARTIAL = st.fixed_dictionaries({}, optional={n: st.sampled_from(v) for n, v in _AXES.items()}).filter(bool)
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(_PARTIAL, max_size=4, unique_by=lambda each: tuple(sorted(each.items()))))
+def test_what_is_rendered_is_the_product_without_what_an_exclusion_matches(
+    tmp_path: Path, exclusions: list[dict[str, str]]
+) -> None:
+    whole = [dict(zip(_AXES, cell, strict=True)) for cell in product(*_AXES.values())]
+    left = [cell for cell in whole if not any(cell.items() >= each.items() for each in exclusions)]
+    toml = excluding("entrypoint.kern", *exclusions).replace('key = ["data_type"]', 'key = ["a", "b", "c"]')
+    toml = toml.replace('params = ["{{data_type}}* x", "unsigned n"]', "")
+    files = {"family__toml": toml, "kern__json": json.dumps(_AXES), "kern__cu__jinja": "{{a}}{{b}}{{c}}"}
+    if left:
+        found = [r.combination for r in render(tmp_path, **files) if r.group.name == "kern"]
+        assert found == left
+    else:
+        with raises(FamilyError, "family-exclude"):
+            render(tmp_path, **files)
