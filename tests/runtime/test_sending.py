@@ -77,7 +77,7 @@ def test_what_is_sent_within_a_process_is_found_again(family: KernelFamily, prot
     assert isinstance(dispatcher, Dispatcher)
     assert dispatcher._family is family
     assert (dispatcher.names, dispatcher._fixed) == (("data_type",), {"op_name": "twice"})
-    assert dispatcher._how == {"entry": None, "link_mode": "ptx", "link_options": {}}
+    assert dispatcher._how == {"link_mode": "ptx"}
 
 
 def test_a_plan_keeps_all_that_was_asked_for(family: KernelFamily) -> None:
