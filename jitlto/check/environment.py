@@ -18,16 +18,17 @@ from jitlto.cuda import device, driver, libraries, nvjitlink, toolkit
 from jitlto.cuda.compatibility import linkable_architectures, ltoir_links, newest_ptx_isa
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.cuda.prediction import LinkMethod, find_incompatibility, preview_link
-from jitlto.database import FragmentDatabase
+from jitlto.database import MERGE_HINT, FragmentDatabase
 from jitlto.launch.core import extension
 from jitlto.packaging.pyproject import with_project_stores
 from jitlto.runtime import session
 from jitlto.runtime.discovery import registry
 from jitlto.runtime.discovery.entry_points import reinstall_command
 from jitlto.runtime.discovery.installed import installed_families
+from jitlto.stores.address import parse_addresses
+from jitlto.stores.examine import examine_stores
 
-_DATABASES, _DATABASE, _INSTALLED = "databases", "database", "installed family"
-_STORE = "shared store"
+_DATABASE, _INSTALLED, _STORE = "database", "installed family", "shared store"
 _BUILDING = "; only building, and compiling callers' sources, needs it"
 
 
@@ -54,29 +55,33 @@ class Diagnosis:
         """Add a finding that linking depends on."""
         self.findings.append(Component(name, value, ok, True, remedy))
 
+    def mention(self, name: str, value: str, ok: bool = True, remedy: str | None = None) -> None:
+        """Add a finding that linking does not depend on."""
+        self.findings.append(Component(name, value, ok, False, remedy))
+
     def require_to_build(self, name: str, missing: str, remedy: str | None) -> None:
         """Add what building lacks, and linking does not need."""
         self.builds = False
         self.mention(name, missing + _BUILDING, False, remedy)
 
-    def mention(self, name: str, value: str, ok: bool = True, remedy: str | None = None) -> None:
-        """Add a finding that linking does not depend on."""
-        self.findings.append(Component(name, value, ok, False, remedy))
-
-    @property
-    def databases_ok(self) -> bool:
-        """True if all databases and installed families found are usable."""
-        return all(finding.ok for finding in self.findings if finding.name in (_DATABASE, _INSTALLED))
-
-    @property
-    def stores_ok(self) -> bool:
-        """True if all configured shared stores are usable."""
-        return all(finding.ok for finding in self.findings if finding.name == _STORE)
-
     @property
     def well(self) -> bool:
         """True if linking can work."""
         return all(finding.ok or not finding.required for finding in self.findings)
+
+    @property
+    def summary(self) -> str:
+        """What works, in a line."""
+        wrong = {finding.name for finding in self.findings if not finding.ok}
+        if not self.well:
+            return "linking cannot work yet: see ✗ above"
+        if not self.builds:
+            return "linking works, building does not: see – above"
+        if wrong & {_DATABASE, _INSTALLED}:
+            return "building and linking work, but there are problems with databases: see – above"
+        if _STORE in wrong:
+            return "building and linking work, but not with all shared stores: see – above"
+        return "building and linking work"
 
 
 def diagnose() -> Diagnosis:
@@ -268,9 +273,6 @@ def _stores(diagnosis: Diagnosis, settings: Config) -> None:
         return
     if not settings.store:
         return
-    from jitlto.stores.address import parse_addresses
-    from jitlto.stores.examine import examine_stores
-
     try:
         addresses = parse_addresses(settings.store, "JITLTO_STORE")
     except JitltoError as error:
@@ -282,7 +284,7 @@ def _stores(diagnosis: Diagnosis, settings: Config) -> None:
 
 def _databases(diagnosis: Diagnosis, settings: Config, nvjitlink: Version | None) -> None:
     if not settings.database_path:
-        diagnosis.require(_DATABASES, "none on JITLTO_DATABASE_PATH")
+        diagnosis.require("databases", "none on JITLTO_DATABASE_PATH")
     for path in settings.database_path:
         try:
             databases = registry.Registry((path,)).databases()
@@ -328,11 +330,10 @@ def _installed(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
 
 def _link_trouble(database: FragmentDatabase, linker: Version) -> str | None:
     """Return why fragments do not link with link-time optimisation for the architectures that they were built for."""
-    previews = (
-        preview_link(f, max(i.architecture for i in f.images), linker) for f in database.fragments() if f.images
-    )
+    fragments = [fragment for fragment in database.fragments() if fragment.images]
+    previews = [preview_link(f, max(image.architecture for image in f.images), linker) for f in fragments]
     troubles = [preview for preview in previews if preview.method is not LinkMethod.LTO]
-    if not troubles:
-        return None
-    worst = min(troubles, key=lambda preview: preview.method is not None)
-    return f"{worst.why}: {worst.remedy}; for details: jitlto doctor {database.path}"
+    if database.part is not None:
+        return f"{database.part} of a build: {MERGE_HINT}"
+    worst = min(troubles, key=lambda preview: preview.method is not None, default=None)
+    return f"{worst.why}: {worst.remedy}" if worst else None

@@ -15,7 +15,6 @@ from jitlto.base.text import pluralize
 from jitlto.build.findings import Finding, Kind
 from jitlto.build.proof import find_dead_ends
 from jitlto.build.unused import find_unused
-from jitlto.check.same_code import find_same_code
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
 from jitlto.record.exclusions import Exclusion, cover
 from jitlto.record.family_record import FamilyRecord
@@ -75,7 +74,6 @@ def prove(
     if reached or not is_shared:
         (notes if callers else failures).extend(find_unused(family.index, fragments, reached, reached_or_failed))
     notes += _mixed(planned)
-    notes += find_same_code(fragments)
     excluded, gaps = _gaps(family.record, planned, ends)
     notes += excluded
     (failures if complete else notes).extend(gaps)

@@ -12,8 +12,9 @@ import click
 from jitlto.base.errors import NoDeviceError
 from jitlto.base.files import temporary_directory
 from jitlto.base.versions import Architecture
+from jitlto.build.pipeline import build
+from jitlto.cli.output import progress
 from jitlto.cli.parameters import DATABASE_FILE, Target
-from jitlto.cli.progress import progress
 from jitlto.cli.search_sample import CONFIGURATIONS, DIM, QUERIES, ROWS, launch_and_compare
 from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
@@ -46,8 +47,6 @@ def demo(output: Path | None, arch: Architecture | None) -> None:
 
 
 def _build(path: Path) -> None:
-    from jitlto.build.pipeline import build
-
     # No build cache: the demo shows what a build takes.
     with progress("compiling search") as observer:
         report = build([declaration.load_family(declaration.find_family("search"))], path, observer=observer)

@@ -1,4 +1,4 @@
-"""``jitlto store`` and ``jitlto lock``: what a deployment needs stays, and what is removed is said."""
+"""``jitlto store``: what it holds is shown, what is removed is said, what is damaged is found."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from jitlto.stores.entry import encode, object_name
 from jitlto.stores.trust import SigningKey
 from tests.support.commands import fails, jitlto, succeeds
 
-TWICE = ("data_type=float", "op_name=twice")
-
 
 @pytest.fixture
 def database(mini_path: Path, tmp_path: Path) -> Path:
@@ -25,9 +23,21 @@ def database(mini_path: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(mini_path, tmp_path / "mini.fragdb"))
 
 
-def _digest(*settings: str, arch: str, database: Path) -> str:
-    why = succeeds("cache", "why", "mini", *settings, "--arch", arch, "--db", database, "--json")
-    return str(json.loads(why)["digest"])
+def test_a_store_is_shown_and_pruned(database: Path, store_url: str, tmp_path: Path) -> None:
+    address = succeeds("push", database, store_url).strip()
+    backend = open_store(parse_store(store_url, writes=True))
+    backend.put(object_name("kernels", "0" * 64), encode("kernels", "0" * 64, b"code", None))
+    shown = json.loads(succeeds("store", "info", store_url, "--json"))
+    assert shown["objects"] == 2
+    assert (shown["kinds"]["artifacts"]["objects"], shown["kinds"]["kernels"]["objects"]) == (1, 1)
+    assert "2 objects, " in succeeds("store", "info", store_url)
+    assert "would remove 1 object" in succeeds("store", "prune", store_url, "--size", "0", "--dry-run")
+    assert "removed 0 objects" in succeeds("store", "prune", store_url, "--older-than", "30d")
+    done = json.loads(succeeds("store", "prune", store_url, "--size", "0", "--json"))
+    assert (done["removed"], done["left"]) == ({"kernels": 1}, 0)
+    succeeds("pull", address, "-o", tmp_path / "copy.fragdb")
+    assert "(1 artifact)" in succeeds("store", "prune", store_url, "--size", "0", "--artifacts")
+    fails(jitlto("pull", address, "-o", tmp_path / "again.fragdb"), 1, store_url)
 
 
 def test_usage_errors_come_before_any_request() -> None:

@@ -148,7 +148,7 @@ def test_check_finds_a_shared_fragment_that_no_family_uses(tree: Path, cache: Ca
 def test_the_report_tells_who_provides_what_a_family_requires(both: FragmentDatabase) -> None:
     report = describe(both)
     cluster = next(view for view in report.families if view.name == "cluster")
-    assert [(call.caller, call.callee) for call in cluster.calls] == [("cluster_kernel", "scale")]
+    assert list(cluster.calls) == [("cluster_kernel", "scale")]
     assert not any(interface.missing for view in report.families for interface in view.interfaces)
 
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from jitlto.base.errors import DatabaseError, JitltoError, ManifestError
 from jitlto.cli import cli
 from jitlto.link import packs
+from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 from jitlto.stores import manifest, trust
 from jitlto.stores.manifest import Manifest
@@ -41,7 +42,7 @@ def release(mini_path: Path, tmp_path: Path) -> Path:
         content := b'{"arch": "sm_90", "entry": "kern"}', "mini/kern[]", (), hashlib.sha256(content).hexdigest()
     )
     kernel = LinkedKernel(b"kernel", "kern", "sm_90", "", 0.0)
-    packs.write(tmp_path / "release" / "pkg" / "mini.sm_90.pack", {recipe.digest: recipe.encode(kernel)})
+    packs.write(tmp_path / "release" / "pkg" / "mini.sm_90.pack", {KERNELS: {recipe.digest: recipe.encode(kernel)}})
     return tmp_path / "release"
 
 

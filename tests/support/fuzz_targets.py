@@ -36,10 +36,10 @@ from jitlto.families import declaration, matrix
 from jitlto.families.templates import render_family
 from jitlto.launch.arguments import ArgumentConverter
 from jitlto.launch.fast_path import FastPath
-from jitlto.link import packed_requests, packs
+from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
-from jitlto.link.lookup_cache import Contents, LookupCache, hash_key
-from jitlto.link.packed_requests import Answer
+from jitlto.link.requests import Contents, KernelRequest, LookUps, hash_key
+from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, Disk
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
 from jitlto.plan.user_code.inputs import from_ptx
 from jitlto.record.fragment import FragmentKey, ImageKind
@@ -98,7 +98,7 @@ class Ground:
     @cached_property
     def pack(self) -> bytes:
         """A pack of them."""
-        packs.write(self.directory / "whole.pack", self.kernels)
+        packs.write(self.directory / "whole.pack", {KERNELS: self.kernels})
         return (self.directory / "whole.pack").read_bytes()
 
     @cached_property
@@ -355,33 +355,30 @@ def _record_seeds(ground: Ground) -> list[bytes]:
 def _pack(ground: Ground, data: bytes) -> None:
     packs._warn_once._warned.clear()  # each digest of each pack once, which adds up here
     path = ground.file("p.pack", edited(ground.pack, data) if data[:1] != b"j" else b"")
-    database, named = path.with_suffix(".fragdb"), _SCOPE.key("named")
+    database = path.with_suffix(".fragdb")
     if data[:1] == b"j":
-        lookups = {
-            hash_key("contents", "0" * 64): data[1:],
-            named: data[1:],
-            _SCOPE.key("chosen", {"a": "b"}): data[1:],
-        }
-        packs.write(path, ground.kernels, lookups)
-        packed_requests.find_contents(database, "0" * 64)
-        packed_requests.find_chosen(database, _SCOPE, {"a": "b"})
-        packs.write(path, ground.kernels, lookups | {named: b'[["a"]]'})
-        packed_requests.find_chosen(database, _SCOPE, {"a": "b"})
+        key = _REQUEST.key
+        assert key is not None
+        made_up = {REQUESTS: {key: data[1:]}, CONTENTS: {hash_key("0" * 64): data[1:]}}
+        packs.write(path, {KERNELS: ground.kernels, **made_up})
+        look_ups = LookUps(packs.beside(database))
+        look_ups.find_contents("0" * 64)
+        look_ups.find_chosen(_REQUEST)
     for pack in packs.beside(database):
         for digest in pack.digests:
-            pack.get(digest)
+            pack.find(digest)
     for digest in ground.kernels:
         KernelCache(None).find(digest, database)
 
 
-_SCOPE = packed_requests.Scope("0" * 64, "mini", None, "lto", {}, (9, 0), "13.0")
+_REQUEST = KernelRequest("0" * 64, "mini", None, "lto", {}, {"a": "b"}, (9, 0), "13.0")
 
 
 def _pack_seeds(ground: Ground) -> list[bytes]:
-    chosen = Answer(_SCOPE, {"a": "b"}, {"a": "b"}, Chosen("k", "0" * 64, (Parameter("n", "unsigned", 4, 4),)))
+    chosen = Chosen("k", "0" * 64, (Parameter("n", "unsigned", 4, 4),))
     with FragmentDatabase(ground.databases[0]) as database:
-        lookups = packed_requests.encode([Contents.from_database(database)], [chosen])
-    return [b"\0" * 8, *(b"j" + payload for payload in lookups.values())]
+        contents = Contents.from_database(database)
+    return [b"\0" * 8, b"j" + chosen.encode(), b"j" + contents.to_json()]
 
 
 def _entry(ground: Ground, data: bytes) -> None:
@@ -396,7 +393,7 @@ def _entry(ground: Ground, data: bytes) -> None:
     cache = Cache(ground.store)
     cache.costs()
     decode_compiled(data)
-    LookupCache(ground.store).find_contents(key)
+    LookUps([Disk(ground.store)]).find_contents(key)
     with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # as shortcuts take it
         Contents.from_json(data)
 

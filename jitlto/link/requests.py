@@ -1,13 +1,9 @@
-"""The lookup cache: results of opening a database and of planning, in the user's cache for the next process.
+"""Look-ups: what opening a database and planning gave, for the next process that asks for the same.
 
-Both take ten times as long as finding and loading a linked kernel. A result is stored under the SHA-256 of all that it
-depends on, so that any change makes a miss, and after a miss everything goes the ordinary way:
-
-- the contents of a database, under its digest;
-- the families that each of several databases holds, under their paths. It is valid for the files that are unchanged;
-- the kernel that answers a request, under the database's digest, the request, the device's compute capability,
-  jitlto's version and everything that decides which nvJitLink is found. An entry is valid only while the nvJitLink that
-  was found when it was stored is still there.
+Both take ten times as long as finding and loading a linked kernel. A result lies beside the kernels, on disk and in
+packs the same, under the SHA-256 of all that it depends on: the contents of a database under its digest, the kernel
+that answers a request under its :class:`KernelRequest`. So any change makes a miss, and then everything goes the
+ordinary way.
 """
 
 from __future__ import annotations
@@ -16,24 +12,100 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from jitlto.base.cache_dir import CacheDir
 from jitlto.base.frozen import Frozen
 from jitlto.base.version import __version__
+from jitlto.cuda.nvjitlink_file import installed_release
+from jitlto.link.sources import CONTENTS, REQUESTS
 from jitlto.plan.cache_entry import Chosen
 
 if TYPE_CHECKING:
-    from jitlto.base.files import Identity
     from jitlto.database import FragmentDatabase
+    from jitlto.link.sources import KernelSource
     from jitlto.record.family_record import DeprecatedValue
 
 #: Increment when planning may give a different result for the same request, or the format of these entries changes.
-_REVISION = 3
+_REVISION = 4
 _VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
-_CONTENTS, _HELD, _CHOSEN = "databases", "searches", "requests"
+
+
+class KernelRequest(Frozen):
+    """A request to a family, and all else that decides which kernel answers it.
+
+    Args:
+        database: The database's digest.
+        family, link_mode, link_options: As requested.
+        entry: The entrypoint's group; None if the configuration decides between several.
+        configuration: The parameters that are given, spelled as by the family.
+        capability: The device's compute capability.
+        linker: The release of nvJitLink, or whatever decides which one is found; see :func:`find_linker`.
+    """
+
+    database: str
+    family: str
+    entry: str | None
+    link_mode: str
+    link_options: Mapping[str, object]
+    configuration: Mapping[str, str]
+    capability: tuple[int, int]
+    linker: object
+
+    @property
+    def key(self) -> str | None:
+        """The SHA-256 of the request; None if it cannot be written as JSON."""
+        try:
+            return hash_key(*self.as_dict().values())
+        except (TypeError, ValueError, RecursionError):
+            return None
+
+
+class LookUps:
+    """Results of look-ups, in the places where kernels lie.
+
+    Args:
+        sources: The places, in order.
+    """
+
+    def __init__(self, sources: Sequence[KernelSource]) -> None:
+        self._sources = sources
+
+    def find_contents(self, digest: str) -> Contents | None:
+        """Return the contents of the database with a digest; None if they are not known."""
+        for payload in self._find(hash_key(digest), CONTENTS):
+            contents = decode_contents(digest, payload)
+            if contents is not None:
+                return contents
+        return None
+
+    def put_contents(self, contents: Contents) -> None:
+        """Store the contents of a database."""
+        for source in self._sources:
+            source.put(hash_key(contents.digest), contents.to_json(), CONTENTS)
+
+    def find_chosen(self, request: KernelRequest) -> Chosen | None:
+        """Return the kernel that answers a request; None if it is not known."""
+        for payload in self._find(request.key or "", REQUESTS):
+            chosen = Chosen.decode(payload)
+            if chosen is not None:
+                return chosen
+        return None
+
+    def put_chosen(self, request: KernelRequest, chosen: Chosen) -> None:
+        """Store the kernel that answers a request."""
+        if request.key is not None:
+            for source in self._sources:
+                source.put(request.key, chosen.encode(), REQUESTS)
+
+    def _find(self, key: str, kind: str) -> Iterator[bytes]:
+        found = (source.find(key, kind) for source in self._sources) if key else ()
+        return (payload for payload in found if payload is not None)
+
+
+def contents_entry(contents: Contents) -> tuple[str, bytes]:
+    """Return the key and the entry of the contents of a database, for a pack."""
+    return hash_key(contents.digest), contents.to_json()
 
 
 class FamilyContents(Frozen):
@@ -144,90 +216,12 @@ def _deprecated(values: list[str]) -> DeprecatedValue:
     return DeprecatedValue(*map(str, values))
 
 
-class LookupCache:
-    """Results of look-ups, in a cache directory."""
+def find_linker() -> object:
+    """Return the release of the nvJitLink that a new process would load, or else whatever decides which one it finds.
 
-    def __init__(self, store: CacheDir) -> None:
-        self._store = store
-
-    def find_contents(self, digest: str) -> Contents | None:
-        """The contents of the database with a digest; None if they are not known."""
-        payload = self._store.get(_CONTENTS, hash_key(digest))
-        if payload is None:
-            return None
-        return decode_contents(digest, payload)
-
-    def store_contents(self, contents: Contents) -> None:
-        """Store the contents of a database."""
-        self._store.put(_CONTENTS, hash_key(contents.digest), contents.to_json())
-
-    def find_held(self, key: str) -> dict[str, tuple[Identity, list[str]]]:
-        """The identity of each database of a :func:`directory_key`, by path, and the families that it held then."""
-        payload = self._store.get(_HELD, key)
-        if payload is None:
-            return {}
-        try:
-            return {path: (tuple(state), list(map(str, names))) for path, (state, names) in json.loads(payload).items()}
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            return {}
-
-    def store_held(self, key: str, held: Mapping[str, tuple[Identity, list[str]]]) -> None:
-        """Store what :meth:`find_held` returns."""
-        self._store.put(_HELD, key, json.dumps(held).encode())
-
-    def find_chosen(self, key: str) -> Chosen | None:
-        """The kernel that answers the request of a :func:`request_key`; None if it is not known."""
-        payload = self._store.get(_CHOSEN, key)
-        if payload is None:
-            return None
-        try:
-            kernel, digest, signature, linker, status = json.loads(payload)
-            if _size_and_time(str(linker)) != tuple(status):
-                return None
-            return Chosen.from_list(kernel, digest, signature)
-        except (ValueError, TypeError, OSError, RecursionError):
-            return None
-
-    def store_chosen(self, key: str, chosen: Chosen) -> None:
-        """Store the kernel that answers the request of a :func:`request_key`, found with the nvJitLink at hand."""
-        from jitlto.cuda import nvjitlink  # imported lazily: a hit needs no linker
-
-        linker = nvjitlink.find_installed()
-        status = _size_and_time(linker or "")
-        if status is not None:
-            content = [*chosen.to_list(), linker, status]
-            self._store.put(_CHOSEN, key, json.dumps(content).encode())
-
-
-def directory_key(paths: Iterable[Path]) -> str:
-    """Return the SHA-256 key of a search in several databases."""
-    return hash_key("searched", [os.fsencode(path.absolute()).hex() for path in paths])
-
-
-def request_key(
-    database: str,
-    family: str,
-    entry: str | None,
-    link_mode: str,
-    link_options: Mapping[str, object] | None,
-    configuration: Mapping[str, str],
-    capability: tuple[int, int],
-) -> str | None:
-    """Return the SHA-256 key of a request to a family; None if the request cannot be written as JSON.
-
-    Requests that could have different answers have different keys.
-
-    Args:
-        database: The database's digest.
-        family, entry, link_mode, link_options: As requested.
-        configuration: As requested: different spellings of a value are different requests.
-        capability: The device's compute capability.
+    The release is told from the library's file, which takes 0.1 ms. It cannot be told where no package has nvJitLink.
     """
-    request = (database, family, entry, link_mode, link_options or {}, configuration, capability)
-    try:
-        return hash_key(request, linker_surroundings())
-    except (TypeError, ValueError, RecursionError):
-        return None
+    return installed_release(os.environ.get("CONDA_PREFIX", "")) or linker_surroundings()
 
 
 def linker_surroundings() -> tuple[object, ...]:

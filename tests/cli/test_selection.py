@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.base.errors import JitltoError
-from jitlto.cli.partial_key import describe_nearest, find_key
+from jitlto.cli.selection import describe_nearest, find_key
 from jitlto.record.fragment import FragmentKey
 from tests.support.errors import raises
 

@@ -14,7 +14,7 @@ import pytest
 
 from jitlto.base.config import Config
 from jitlto.base.errors import LinkError, NotCachedError
-from jitlto.link.shared_kernels import SharedKernels
+from jitlto.link.sources import SharedKernels
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session

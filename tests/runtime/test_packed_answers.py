@@ -20,14 +20,14 @@ from jitlto.base import events
 from jitlto.base.errors import JitltoError, UnknownValueError
 from jitlto.base.versions import Architecture
 from jitlto.cuda import nvjitlink
-from jitlto.link import lookup_cache, packed_requests, packs
-from jitlto.link.packed_requests import Answer, Scope, find_chosen
-from jitlto.link.packs import LOOKUP, Pack
-from jitlto.plan.plan import Plan, Request
+from jitlto.link import packs, requests
+from jitlto.link.packs import Pack
+from jitlto.link.requests import KernelRequest, LookUps
+from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS
+from jitlto.plan.plan import Request
 from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.packed_answers import find_answers
-from jitlto.runtime.warming import WarmJob, WarmTarget, family_jobs
+from jitlto.runtime.warming import WarmJob, WarmTarget, family_jobs, find_answers
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
 from tests.support.families import MINI
@@ -47,7 +47,7 @@ class Family(KernelFamily):
 @pytest.fixture(autouse=True)
 def _one_nvjitlink(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever it is installed, as long as the test says nothing else."""
-    monkeypatch.setattr(packed_requests, "installed_nvjitlink", lambda: str(nvjitlink.version()))
+    monkeypatch.setattr(requests, "installed_release", lambda _: str(nvjitlink.version()))
 
 
 @pytest.fixture
@@ -64,6 +64,15 @@ def make_pack(path: Path, *values: str, arch: Architecture = SM_90) -> None:
     chosen = list(zip(("data_type", "op_name"), values, strict=True))
     WarmTarget(path.with_suffix(".pack")).link(family_jobs(process(path), chosen, [arch]).jobs)
     session.default.reset()
+
+
+def read_pack(path: Path) -> dict[str, dict[str, bytes]]:
+    """The entries of the pack beside a database, by kind and key."""
+    kinds = {b"k": KERNELS, b"a": REQUESTS, b"c": CONTENTS}
+    held: dict[str, dict[str, bytes]] = {kind: {} for kind in kinds.values()}
+    for letter, key, payload in Pack(path.with_suffix(".pack")).iterate():
+        held[kinds[letter]][key] = payload
+    return held
 
 
 def process(path: Path) -> Family:
@@ -176,16 +185,12 @@ def test_another_device_gets_its_own_kernel(packed: Path, capability: SimpleName
 @pytest.mark.slow
 def test_another_nvjitlink_is_not_answered(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for other in ("12.0", None):
-        monkeypatch.setattr(packed_requests, "installed_nvjitlink", lambda other=other: other)
-        assert process(packed).launcher(**TWICE) is not None
-        assert counted(packed)[1] == 0  # planned before, and then in the user's cache
-        shutil.rmtree(session.default.config.cache_dir)
+        monkeypatch.setattr(requests, "installed_release", lambda _, other=other: other)
         assert counted(packed) == ("pack", 1)  # planning has the last word
-        shutil.rmtree(session.default.config.cache_dir)
 
 
 def test_another_jitlto_does_not_believe_the_look_ups(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup_cache, "__version__", "99")
+    monkeypatch.setattr(requests, "__version__", "99")
     assert counted(packed) == ("pack", 1)
 
 
@@ -212,18 +217,16 @@ def test_with_the_cache_off_packs_answer_all_the_same(packed: Path, monkeypatch:
 @pytest.mark.slow
 def test_a_kernel_of_another_plan_under_the_answer_is_not_taken(packed: Path) -> None:
     """Look-ups without their kernel, as in a pack that was put together by hand."""
-    pack = Pack(packed.with_suffix(".pack"))
-    lookups = {key: pack.get(key, LOOKUP) or b"" for key in pack.keys(LOOKUP)}
-    packs.write(packed.with_suffix(".pack"), {}, lookups)
+    packs.write(packed.with_suffix(".pack"), read_pack(packed) | {KERNELS: {}})
     assert counted(packed) == ("link", 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("payload", [b"", b"null", b"[]", b"{}", b"[[1]]", b"[3]", b'["a", "b", [], 3]', b"\xff"])
 def test_look_ups_that_somebody_made_up_are_a_miss(packed: Path, payload: bytes) -> None:
-    pack = Pack(packed.with_suffix(".pack"))
-    kernels = {digest: pack.get(digest) or b"" for digest in pack.digests}
-    packs.write(packed.with_suffix(".pack"), kernels, dict.fromkeys(pack.keys(LOOKUP), payload))
+    held = read_pack(packed)
+    made_up = {kind: dict.fromkeys(held[kind], payload) for kind in (REQUESTS, CONTENTS)}
+    packs.write(packed.with_suffix(".pack"), held | made_up)
     assert counted(packed) == ("pack", 1)
 
 
@@ -241,7 +244,7 @@ def test_damage_gives_the_same_kernel(packed: Path) -> None:
 def test_a_kernel_for_an_architecture_that_no_device_chooses_answers_nothing(mini: KernelFamily) -> None:
     request = Request("mini", None, TWICE)
     plans = {arch: mini.plan_request(request, arch) for arch in ("sm_90", "sm_90a")}
-    assert [bool(find_answers([(mini, request, plan)])) for plan in plans.values()] == [True, False]
+    assert [bool(find_answers(mini, request, plan)) for plan in plans.values()] == [True, False]
 
 
 @pytest.mark.slow
@@ -249,7 +252,13 @@ def test_a_plan_with_callers_code_answers_no_request(mini: KernelFamily) -> None
     source = '#include "op.cuh"\nnamespace mini { template <> __device__ float op<float>(float a) { return a; } }'
     planned = mini.planner(data_type="float").add_source(source).plan(arch="sm_90")
     assert planned.request is not None
-    assert find_answers([(mini, planned.request, planned)]) == []
+    assert find_answers(mini, planned.request, planned) == {}
+
+
+def asked(family: KernelFamily, configuration: dict[str, str]) -> KernelRequest:
+    """A request for the best kernel on an H100."""
+    how: Any = ("lto", {}, configuration, (9, 0), str(nvjitlink.version()))
+    return KernelRequest(family.contents.digest, family.name, family.entrypoints[0], *how)
 
 
 @pytest.mark.slow
@@ -257,43 +266,39 @@ def test_requests_name_no_more_than_they_have_to(search: KernelFamily, tmp_path:
     """A parameter that the others decide, such as a kernel's variant, need not be given; and may be."""
     configuration = next(iter(search.configurations()))
     path, plan = tmp_path / "search.fragdb", search.plan(arch="sm_90", **configuration)
-    answers = find_answers([(search, Request("search", None, configuration), plan)])
-    packs.write(path.with_suffix(".pack"), {}, packed_requests.encode([], answers))
-    few = min((answer.named for answer in answers), key=len)
-    assert few.keys() < plan.configuration.keys()
-    for name in {None, *plan.configuration} - few.keys():
-        given = {n: value for n, value in plan.configuration.items() if n in few or n == name}
-        assert find_chosen(path, answers[0].scope, given) == plan.chosen
-        if name:
-            assert find_chosen(path, answers[0].scope, given | {name: "another"}) is None
-    assert find_chosen(path, answers[0].scope, few | {"unknown": "1"}) is None
+    packs.write(
+        path.with_suffix(".pack"), {REQUESTS: find_answers(search, Request("search", None, configuration), plan)}
+    )
+    without = {n: value for n, value in configuration.items() if n != "optimized_name"}
+    look_ups = LookUps(packs.beside(path))
+    for named in (configuration, without):
+        assert look_ups.find_chosen(asked(search, named)) == plan.chosen
+    assert look_ups.find_chosen(asked(search, configuration | {"unknown": "1"})) is None
 
 
 @pytest.fixture(scope="module")
-def whole_pack(search: KernelFamily, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Answer]]:
+def whole_pack(search: KernelFamily, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Look-ups of every second kernel of ``search``, without the kernels."""
-    configurations = list(search.configurations())[::2]
-    plans: list[tuple[KernelFamily, Request, Plan]] = [
-        (search, Request("search", None, each), search.plan(arch="sm_90", **each)) for each in configurations
-    ]
-    path, answers = tmp_path_factory.mktemp("packs") / "search.fragdb", find_answers(plans)
-    packs.write(path.with_suffix(".pack"), {}, packed_requests.encode([], answers))
-    return path, answers
+    answers: dict[str, bytes] = {}
+    for each in list(search.configurations())[::2]:
+        answers |= find_answers(search, Request("search", None, each), search.plan(arch="sm_90", **each))
+    path = tmp_path_factory.mktemp("packs") / "search.fragdb"
+    packs.write(path.with_suffix(".pack"), {REQUESTS: answers})
+    return path
 
 
 @pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_what_a_pack_answers_is_what_planning_answers(
-    whole_pack: tuple[Path, list[Answer]], search: KernelFamily, data: st.DataObject
+    whole_pack: Path, search: KernelFamily, data: st.DataObject
 ) -> None:
-    path, answers = whole_pack
     names = data.draw(st.sets(st.sampled_from(sorted(search.parameters))))
     configuration = {name: data.draw(st.sampled_from(search.parameters[name])) for name in sorted(names)}
     if data.draw(st.booleans()):
-        configuration = dict(data.draw(st.sampled_from(answers)).configuration) | configuration
-    scope: Scope = answers[0].scope
-    found = find_chosen(path, scope, configuration)
+        configuration = dict(data.draw(st.sampled_from(list(search.configurations())))) | configuration
+        configuration.pop(data.draw(st.sampled_from(sorted(configuration))))
+    found = LookUps(packs.beside(whole_pack)).find_chosen(asked(search, configuration))
     try:
         expected = search.plan(arch="sm_90", **configuration).chosen
     except JitltoError:

@@ -86,81 +86,27 @@ def test_a_demo_that_is_asked_to_end_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupt_within_an_exec_is_an_interrupt(tmp_path: Path) -> None:
-    (tmp_path / "interrupted.py").write_text("""
-import atexit, sys
-from jitlto.cli import outcome
-outcome.handle_signals()
-atexit.register(print, "tidied up", file=sys.stderr)
-try:
-    exec("raise KeyboardInterrupt")
-except KeyboardInterrupt:
-    sys.exit(outcome.interrupted())
-""")
-    places = os.pathsep.join(map(str, (tmp_path, ROOT)))
-    with _started(tmp_path, sys.executable, "-m", "interrupted", PYTHONPATH=places) as process:
-        said = process.communicate(timeout=60)[1]
-    assert (process.returncode, said) == (128 + signal.SIGINT, "interrupted\ntidied up\n")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("body", ["work()", "conclude(work)"])
-def test_an_interrupt_while_a_class_is_created_is_an_interrupt(
-    tmp_path: Path, number: signal.Signals, body: str
-) -> None:
-    """Python 3.11 makes a RuntimeError of it."""
-    (tmp_path / "interrupted.py").write_text(f"""
-import signal
-import click
-from jitlto import cli
-from jitlto.cli.outcome import conclude
-
-class Attribute:
-    def __set_name__(self, owner, name):
-        signal.raise_signal({int(number)})
-
-def work():
-    class Owner:
-        attribute = Attribute()
-
-@click.command()
-def interrupted():
-    {body}
-
-cli.cli = interrupted
-cli.main()
-""")
-    places = os.pathsep.join(map(str, (tmp_path, ROOT)))
-    with _started(tmp_path, sys.executable, "-m", "interrupted", PYTHONPATH=places) as process:
-        said = process.communicate(timeout=60)[1]
-    assert process.returncode == 128 + number
-    assert "Traceback" not in said
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_is_not_lost_if_c_code_drops_the_interrupt(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_whose_interrupt_c_code_drops_can_be_sent_again(tmp_path: Path, number: signal.Signals) -> None:
     """And the interrupt does not come again while it is being handled."""
     code = f"""
 import ctypes, signal, sys, time
-from jitlto.cli import outcome
+from jitlto.cli import ending
 
 class Asked:
     def __getattr__(self, name):
         signal.raise_signal({int(number)})
 
-def work():
-    ctypes.pythonapi.PyObject_HasAttr(ctypes.py_object(Asked()), ctypes.py_object("x"))
-    print("went on", file=sys.stderr)
-    try:
-        time.sleep(60)
-    finally:
-        time.sleep(1.5)
-        print("tidied up", file=sys.stderr)
-
-outcome.handle_signals()
-outcome.conclude(work)
+ending.handle_signals()
+ctypes.pythonapi.PyObject_HasAttr(ctypes.py_object(Asked()), ctypes.py_object("x"))
+print("went on", file=sys.stderr)
+time.sleep(1.1)
+try:
+    signal.raise_signal({int(number)})
+except KeyboardInterrupt:
+    signal.raise_signal({int(number)})
+    print("tidied up", file=sys.stderr)
+    ending.end_interrupted()
 """
     with _started(tmp_path, sys.executable, "-c", code) as process:
         said = process.communicate(timeout=60)[1]
@@ -172,7 +118,7 @@ outcome.conclude(work)
 @pytest.mark.slow
 def test_what_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
     code = (
-        "import os; from jitlto.cli.outcome import handle_signals; handle_signals(); os.kill(os.getpid(), 1); print(2)"
+        "import os; from jitlto.cli.ending import handle_signals; handle_signals(); os.kill(os.getpid(), 1); print(2)"
     )
     command = f"trap '' HUP; exec {sys.executable} -c '{code}'"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -186,13 +132,14 @@ def test_a_command_that_links_ends_its_workers_too(tmp_path: Path, number: signa
     code = f"""
 import os, time
 from jitlto.build.execution import workers
-from jitlto.cli import outcome
-outcome.handle_signals()
+from jitlto.cli import ending
+ending.handle_signals()
 workers.local_executor().submit(os.getpid).result()
-def work():
+try:
     os.kill(os.getpid(), {int(number)})
     time.sleep(60)
-outcome.conclude(work)
+except KeyboardInterrupt:
+    ending.end_interrupted()
 """
     with _started(tmp_path, sys.executable, "-c", code) as process:
         process.communicate(timeout=60)
