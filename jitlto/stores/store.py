@@ -207,25 +207,24 @@ class Store:
             call.replies.put((key, error))
 
     def _get(self, call: _Call, kind: str, key: str) -> tuple[bytes, bytes] | None:
-        backend, received, dates = self._backend, 0, list[float]()
         name = entry.object_name(kind, key)
-
-        def on_piece(piece: bytes, size: int) -> None:
-            nonlocal received
-            if not received:
-                entry.read_header(kind, key, piece, size, self._trusted)
-            received += len(piece)
-            if call.has_left or self._bound.is_spent:
-                raise StoreError("nobody waits any more", code="store-failed")
-            call.replies.put((key, ...))
-
-        data = backend.get(name, on_piece, lambda found: dates.append(found.modified)) if backend else None
-        if data is None:
+        found = self._backend.open(name) if self._backend else None
+        if found is None or self._backend is None:
             self._absent.add(name)
             return None
+        self._backend.check_size(found)
+        data = b""
+        for piece in found.pieces:
+            if not data and len(piece) < found.size:  # the rest of what would be rejected is not received
+                entry.read_header(kind, key, piece, found.size, self._trusted)
+            data += piece
+            if len(data) < found.size:
+                if call.has_left or self._bound.is_spent:
+                    raise StoreError("nobody waits any more", code="store-failed")
+                call.replies.put((key, ...))
         payload = entry.decode(kind, key, data, self._trusted)
-        if backend and self.writes and time.time() - min(dates) > REFRESH_AFTER:
-            self._writers.submit(partial(_refresh, backend, name, data))
+        if self.writes and time.time() - found.modified > REFRESH_AFTER:
+            self._writers.submit(partial(_refresh, self._backend, name, data))
         return payload, data
 
     def _late(self, since: float, opening: bool) -> None:
@@ -284,10 +283,10 @@ class Store:
     def _write(self, backend: Backend, kind: str, key: str, data: bytes) -> None:
         name = entry.object_name(kind, key)
         if name not in self._absent:
-            start = backend.start(name, entry.MOST_HEADER_BYTES)
+            found = backend.open(name, entry.MOST_HEADER_BYTES)
             with suppress(RejectedEntryError):
-                if start is not None:
-                    entry.read_header(kind, key, *start, self._trusted)
+                if found is not None:
+                    entry.read_header(kind, key, next(found.pieces, b""), found.size, self._trusted)
                     return
         backend.put(name, data)
         self._absent.discard(name)

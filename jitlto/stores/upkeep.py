@@ -215,7 +215,8 @@ def _damage(
 
 def _artifact_damage(backend: Backend, name: str, names: set[str]) -> str | None:
     sha, head = hashlib.sha256(), b""
-    for piece in backend.read(name) or ():
+    found = backend.open(name)
+    for piece in found.pieces if found else ():
         sha.update(piece)
         if len(head) <= artifacts.LARGEST_INDEX:
             head += piece

@@ -36,17 +36,17 @@ class Fake:
         self.held: dict[str, bytes] = {}
         self.modified = time.time()
 
-    def get(
-        self, name: str, on_piece: object = None, on_found: Callable[[StoredObject], None] | None = None
-    ) -> bytes | None:
+    def open(self, name: str, piece: int = 0) -> StoredObject | None:
         self.requests.append(name)
-        if on_found is not None:
-            on_found(StoredObject(name, 0, self.modified))
-        return self.reply(name)
+        data = self.reply(name)
+        return None if data is None else StoredObject(name, len(data), self.modified, iter([data] if data else []))
 
-    def start(self, name: str, size: int) -> tuple[bytes, int] | None:
-        data = self.get(name)
-        return None if data is None else (data[:size], len(data))
+    def get(self, name: str) -> bytes | None:
+        found = self.open(name)
+        return None if found is None else b"".join(found.pieces)
+
+    def check_size(self, found: StoredObject) -> None:
+        pass
 
     def put(self, name: str, data: bytes) -> None:
         self.requests.append(f"put {name}")
