@@ -277,7 +277,6 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
     def _link(self, *, ptx: bool = False) -> LinkedKernel:
         """Link, without using caches; into PTX, even if the target needs a cubin, if ``ptx`` is true."""
         target, flags = self.link_target, self.flags
-        kind = InputKind.FATBIN if target.link_mode == "lto" else InputKind.PTX
         supplied = [item for user in self.supplied for mode, item in user.images if mode == target.link_mode]
         base, binary = target.jit_base, []
         if supplied:
@@ -295,7 +294,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         images = zip(self.fragments, self.images, strict=True)
         begin = time.perf_counter()
         with self.services.events.step("link", self.entry.key.text):
-            inputs = [LinkInput(kind, self.database.read(image), fragment.key.text) for fragment, image in images]
+            inputs = [LinkInput(InputKind.FATBIN, self.database.read(i), fragment.key.text) for fragment, i in images]
             linked = nvjitlink.link([*inputs, *supplied], target.linked_for, flags, ptx=ptx or base is not None)
         seconds = time.perf_counter() - begin
         if base and not ptx:
