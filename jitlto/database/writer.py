@@ -17,7 +17,6 @@ from jitlto.database.database import APPLICATION_ID
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey
 
-
 #: Larger ones would be mostly empty: each table has one, and so has the end of each image.
 _PAGE = 1024
 

@@ -15,18 +15,17 @@ from jitlto.base import config, files
 from jitlto.base.errors import JitltoError
 from jitlto.base.user_caches import user_caches
 from jitlto.base.versions import Architecture
-from jitlto.link import packed_requests, packs
+from jitlto.link import packs, requests
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.packs import Pack
 from jitlto.link.parallel import run_parallel
-from jitlto.link.shared_kernels import SharedKernels
+from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, SharedKernels
 from jitlto.plan import enumeration
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.plan.plan import Plan, Request
 from jitlto.runtime import knapsack, recording, session
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.packed_answers import find_answers
 
 _FLUSH, _STALL = 60.0, 5.0  # seconds to wait for what is written to shared stores, in all and for one of them
 
@@ -288,7 +287,7 @@ class WarmTarget:
     def _to_cache(self, plan: Plan) -> LinkedKernel:
         kernel = self._cache.get_or_link(plan.link_key, partial(plan.link, use_cache=False), plan.database.location)
         if self._cache.shared is not None and kernel.layer not in ("link", "store"):
-            self._cache.shared.put(plan.link_key, kernel)
+            self._cache.shared.put(plan.digest, plan.link_key.encode(kernel))
         return kernel
 
     def _flushed(self) -> tuple[int, int]:
@@ -308,11 +307,12 @@ class WarmTarget:
             self._seconds[digest] = kernel.seconds
             self._entries[digest] = plan.link_key.encode(kernel)
             return kernel
-        payload = self._replaced.get(digest) if self._replaced else None
+        payload = self._replaced.find(digest) if self._replaced else None
         found = LinkedKernel.decode(digest, payload, 0.0, "pack") if payload else None
         found = found or self._cache.find(digest, plan.database.location)
         if found is None and self._cache.shared is not None:
-            found = self._cache.shared.find(digest)
+            payload = self._cache.shared.find(digest)
+            found = LinkedKernel.decode(digest, payload, 0.0, "store") if payload else None
         kernel = found or plan.link(use_cache=False)
         self._entries[digest] = plan.link_key.encode(kernel)
         return kernel
@@ -368,16 +368,53 @@ class WarmTarget:
             and self._plans[position].digest in self._entries
             and isinstance(job.family, KernelFamily)
         ]
-        contents = {family.contents.digest: family.contents for family, _, _ in packed}
-        lookups = packed_requests.encode(contents.values(), find_answers(packed))
-        size = packs.size_of(self._entries, lookups)
+        contents = dict(requests.contents_entry(family.contents) for family, _, _ in packed)
+        answers = {key: answer for each in packed for key, answer in find_answers(*each).items()}
+        entries = {KERNELS: self._entries, REQUESTS: answers, CONTENTS: contents}
+        size = packs.size_of(entries)
         if most is not None and size > most:
             return size
         try:
-            packs.write(self._output, self._entries, lookups)
+            packs.write(self._output, entries)
             return size
         except OSError as error:
             raise _failed(self._output, error) from None
+
+
+def find_answers(family: KernelFamily, request: Request, plan: Plan) -> dict[str, bytes]:
+    """Return the requests that a packed kernel answers without planning, by key: its own, and some with fewer words.
+
+    A request that names all parameters stands for those that leave one out which the others decide, or all such.
+    """
+    capability = divmod(plan.target.number, 10)
+    linker = str(plan.link_target.nvjitlink)
+    if request.pinned or request.supplied or not plan.answers(linker, capability):
+        return {}
+    entry = family.entrypoints[0] if len(family.entrypoints) == 1 else request.entry
+
+    def leads_to_it(configuration: Mapping[str, str]) -> bool:
+        other = Request(request.family, request.entry, configuration, (), (), request.link_mode, request.link_options)
+        try:
+            return family.plan_request(other, plan.target).digest == plan.digest
+        except JitltoError:
+            return False
+
+    named = [request.configuration]
+    if request.configuration == plan.configuration:
+        few = dict(plan.configuration)
+        for name in sorted(plan.configuration):
+            one_less = {other: value for other, value in plan.configuration.items() if other != name}
+            if leads_to_it(one_less):
+                named.append(one_less)
+                fewer = {other: value for other, value in few.items() if other != name}
+                few = fewer if leads_to_it(fewer) else few
+        named.append(few)
+    how = request.link_mode, dict(request.link_options)
+    asked = [
+        requests.KernelRequest(family.contents.digest, family.name, entry, *how, each, capability, linker)
+        for each in named
+    ]
+    return {each.key: plan.chosen.encode() for each in asked if each.key}
 
 
 def _failed(output: Path, error: OSError) -> JitltoError:

@@ -29,7 +29,7 @@ from jitlto.compile.header_places import is_outside
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.families import declaration
 from jitlto.families.source_files import walk_sources
-from jitlto.link import lookup_cache
+from jitlto.link import requests
 
 if TYPE_CHECKING:
     from jitlto.base.config import Config
@@ -182,7 +182,7 @@ def _state(source: Path, table: dict[str, object], settings: Config) -> str | No
         return None  # the build takes prebuilt databases instead of sources
     try:
         families = _families(source, table)
-        digest = hashlib.sha256(json.dumps(lookup_cache.linker_surroundings()).encode("utf-8", "surrogateescape"))
+        digest = hashlib.sha256(json.dumps(requests.linker_surroundings()).encode("utf-8", "surrogateescape"))
         digest.update((source / "pyproject.toml").read_bytes())
         for path in families:
             family = declaration.load_family(path)

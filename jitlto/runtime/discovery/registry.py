@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jitlto.base import config
 from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.base.files import SUFFIX, Identity, digest_of, identity
-from jitlto.link.lookup_cache import Contents, LookupCache, directory_key
+from jitlto.link.requests import Contents, LookUps
 
 if TYPE_CHECKING:  # not imported at run time: a hit in the lookup cache needs neither
     from jitlto.database import FragmentDatabase
@@ -76,8 +76,7 @@ class Registry:
         paths: Database files, and directories whose ``*.fragdb`` are taken in the order of their names; texts are
             addresses of databases in stores, which are fetched into the user's cache when the path is searched.
         settings: Where databases of editable installs are built; by default the process's.
-        lookup_cache: Gives the cache of the contents of databases, None if there is none at that moment.
-        packed_contents: Path and digest of a database → its contents, from the packs beside it.
+        look_ups: Path of a database → the look-ups that this machine has of it.
     """
 
     def __init__(
@@ -85,13 +84,11 @@ class Registry:
         paths: tuple[Path | str, ...] = (),
         *,
         settings: config.Config | None = None,
-        lookup_cache: Callable[[], LookupCache | None] = lambda: None,
-        packed_contents: Callable[[Path, str], Contents | None] = lambda *_: None,
+        look_ups: Callable[[Path], LookUps] = lambda _: LookUps(()),
     ) -> None:
         self._paths = paths
         self.settings = settings or config.current()
-        self._lookup_cache = lookup_cache
-        self._packed_contents = packed_contents
+        self._look_ups = look_ups
         self._databases: dict[Path, FragmentDatabase] = {}
         self.after_fork()
 
@@ -139,17 +136,15 @@ class Registry:
         return None if twin is None else self._file(twin)
 
     def _file(self, path: Path) -> DatabaseFile:
-        location, cache = path.absolute(), self._lookup_cache()
-        digest = digest_of(location)
-        contents = cache.find_contents(digest) if cache and digest else None
-        if contents is None and digest:
-            contents = self._packed_contents(location, digest)
+        location = path.absolute()
+        look_ups, digest = self._look_ups(location), digest_of(location)
+        contents = look_ups.find_contents(digest) if digest else None
         if contents is not None:
             return DatabaseFile(path, location, contents, open_database=self.open)
         database = self.open(path)
         contents = Contents.from_database(database)
-        if cache and digest == database.digest:
-            cache.store_contents(contents)
+        if digest == database.digest:
+            look_ups.put_contents(contents)
         return DatabaseFile(path, location, contents, database)
 
     # --- by the name of a family ---
@@ -250,25 +245,10 @@ class Registry:
             raise
 
     def _search(self, family: str, paths: list[Path]) -> tuple[list[DatabaseFile], set[str]]:
-        """Search databases for a family; of those that are unchanged since an earlier search, only holders are read."""
-        cache = self._lookup_cache() if len(paths) > 1 else None
-        key = directory_key(paths) if cache else ""
-        known = cache.find_held(key) if cache else {}
-        held: dict[str, tuple[Identity, list[str]]] = {}
-        holders = []
-        for path in paths:
-            state, location = _identity(path), str(path.absolute())
-            names = known[location][1] if state and location in known and known[location][0] == state else None
-            if names is None or family in names:
-                file = self.file(path)
-                names = sorted(file.contents.families)
-                if family in names:
-                    holders.append(file)
-            if state:  # as it was before the database was read
-                held[location] = (state, names)
-        if cache and held != known:
-            cache.store_held(key, held)
-        return holders, {name for _, names in held.values() for name in names}
+        """Return the databases that hold a family, and the names of the families in all of them."""
+        files = [self.file(path) for path in paths]
+        names = {name for file in files for name in file.contents.families}
+        return [file for file in files if family in file.contents.families], names
 
     # --- in installed packages ---
 
