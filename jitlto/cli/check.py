@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 @click.command(epilog="Example: jitlto check search.fragdb --link sm_90 --cover 2")
 @click.argument("database", metavar=DATABASE, type=PATH, required=False)
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
-@click.option(
-    "--complete",
-    is_flag=True,
-    help="Also fail for combinations that a device group's matrix leaves out without an exclude in family.toml.",
-)
 @targets_option("--link", "Link for these targets too")
 @click.option(
     "--cover",
@@ -55,7 +50,6 @@ if TYPE_CHECKING:
 def check(
     database: Path | None,
     names: tuple[str, ...],
-    complete: bool,
     archs: list[Architecture],
     cover: int | None,
     no_compare: bool,
@@ -82,7 +76,7 @@ def check(
     and flag of each operator that this declares must choose a kernel, fit its signature, and link.
     """
     if operators is not None:
-        if any((database, complete, cover, no_compare, mode, shard, no_cache)):
+        if any((database, cover, no_compare, mode, shard, no_cache)):
             raise click.UsageError("--operators goes with --link, --jobs and --json only")
         _check_operators(operators, archs, jobs, as_json)
         return
@@ -96,7 +90,6 @@ def check(
         result = check_database(
             opened,
             (*([family] if family else []), *names),
-            complete=complete,
             targets=archs,
             strength=cover,
             mode=mode or "lto",

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from jitlto.base.errors import ArchitectureError, LaunchError, ToolchainError
 from jitlto.base.versions import Architecture, Version
-from jitlto.check.environment import Diagnosis, describe_driver
+from jitlto.check.environment import describe_driver
 from jitlto.cuda import device, driver, nvjitlink
 from jitlto.cuda.compatibility import newest_ptx_isa
 from jitlto.cuda.driver import Driver, Forward
@@ -316,9 +316,7 @@ def test_forward_compatibility(cell: Cell, tmp_path: Path) -> None:
             "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"
         )
     found = Driver(Version(13, 0), driver.find_loaded_library(maps), driver.read_module_release([module]))
-    report = Diagnosis()
-    describe_driver(report, found, Version(13, 0))
-    (said,) = [finding for finding in report.findings if finding.name == "forward compatibility"]
+    _, said = describe_driver(found, Version(13, 0))
     states = {cases.IN_USE: Forward.ACTIVE, cases.NOT_IN_USE: Forward.NONE}
     assert found.forward == states.get(cell.holds, cell.holds)
     assert said.ok == (cell.holds != "mismatch")

@@ -36,7 +36,6 @@ EXCEPTIONS = {
     "frameworks/torch_kernel.py": "PyTorch, which callers bring",
     "frameworks/torch_operator.py": "PyTorch, which callers bring",
     "frameworks/torch_transforms.py": "PyTorch, which callers bring",
-    "cli/search_sample.py": "a GPU",
     "plan/user_code/numba_compiler.py": "Numba, an extra of its own",
 }
 

@@ -24,7 +24,7 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import digest_of
 from jitlto.base.types import Parameter
-from jitlto.build.cache.cache import Cache, decode_compiled, encode_compiled
+from jitlto.build.cache.cache import Unit, decode_unit, encode_unit
 from jitlto.build.merge import merge_databases
 from jitlto.check import check
 from jitlto.compile.compiler import CompiledSource
@@ -384,15 +384,13 @@ def _pack_seeds(ground: Ground) -> list[bytes]:
 def _entry(ground: Ground, data: bytes) -> None:
     """An entry of the caches, whose checksum is right."""
     key = hashlib.sha256(data.partition(b"\n")[0]).hexdigest()
-    for kind in ("kernels", "compiled", "costs", "history", "headers", "sources", "databases"):
+    for kind in ("kernels", "compiled", "sources", "databases"):
         ground.store.put(kind, key, data)
     kernel = KernelCache(ground.store).find(key, ground.directory / "x.fragdb")
     if kernel is not None:
         LinkKey.from_entry(data)
         kernel.architecture  # noqa: B018
-    cache = Cache(ground.store)
-    cache.costs()
-    decode_compiled(data)
+    decode_unit(data)
     LookUps([Disk(ground.store)]).find_contents(key)
     with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # as shortcuts take it
         Contents.from_json(data)
@@ -406,7 +404,7 @@ def _entry_seeds(ground: Ground) -> list[bytes]:
                               images, (), "")  # fmt: skip
     with FragmentDatabase(ground.databases[0]) as database:
         contents = Contents.from_database(database)
-    return [*ground.kernels.values(), encode_compiled(compiled), contents.to_json(), b'{"mini/kern[]": 1.5}']
+    return [*ground.kernels.values(), encode_unit(Unit(compiled, {}, 1.5)), contents.to_json()]
 
 
 def _raw_entry(ground: Ground, data: bytes) -> None:
