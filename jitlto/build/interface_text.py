@@ -22,8 +22,8 @@ from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_compiler import InterfaceCompiler, Question, ask_texts
 from jitlto.build.interfaces import path_of
 from jitlto.compile.declarations import line_of, macros, words
-from jitlto.compile.kernel_text import TOKEN, plain_text
 from jitlto.compile.stretches import declarations, is_balanced, stretches
+from jitlto.compile.tokens import TOKEN, plain_text
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import HeaderSet, interfaces_first

@@ -1,7 +1,7 @@
 """What the front end does not prove of an interface, read from the tokens of headers and sources.
 
 Types that are declared and never defined, templates that are specialised, macros that are defined. Like
-:mod:`jitlto.compile.kernel_text` a reading of tokens and no parser: bodies of functions are passed over.
+:mod:`jitlto.compile.tokens` a reading of tokens and no parser: bodies of functions are passed over.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from jitlto.compile.directives import all_directives
-from jitlto.compile.kernel_text import (
+from jitlto.compile.tokens import (
     KEYWORDS,
     TOKEN,
     WORD,
@@ -68,7 +68,7 @@ class Special(NamedTuple):
     is_class: bool
 
 
-class _Head(NamedTuple):
+class Head(NamedTuple):
     """A declaration up to its semicolon or opening brace."""
 
     scope: str  # the namespaces and classes around it
@@ -120,33 +120,35 @@ def line_of(text: bytes, name: str, *, is_macro: bool = False) -> int:
 @lru_cache(maxsize=4096)
 def read_declarations(text: bytes) -> Declarations:
     """Read what a text declares."""
-    heads = list(_heads(TOKEN.findall(plain_text(text))))
+    found = list(heads(plain_text(text)))
     renamed = _renamed(text)
-    special = {each._replace(name=renamed.get(each.name, each.name)) for head in heads for each in _special(head)}
+    special = {each._replace(name=renamed.get(each.name, each.name)) for head in found for each in _special(head)}
     declared: set[str] = set()
     templates: set[str] = set()
     defined: set[str] = set()
-    for head in heads:
-        found = head.class_head
-        if found is None or not found["name"]:
+    for head in found:
+        named = head.class_head
+        if named is None or not named["name"]:
             declared.update(each.replace(" ", "") for each in _MENTIONED.findall(head.text))
-        elif not found["arguments"]:
+        elif not named["arguments"]:
             kind = defined if head.end == "{" else templates if head.prefixes else declared
             if head.tokens[0] != "friend":
-                kind.add(_qualify(head.scope, found["name"].replace(" ", "")))
+                kind.add(_qualify(head.scope, named["name"].replace(" ", "")))
     return Declarations(
         frozenset(declared), frozenset(templates), frozenset(defined),
-        frozenset(name for head in heads if head.prefixes for name in _variables(head)),
+        frozenset(name for head in found if head.prefixes for name in _variables(head)),
         frozenset(special),
-        frozenset(function for head in heads if not head.in_class for function in _functions(head)),
-        frozenset(name for head in heads if head.prefixes or head.in_template for name in _called(head)),
+        frozenset(function for head in found if not head.in_class for function in _functions(head)),
+        frozenset(name for head in found if head.prefixes or head.in_template for name in _called(head)),
         frozenset(_special_macros(text)),
-        frozenset(name for head in heads for name in _internal(head)),
-        frozenset(name for head in heads if not head.in_class for name in _names(head)) | macros(text),
+        frozenset(name for head in found for name in _internal(head)),
+        frozenset(name for head in found if not head.in_class for name in _names(head)) | macros(text),
     )  # fmt: skip
 
 
-def _heads(tokens: Sequence[str]) -> Iterator[_Head]:
+def heads(text: str) -> Iterator[Head]:
+    """Yield the declarations of a plain text outside of functions, each up to its semicolon or opening brace."""
+    tokens = TOKEN.findall(text)
     scopes: list[_Scope | None] = []  # None for the body of a function, or a value
     branches: list[list[_Scope | None]] = []
     head: list[str] = []
@@ -177,20 +179,20 @@ def _heads(tokens: Sequence[str]) -> Iterator[_Head]:
         position = end
 
 
-def _head(head: Sequence[str], end: str, scopes: Sequence[_Scope]) -> _Head:
+def _head(head: Sequence[str], end: str, scopes: Sequence[_Scope]) -> Head:
     rest, prefixes = list(head), []
     while rest[:2] == ["template", "<"]:
         behind = skip(rest, 1)
         prefixes.append(rest[2 : behind - 1])
         rest = rest[behind:]
-    return _Head(
+    return Head(
         "::".join(each.name for each in scopes if each.name), prefixes, rest, end,
         any(each.is_class for each in scopes), any(each.is_template for each in scopes),
         any(each.is_internal for each in scopes),
     )  # fmt: skip
 
 
-def _opened(head: _Head) -> _Scope | None:
+def _opened(head: Head) -> _Scope | None:
     """Return the scope that the brace behind a head opens; None for a function's body or a value."""
     if "namespace" in head.tokens:
         name = "".join(t for t in head.tokens[head.tokens.index("namespace") + 1 :] if t == "::" or WORD.match(t))
@@ -205,7 +207,7 @@ def _opened(head: _Head) -> _Scope | None:
     return _Scope(name, is_class=True, is_template=bool(head.prefixes) or head.in_template)
 
 
-def _special(head: _Head) -> Iterator[Special]:
+def _special(head: Head) -> Iterator[Special]:
     """Yield what a head specialises."""
     found = head.class_head
     if found is not None and found["name"]:
@@ -215,7 +217,7 @@ def _special(head: _Head) -> Iterator[Special]:
         yield from _special_values(head)
 
 
-def _special_values(head: _Head) -> Iterator[Special]:
+def _special_values(head: Head) -> Iterator[Special]:
     """Yield the variable or the constant function that a head specialises."""
     tokens, position = head.tokens, 0
     while position < len(tokens) and tokens[position] not in ("(", "=", "{"):
@@ -230,17 +232,17 @@ def _special_values(head: _Head) -> Iterator[Special]:
         position = end
 
 
-def _names(head: _Head) -> set[str]:
+def _names(head: Head) -> set[str]:
     return set(_WORDS.findall(re.sub(r"\([^()]*\)", "", head.text))) - KEYWORDS
 
 
-def _variables(head: _Head) -> Iterator[str]:
+def _variables(head: Head) -> Iterator[str]:
     """Yield the variable template that a head declares."""
     if head.class_head is None and (match := _VARIABLE.fullmatch(head.text)):
         yield _qualify(head.scope, match[1])
 
 
-def _functions(head: _Head) -> Iterator[tuple[str, str]]:
+def _functions(head: Head) -> Iterator[tuple[str, str]]:
     """Yield the function that a head declares, with its parameters in one spelling.
 
     They have neither their names nor defaults, and templates' own are numbers.
@@ -258,12 +260,12 @@ def _functions(head: _Head) -> Iterator[tuple[str, str]]:
     yield match["name"], ", ".join(" ".join(numbers.get(token, token) for token in part) for part in parts)
 
 
-def _called(head: _Head) -> set[str]:
+def _called(head: Head) -> set[str]:
     text = "".join(f"( {' '.join(prefix)} ) " for prefix in head.prefixes) + head.text
     return set(_CALLED.findall(text)) - KEYWORDS
 
 
-def _internal(head: _Head) -> Iterator[str]:
+def _internal(head: Head) -> Iterator[str]:
     tokens = [] if head.in_class else head.tokens
     is_constant = "constexpr" in tokens or ("const" in tokens and "*" not in tokens)
     if is_constant or _MEMORY.isdisjoint(tokens) or not ("static" in tokens or head.is_internal):
@@ -286,7 +288,7 @@ def _special_macros(text: bytes) -> Iterator[tuple[str, str]]:
     for word, rest in all_directives(text):
         match = _DEFINE.fullmatch(rest) if word == b"define" and b"<" in rest else None
         if match is not None:
-            for head in _heads(TOKEN.findall(plain_text(match[2] + b"{ }"))):
+            for head in heads(plain_text(match[2] + b"{ }")):
                 yield from ((match[1].decode(), each.name) for each in _special(head))
 
 

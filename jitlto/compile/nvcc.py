@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from jitlto.compile import diagnostics, header_tree, ltoir_symbols
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.header_tree import SOURCE, TOOLKIT
-from jitlto.compile.kernel_text import read_front_end
 from jitlto.compile.line_markers import entered_files
 from jitlto.compile.search_path import SEARCHED, SearchPath, host_directories
 from jitlto.cuda import nvfatbin, toolkit
@@ -92,7 +90,7 @@ class Compiler:
         machine = self._query([self._host, "-dumpmachine"], _INSTALL_HOST).strip()
         front_end = self._query([self._host, "-print-prog-name=cc1plus"], _INSTALL_HOST).strip()
         builds = [toolkit.file_id(Path(program)) for program in (self._host, front_end) if Path(program).is_file()]
-        self.identity = "\n".join([text.strip(), host, machine, *builds])
+        self.identity = "\n".join([text.strip(), host, machine, *builds, f"nvfatbin {toolkit.nvfatbin_version()}"])
         # The file found may be a script or a link, so ask nvcc for its directory and include directories.
         settings = self._query([nvcc, "--dryrun", "-ccbin", self._host, "-E", "-x", "cu", os.devnull], _INSTALL_HOST)
         folder = re.search(r"^#\$ _HERE_=(.*\S)", settings, re.M)
@@ -133,12 +131,9 @@ class Compiler:
             if reason := _REFUSED.get(re.split(r"[=\s]", option, maxsplit=1)[0]):
                 raise CompileError(f"option {option!r} is not allowed: {reason}", code="compile-options")
         with temporary_directory("jitlto-nvcc-") as name:
-            made, code, stubs = self._compile(Path(name), job)
-        found = read_front_end(code, stubs, {name: len(sizes) for name, sizes in made.kernels})
-        return replace(made, parameters=tuple(sorted(found.items())))
+            return self._compile(Path(name), job)
 
-    def _compile(self, work: Path, job: CompileJob) -> tuple[CompiledSource, str, str]:
-        """Compile in a directory; return the result and what nvcc's front end has written, as far as it is needed."""
+    def _compile(self, work: Path, job: CompileJob) -> CompiledSource:
         architectures = sorted(job.architectures)
         reads_ltoir, makes_ltoir = self._reads_ltoir(job.images), ImageKind.LTOIR in job.images
         codes = ("lto_",) * makes_ltoir + ("compute_",) * (not reads_ltoir)
@@ -150,10 +145,9 @@ class Compiler:
         modules = modules or [parse_ptx(text.decode()) for text in texts]
         images = [(ImageKind.LTOIR, a, nvfatbin.wrap_ltoir(data, a)) for a, data in ltoir.items()]
         if ImageKind.PTX in job.images:
-            images.append((ImageKind.PTX, architectures[0], texts[0]))
-        code, stubs = (_read_first(work / _KEPT, f"*.cudafe1.{suffix}") for suffix in ("gpu", "stub.c"))
+            images.append((ImageKind.PTX, architectures[0], nvfatbin.wrap_ptx(texts[0], architectures[0])))
         module = nvrtc.merge_modules(architectures, modules)
-        return CompiledSource.from_module(self, module, images, reads, log), code, stubs
+        return CompiledSource.from_module(self, module, images, reads, log)
 
     def _texts(
         self, work: Path, job: CompileJob, architectures: Sequence[Architecture], *, is_made: bool
@@ -310,11 +304,6 @@ def _kept(
             f"nvcc wrote no {suffix} for {architecture.compute}", code="toolchain-failed", hint=_INSTALL
         )
     return path.read_bytes()
-
-
-def _read_first(folder: Path, pattern: str) -> str:
-    path = min(folder.glob(pattern), default=None)
-    return path.read_text("utf-8", "replace") if path else ""
 
 
 def _log(text: str, names: Mapping[str, str]) -> str:

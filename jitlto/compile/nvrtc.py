@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from jitlto.base.cached import cached_property
-from jitlto.base.errors import CompileError
 from jitlto.base.versions import Architecture
-from jitlto.compile import kernel_probe, ltoir_symbols
+from jitlto.compile import ltoir_symbols
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.header_trace import TRACES_HEADERS, HeaderTraces
@@ -37,8 +35,8 @@ class Compiler:
 
     @cached_property
     def identity(self) -> str:
-        """The release and the build id of the library."""
-        return f"nvrtc {self.version} {toolkit.build_id('nvrtc')}"
+        """The release and the build id of the library, and the release of nvFatbin, which compresses images."""
+        return f"nvrtc {self.version} {toolkit.build_id('nvrtc')} nvfatbin {toolkit.nvfatbin_version()}"
 
     def identify(self, images: Sequence[ImageKind]) -> str:
         """The identity; without PTX nvJitLink reads the symbols if it can, and lists other helpers of kernels."""
@@ -67,22 +65,7 @@ class Compiler:
         return None
 
     def compile(self, job: CompileJob) -> CompiledSource:
-        """Compile one job, see :func:`jitlto.compile.nvrtc_program.compile_source`, and ask its probe on the way."""
-        if not job.probe.text:
-            return self._compile(job)
-        source = replace(job.source, text=job.source.text + job.probe.text)
-        try:
-            compiled = self._compile(replace(job, source=source))
-        except CompileError as error:
-            if kernel_probe.NAME not in error.log:
-                raise
-            return self._compile(job)
-        counts = {name: len(parameters) for name, parameters in compiled.kernels}
-        answers = kernel_probe.read_answers(job.probe, compiled.log, counts)
-        log = kernel_probe.remove_answers(compiled.log)
-        return replace(compiled, parameters=tuple(sorted(answers.items())), log=log)
-
-    def _compile(self, job: CompileJob) -> CompiledSource:
+        """Compile one job, see :func:`jitlto.compile.nvrtc_program.compile_source`."""
         steps: list[Step] = []
         ptx = ImageKind.PTX in job.images
         following = [Step.from_options("ptx", each, job.options) for each in job.architectures if ptx]
@@ -96,26 +79,20 @@ class Compiler:
         if ImageKind.LTOIR in job.images:
             images += [(ImageKind.LTOIR, a, nvfatbin.wrap_ltoir(data, a)) for a, data in compiled.ltoir.items()]
         if ptx:
-            images.append((ImageKind.PTX, compiled.module.target, compiled.ptx.encode()))
+            target = compiled.module.target
+            images.append((ImageKind.PTX, target, nvfatbin.wrap_ptx(compiled.ptx.encode(), target)))
         return CompiledSource.from_module(self, compiled.module, images, self._reads(job, steps), compiled.warnings)
 
     def compile_ltoir(self, job: CompileJob, architecture: Architecture) -> tuple[bytes, tuple[str, ...]]:
         """Compile one job to LTO-IR for another architecture."""
         step = Step.from_options("ltoir", architecture, job.options)
-        # With the probe, as in compile(): names of internal symbols are made from the text.
-        source = replace(job.source, text=job.source.text + job.probe.text)
-        try:
-            output = self._snapshots.run(source, step, job.sharers)
-        except CompileError as error:
-            if kernel_probe.NAME not in error.log:
-                raise
-            output = self._snapshots.run(job.source, step, job.sharers)
+        output = self._snapshots.run(job.source, step, job.sharers)
         return output.data, tuple(sorted(job.source.headers))
 
     def _reads(self, job: CompileJob, steps: Sequence[Step]) -> tuple[str, ...]:
         """The headers that these steps read, or all of the job's if nobody asks or tracing would cost too much."""
         every = tuple(sorted(job.source.headers))
-        head, rest = split_leading_includes(kernel_probe.strip_probe(job.source.text))
+        head, rest = split_leading_includes(job.source.text)
         if not job.lists_reads or job.sharers < _LEAST_SHARERS or not head or self.version < TRACES_HEADERS:
             return every
         if _MAY_READ.search(rest):

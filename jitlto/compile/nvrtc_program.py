@@ -18,7 +18,6 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.compile import ltoir_symbols
 from jitlto.compile.diagnostics import find_further_header, find_hint, make_source_error
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.compile.kernel_probe import strip_probe
 from jitlto.cuda import toolkit
 from jitlto.cuda.ptx import ANCHOR, Module, parse_ptx
 from jitlto.record.headers import Source, split_leading_includes
@@ -156,18 +155,18 @@ def anchor(text: bytes, version: Version) -> bytes:
     """
     if version >= _SEED:
         return b""
-    name = ANCHOR + hashlib.sha256(strip_probe(text)).hexdigest()
+    name = ANCHOR + hashlib.sha256(text).hexdigest()
     return f'\nextern "C" __device__ void {name}() {{}}\n'.encode()
 
 
 def program_name(source: Source) -> str:
     """Return the name under which NVRTC sees a source: from its text alone.
 
-    Names of internal symbols are made from it: neither a header that the compiler does not read nor a probe, which
-    generates no code, must change them. The linked kernel carries them, so it is short; where two of them are equal,
+    Names of internal symbols are made from it: a header that the compiler does not read must not change
+    them. The linked kernel carries them, so it is short; where two of them are equal,
     the symbols still are local to a fragment.
     """
-    return _name_program(strip_probe(source.text))
+    return _name_program(source.text)
 
 
 def _name_program(text: bytes) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from jitlto.compile.kernel_text import CLASS_KEYS, plain_text, skip, without_comments
+from jitlto.compile.tokens import CLASS_KEYS, plain_text, skip, without_comments
 
 _DIRECTIVE = re.compile(r"\s*(?:#|%:)\s*(\w+)\s*(.*)", re.S)
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 
 from jitlto.base import files
 from jitlto.base.errors import DatabaseError
-from jitlto.database import _hash_tree as hash_tree
-from jitlto.database import _serialization as serialization
-from jitlto.database._database import APPLICATION_ID
-from jitlto.database._hash_tree import sha256
-from jitlto.database._index_rows import make_rows
-from jitlto.database._part_record import encode_part
-from jitlto.database._stored_rows import DDL, SCHEMA
+from jitlto.database import _records as records
+from jitlto.database._records import Root
+from jitlto.database._rows import DDL, SCHEMA, TABLES, Row, checksum, digest_rows, make_rows, sha256
+from jitlto.database.database import APPLICATION_ID
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey
+
+#: Larger ones would be mostly empty: each table has one, and so has the end of each image.
+_PAGE = 1024
 
 
 def write(
@@ -48,15 +48,15 @@ def write(
     """
     path = Path(path)
     check_writable(path)
-    meta = {} if part is None else {"part": encode_part(part)}
+    meta = {} if part is None else {"part": records.encode_part(part)}
     if left_out := sorted(gaps):
-        meta["gaps"] = serialization.encode_gaps(left_out)
+        meta["gaps"] = records.encode_gaps(left_out)
     families = list(families)
     names = tuple(sorted(family.name for family in families))
     try:
         with files.replacing(path) as temporary:
             temporary.touch(exist_ok=False)
-            digest = _fill(temporary, meta, names, hash_tree.SortedRows(make_rows(families, fragments)), blobs)
+            digest = _fill(temporary, meta, names, make_rows(families, fragments), blobs)
             if check is not None:
                 check(digest)
         return digest
@@ -65,31 +65,22 @@ def write(
 
 
 def _fill(
-    path: Path,
-    meta: Mapping[str, bytes],
-    families: tuple[str, ...],
-    rows: hash_tree.SortedRows,
-    blobs: Mapping[str, bytes],
+    path: Path, meta: Mapping[str, bytes], families: tuple[str, ...], rows: Iterable[Row], blobs: Mapping[str, bytes]
 ) -> str:
-    """Write the tables into an empty file, the same bytes for the same rows; return the digest."""
+    """Write the tables into an empty file, the same bytes for the same rows, which are sorted; return the digest."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript(
-            f"PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA application_id={APPLICATION_ID};"
+            f"PRAGMA page_size={_PAGE}; PRAGMA journal_mode=OFF; PRAGMA application_id={APPLICATION_ID};"
             f"PRAGMA user_version={SCHEMA}; BEGIN; {DDL}"
         )
-        hashes: list[bytes] = []
-
-        def buckets() -> Iterator[tuple[int, str]]:
-            for number, text in enumerate(rows.buckets()):
-                hashes.append(hash_tree.hash_of(text))
-                yield number, text.decode()
-
-        connection.executemany("INSERT INTO bucket VALUES (?, ?)", buckets())
-        nodes = hash_tree.make_nodes(hashes)
-        connection.executemany("INSERT INTO node VALUES (?, ?)", enumerate(nodes))
+        counts, checksums = dict.fromkeys(TABLES, 0), []
+        for table, key, record in rows:
+            counts[table] += 1
+            checksums.append(checksum(table, key.encode(), record))
+            row = (key, record.decode(), checksums[-1])
+            connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", row)  # noqa: S608 - our own names
         part, gaps = (sha256(meta[name]) if name in meta else None for name in ("part", "gaps"))
-        tree = serialization.Root(SCHEMA, len(hashes), rows.count, sha256(nodes[0]), families, part, gaps)
-        root = serialization.encode(tree)
+        root = records.encode(Root(SCHEMA, counts, digest_rows(checksums), families, part, gaps))
         digest = sha256(root)
         for name, value in {"digest": digest.encode(), "root": root, **meta}.items():
             connection.execute("INSERT INTO meta VALUES (?, ?)", (name, value.decode()))

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jitlto.base.errors import FamilyError, RenderError
 from jitlto.base.text import suggest
 from jitlto.families.declaration import FamilyDeclaration, GroupDeclaration
 from jitlto.families.matrix import Matrix, load_matrix
-from jitlto.families.rendering import process
-from jitlto.families.rendering.rendered_texts import RenderedTexts
-from jitlto.families.rendering.same_sources import SameSources
+from jitlto.families.rendered_texts import Batch, RenderedTexts, TemplateText
+from jitlto.families.same_sources import SameSources
 from jitlto.record.exclusions import is_excluded
 from jitlto.record.fragment import FragmentKey, Role
 from jitlto.record.headers import interfaces_first
+
+if TYPE_CHECKING:
+    from jitlto.families.language import Template
 
 #: The most combinations that a matrix may give.
 MOST_COMBINATIONS = 1_000_000
@@ -85,17 +88,15 @@ def render_family(
         where = f"{family.path} [{group.role}.{group.name}]"
         keys = _iterate_keys(family, group, matrix, where, on_warning or (lambda _: None))
         same = SameSources(group, _deciding(family, group))
-        while batch := list(islice(keys, _BATCH)):
-            for source, outcome in _render(family, group, batch, where, known, same.used, stop=on_error is None):
-                if isinstance(outcome, str):
-                    same.add(source.key, source.combination, outcome)
-                    yield source
-                # Each combination of a template that never ends takes its time.
-                elif on_error is None or outcome.code == "render-limit":
-                    raise outcome
-                else:
-                    same.has_gaps = True
-                    on_error(source, outcome)
+        for source, outcome in _render(family, group, keys, where, known, same.used):
+            if isinstance(outcome, str):
+                same.add(source.key, source.combination, outcome)
+                yield source
+            elif on_error is None:
+                raise outcome
+            else:
+                same.has_gaps = True
+                on_error(source, outcome)
         same.check(where)
         unused[group.matrix] = unused.get(group.matrix, same.unused) & same.unused
     if on_warning is not None:
@@ -164,40 +165,51 @@ def _check_exclusions(group: GroupDeclaration, seen: Collection[tuple[str, str]]
 def _render(
     family: FamilyDeclaration,
     group: GroupDeclaration,
-    batch: Sequence[tuple[FragmentKey, Mapping[str, str]]],
+    keys: Iterator[tuple[FragmentKey, Mapping[str, str]]],
     where: str,
     known: RenderedTexts | None,
     used: set[str],
-    *,
-    stop: bool,
 ) -> Iterator[tuple[RenderedSource, str | RenderError]]:
-    """Render a batch of combinations of a group, which is declared at ``where``.
+    """Render the combinations of a group, which is declared at ``where``.
 
     Each comes with the digest of its plain text, or with its error. Names that are looked up are added to ``used``.
     """
-    folders = [str(path.parent) for path in (group.template, family.path) if path is not None]
-    request: process.Request = {
-        "template": str(group.template), "syntax": group.syntax, "folders": folders, "entries": group.params,
-        "combinations": [combination for _, combination in batch], "stop": stop,
-    }  # fmt: skip
-    answers, interfaces = known.find(request) if known else None, family.interfaces
-    families = (family, *family.all_used().values())
+    assert group.template is not None  # noqa: S101 - groups without one are not rendered
+    given = TemplateText(group.template, group.syntax, group.params)
+    families, interfaces = (family, *family.all_used().values()), family.interfaces
     devices = (each for one in families for each in one.groups if each.role is Role.DEVICE and each is not group)
     undeclared = tuple(each.name for each in devices if not each.interface)
-    if answers is None:
-        answers = process.render(request)
-        if known:
-            known.put(request, answers)
-    for (key, combination), answer in zip(batch, answers, strict=False):  # fewer if the process had to be ended
-        used.update(answer.get("used", ()))
-        text, params = answer.get("text", ""), tuple(answer.get("params", ()))
-        source = RenderedSource(key, group, combination, text, params, interfaces, undeclared)
-        yield source, _make_error(answer, group, combination, where) if "what" in answer else answer["digest"]
+    template: Template | None = None
+    while batch := list(islice(keys, _BATCH)):
+        combinations = [combination for _, combination in batch]
+        found = known.find(given, combinations) if known else None
+        if found is None and template is None:
+            from jitlto.families.language import Template  # Jinja takes 80 ms
+
+            template = Template(given)
+        rendered = []
+        for number, (key, combination) in enumerate(batch):
+            try:
+                if found is not None:
+                    one = found.rendered[number]
+                else:
+                    assert template is not None  # noqa: S101 - made above
+                    one = template.render(combination)
+                    rendered.append(one)
+            except RenderError as error:
+                source = RenderedSource(key, group, combination, "", (), interfaces, undeclared)
+                yield source, _in_context(error, group, combination, where)
+            else:
+                yield RenderedSource(key, group, combination, one.text, one.params, interfaces, undeclared), one.digest
+        if found is not None:
+            used.update(found.used)
+        elif template is not None:
+            used.update(template.used)
+            if known is not None and len(rendered) == len(batch):
+                known.put(given, combinations, Batch(rendered, sorted(template.used), template.read))
 
 
-def _make_error(
-    answer: process.Answer, group: GroupDeclaration, combination: Mapping[str, str], where: str
-) -> RenderError:
-    context = f"params entry {answer['entry']!r}" if "entry" in answer else f"group {group.name}"
-    what = f"{answer['what']} ({context}, {describe_combination(combination)})"
-    return RenderError(what, code=answer["code"], where=answer.get("where", where), hint=answer["hint"])
+def _in_context(error: RenderError, group: GroupDeclaration, combination: Mapping[str, str], where: str) -> RenderError:
+    described = describe_combination(combination)
+    context = f"({described})" if error.where is None else f"(group {group.name}, {described})"
+    return RenderError(f"{error.what} {context}", code=error.code, where=error.where or where, hint=error.hint)

@@ -11,13 +11,12 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import OperatorError
 from jitlto.base.frozen import Shared
 from jitlto.frameworks.checks import check_backward, check_examples, check_parts
-from jitlto.frameworks.parts import Argument, Array, Call, Case, Flag, Launch, Output, Scalar, Source
+from jitlto.frameworks.parts import Argument, Array, Call, Case, Flag, Launch, Output, Source
 from jitlto.frameworks.shapes import DTYPES, DType, bind_shape, parse_shape, shape_of
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.family import family as find_family
 
 if TYPE_CHECKING:
-    from jitlto.launch.dispatcher import Dispatcher
     from jitlto.launch.launcher import Launcher
     from jitlto.plan.plan import Plan
 
@@ -91,7 +90,6 @@ class Operator(Shared):
             called = tuple(second.arguments) if isinstance(second, Operator) else ()
             check_backward(self.qualname, self.arguments, self.outputs, self.backward, called, second)
         check_examples(self.qualname, self.arguments, self.examples, self.dtypes or {})
-        self.__dict__.update(_dispatchers={}, _plans={})
         declared.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -114,9 +112,9 @@ class Operator(Shared):
         return tuple(argument for argument in self.arguments if isinstance(argument, Array))
 
     @cached_property
-    def scalars(self) -> tuple[Scalar, ...]:
-        """The arguments that are only passed on."""
-        return tuple(argument for argument in self.arguments if isinstance(argument, Scalar))
+    def first_array(self) -> int:
+        """The position of an array that is always given, which says where the kernel runs."""
+        return next(n for n, each in enumerate(self.arguments) if isinstance(each, Array) and not each.optional)
 
     @cached_property
     def flags(self) -> tuple[Flag, ...]:
@@ -224,32 +222,13 @@ class Operator(Shared):
             return find_family(self.family)
         return self.family if isinstance(self.family, KernelFamily) else self.family()
 
-    def dispatcher(self, names: tuple[str, ...]) -> Dispatcher:
-        """Return the dispatcher that chooses by values of parameters with these names."""
-        dispatchers: dict[tuple[str, ...], Dispatcher] = self.__dict__["_dispatchers"]
-        known = dispatchers.get(names)
-        if known is None:
-            how: dict[str, Any] = {"entry": self.entry, "link_options": self.link_options}
-            known = dispatchers.setdefault(names, self.loaded.dispatcher(*names, **how))  # the first thread's
-        return known
-
     def plan(self, call: Call) -> Plan:
         """Return the plan of a call's kernel, which needs no device.
 
         Raises:
             JitltoError: As :meth:`KernelFamily.plan <jitlto.KernelFamily.plan>`.
         """
-        plans: dict[object, Plan] = self.__dict__["_plans"]
-        chosen = tuple(call.configuration.items())
-        key = (chosen, *(type(value) for _, value in chosen))  # 1 equals True
-        try:
-            known = plans.get(key)
-        except TypeError:  # a value that cannot be hashed, which planning reports
-            known, plans = None, {}
-        if known is None:
-            how: dict[str, Any] = {"entry": self.entry, "link_options": self.link_options}
-            known = plans[key] = self.loaded.plan(**how, **call.configuration)  # type: ignore[arg-type]  # no parameter has such a name
-        return known
+        return self.loaded.plan(**self._how(call))
 
     def launcher(self, call: Call) -> Launcher:
         """Return the launcher of a call on the current device.
@@ -257,4 +236,8 @@ class Operator(Shared):
         Raises:
             JitltoError: As :meth:`KernelFamily.launcher <jitlto.KernelFamily.launcher>`.
         """
-        return self.dispatcher(tuple(call.configuration))(*call.configuration.values())
+        return self.loaded.launcher(**self._how(call))
+
+    def _how(self, call: Call) -> dict[str, Any]:
+        how = {"entry": self.entry, "link_options": self.link_options}
+        return {name: value for name, value in how.items() if value is not None} | dict(call.configuration)

@@ -123,6 +123,12 @@ class Launch:
     cluster: Extent | None = None
     cooperative: bool = False
 
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Those of its attributes that are not the default ones."""
+        given = {"shared_memory": self.shared_memory, "cluster": self.cluster, "cooperative": self.cooperative}
+        return {name: value for name, value in given.items() if value}
+
 
 @dataclass(frozen=True)
 class Source:

@@ -10,6 +10,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+from torch._subclasses.functional_tensor import FunctionalTensorMode  # PyTorch has no public name for it
+
 from jitlto.base.errors import OperatorError
 from jitlto.frameworks.declaration import Operator
 from jitlto.frameworks.parts import REQUIRED, Argument, Array, Output, Scalar
@@ -57,8 +60,6 @@ def register_varying_floats(operator: Operator, made: Any, overload: Any, librar
     optimised is replaced by the value that they have there, with a guard that may get lost (PyTorch issue 197889).
     Arithmetic with tensors is what they are turned into without that.
     """
-    import torch
-    from torch._subclasses.functional_tensor import FunctionalTensorMode  # PyTorch has no public name for it
 
     def rule(mode: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if not any(isinstance(value, torch.SymFloat) for value in args):
@@ -98,21 +99,16 @@ def refuse_tangents(operator: Operator, args: Sequence[Any]) -> None:
     Raises:
         OperatorError: If one does.
     """
-    for argument, value in zip(operator.arguments, args, strict=False):
-        if isinstance(argument, Array) and value is not None and _has_tangent(value):
-            raise _forward_error(operator)
-
-
-def _has_tangent(tensor: Any) -> bool:
-    from torch._subclasses.fake_tensor import FakeTensor  # PyTorch has no public name for it
-    from torch.autograd import forward_ad
-
-    if isinstance(tensor, FakeTensor):
-        return False  # in a trace, where torch.func has seen to it before
     try:
-        return forward_ad.unpack_dual(tensor).tangent is not None
+        found = any(
+            torch.autograd.forward_ad.unpack_dual(value).tangent is not None
+            for argument, value in zip(operator.arguments, args, strict=False)
+            if isinstance(argument, Array) and value is not None
+        )
     except RuntimeError:  # in a trace of torch.func.linearize, which hides tangents from what is below autograd
-        return True
+        found = True
+    if found:
+        raise _forward_error(operator)
 
 
 def _forward_error(operator: Operator) -> OperatorError:
@@ -126,8 +122,6 @@ def _forward_error(operator: Operator) -> OperatorError:
 
 def register_forward_mode(operator: Operator, made: Any, library: Any) -> None:
     """Have ``torch.func.jvp`` and what is built on it refuse an operator without gradients: it would return zeros."""
-    import torch
-
     unwrap = torch.library.get_kernel(made, _UNWRAPPING)
 
     def refuse(keys: Any, *args: Any) -> Any:
@@ -148,7 +142,6 @@ def make_function(
         backward: Returns the gradients; None if there are none, which is an error where they are asked for.
         setup_context: Saves what it needs.
     """
-    import torch
 
     def forward(*args: Any) -> Any:
         return made(*args)
@@ -185,8 +178,6 @@ def register_function(operator: Operator, made: Any, function: Any, library: Any
 
     What ``torch.library.register_autograd`` makes works with ``torch.autograd`` alone.
     """
-    import torch
-
     take = torch.library.get_kernel(made, _TAKING)
 
     def call(keys: Any, *args: Any) -> Any:

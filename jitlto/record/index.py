@@ -13,46 +13,46 @@ _Positions: TypeAlias = dict[tuple[str, ...], list[int]]
 
 
 class Candidates:
-    """Fragments that agree with configurations; a look-up does not compare each of them.
+    """Keys that agree with configurations; a look-up does not compare each of them.
 
     Args:
-        fragments: All of them; results keep their order.
+        keys: All of them; results keep their order.
     """
 
-    def __init__(self, fragments: Sequence[Fragment]) -> None:
-        self._fragments = fragments
+    def __init__(self, keys: Sequence[FragmentKey]) -> None:
+        self._keys = keys
         self._shapes: dict[_Names, list[int]] = defaultdict(list)
-        for position, fragment in enumerate(fragments):
-            self._shapes[tuple(name for name, _ in fragment.key.parameters)].append(position)
+        for position, key in enumerate(keys):
+            self._shapes[tuple(name for name, _ in key.parameters)].append(position)
         # By the parameters of a shape that configurations give: configurations mostly give the same ones.
         self._by_values: dict[tuple[_Names, _Names], _Positions] = {}
         self._names = sorted({name for shape in self._shapes for name in shape})
-        self._found: dict[tuple[str | None, ...], list[Fragment]] = {}  # by the values of all these
+        self._found: dict[tuple[str | None, ...], list[FragmentKey]] = {}  # by the values of all these
 
     def parameters(self) -> set[str]:
         """Return the names of all parameters that they have."""
         return set(self._names)
 
-    def find(self, configuration: Mapping[str, str]) -> list[Fragment]:
+    def find(self, configuration: Mapping[str, str]) -> list[FragmentKey]:
         """Return those that no value of the configuration contradicts; parameters that it does not name are free."""
         values = tuple(map(configuration.get, self._names))
         if values not in self._found:
             self._found[values] = self._find(configuration)
         return self._found[values]
 
-    def _find(self, configuration: Mapping[str, str]) -> list[Fragment]:
+    def _find(self, configuration: Mapping[str, str]) -> list[FragmentKey]:
         found: list[int] = []
         for shape in self._shapes:
             given = tuple(name for name in shape if name in configuration)
             by_values = self._by_values.get((shape, given)) or self._group(shape, given)
             found += by_values.get(tuple(configuration[name] for name in given), ())
-        return [self._fragments[position] for position in sorted(found)]
+        return [self._keys[position] for position in sorted(found)]
 
     def _group(self, shape: _Names, given: _Names) -> _Positions:
         places = [shape.index(name) for name in given]
         positions: _Positions = defaultdict(list)
         for position in self._shapes[shape]:
-            parameters = self._fragments[position].key.parameters
+            parameters = self._keys[position].parameters
             positions[tuple(parameters[place][1] for place in places)].append(position)
         self._by_values[shape, given] = positions
         return positions
@@ -76,6 +76,7 @@ class Index:
                 for symbol in fragment.provides:
                     providers[symbol.name].append(fragment)
         self.providers: Mapping[str, Sequence[Fragment]] = providers
+        self._by_key = {fragment.key: fragment for fragment in fragments}
         self._entries: dict[str | None, Candidates] = {}  # by group
         self._candidates: dict[str, Candidates] = {}  # by symbol
 
@@ -90,8 +91,8 @@ class Index:
     def find_entries(self, group: str | None, configuration: Mapping[str, str]) -> list[Fragment]:
         """Return the entrypoints, of one group if it is given, that agree with a configuration."""
         if group not in self._entries:
-            self._entries[group] = Candidates([f for f in self.entrypoints if group in (None, f.key.group)])
-        return self._entries[group].find(configuration)
+            self._entries[group] = Candidates(self.entry_keys(group))
+        return list(map(self._get, self._entries[group].find(configuration)))
 
     def provider_keys(self, symbol: str) -> list[FragmentKey]:
         """Return the keys of the device fragments that provide a symbol."""
@@ -99,7 +100,7 @@ class Index:
 
     def find_providers(self, symbol: str, configuration: Mapping[str, str]) -> list[Fragment]:
         """Return the device fragments that provide a symbol and agree with a configuration."""
-        return self._providers(symbol).find(configuration)
+        return list(map(self._get, self._providers(symbol).find(configuration)))
 
     def provider_parameters(self, symbol: str) -> set[str]:
         """Return the parameters of the device fragments that provide a symbol."""
@@ -107,8 +108,11 @@ class Index:
 
     def _providers(self, symbol: str) -> Candidates:
         if symbol not in self._candidates:
-            self._candidates[symbol] = Candidates(self.providers.get(symbol, ()))
+            self._candidates[symbol] = Candidates(self.provider_keys(symbol))
         return self._candidates[symbol]
+
+    def _get(self, key: FragmentKey) -> Fragment:
+        return self._by_key[key]
 
 
 def agrees(key: FragmentKey, configuration: Mapping[str, str]) -> bool:

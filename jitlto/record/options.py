@@ -67,12 +67,6 @@ _FORBIDDEN = {
     "dlto": "LTO-IR is always made",
     "rdc": "code is always relocatable", "relocatable-device-code": "code is always relocatable",
 }  # fmt: skip
-# Options for all warnings at once. Of single ones a probe sets its own, see jitlto.compile.kernel_probe.
-_ALL_WARNINGS = re.compile(
-    r"(?:-Xcudafe[= ])?--?(?:w|no_warnings|disable-warnings)"
-    r"|--?(?:Werror|warning-as-error)[= ](?:.*,)?all-warnings(?:,.*)?"
-)
-
 #: The link options that groups may set for their kernels: those that no compiler needs to know.
 GROUP_LINK_OPTIONS = ("max_registers", "optimization", "split_compile", "ptxas")
 #: Link options of a group, sorted by name.
@@ -287,10 +281,6 @@ def describe_invalid_option(option: str) -> tuple[str, str | None] | None:
     if name in _BOTH:
         return f"option {option!r} would reach the compile alone, and the link has to agree", (
             f"declare {_BOTH[name]} under [link], which gives it to both"
-        )
-    if _ALL_WARNINGS.fullmatch(option):
-        return f"option {option!r} is not allowed: jitlto reads the types of parameters in warnings", (
-            "name the warnings by number: --diag-suppress=NUMBER or --diag-error=NUMBER"
         )
     if name in _FORBIDDEN:
         return f"option {option!r} is not allowed: {_FORBIDDEN[name]}", None

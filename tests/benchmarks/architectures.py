@@ -78,13 +78,13 @@ def _sizes(name: str, place: Path) -> dict[str, object]:
 
 
 def _comparing(name: str, place: Path, rounds: int) -> dict[str, object]:
-    """Processor seconds of a first build with and without comparing a sample, in turn."""
+    """Processor seconds of a first build for compute_75 and with ``archs = "auto"``, in turn."""
     family = _load(name, place)
     seconds: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(rounds):
-        for compares, taken in seconds.items():
+        for is_auto, taken in seconds.items():
             begin = _processor_seconds()
-            build([family], place / "compared.fragdb", compare_archs=compares)
+            build([replace(family, is_auto=is_auto)], place / "compared.fragdb")
             taken.append(round(_processor_seconds() - begin, 2))
     without, compared = (statistics.median(taken) for taken in seconds.values())
     return {"without": seconds[False], "with": seconds[True], "median_ratio": round(compared / without, 3)}

@@ -43,7 +43,7 @@ import json, resource, sys, time
 from jitlto import load
 from jitlto.cuda import nvjitlink
 from jitlto.plan import resolve
-from jitlto.link import lookup_cache
+from jitlto.link import requests
 from jitlto.plan import planner
 from jitlto import database
 nvjitlink.version()
@@ -169,7 +169,7 @@ def damage(path: Path, size: int, places: int) -> dict[str, int]:
     Args:
         path: A database of :func:`write_family`, which is whole again afterwards.
         size: Its number of fragments.
-        places: How many bytes; half of them in rows and nodes that the plan reads.
+        places: How many bytes; half of them in rows that the plan reads.
     """
     configuration = _configuration(size)
     expected, touched = _answer(path, configuration)
@@ -206,13 +206,14 @@ def _answer(path: Path, configuration: dict[str, str]) -> tuple[object, list[byt
     """Plan; return the digest and what it depends on, with the texts that were read of the database."""
     touched: list[bytes] = []
     with FragmentDatabase(path) as database:
-        checked = database._rows._checked
+        find = database._reader.find
 
-        def recorded(*arguments: Any) -> bytes:
-            touched.append(checked(*arguments))
-            return touched[-1]
+        def recorded(*arguments: Any) -> tuple[Any, ...] | None:
+            row = find(*arguments)
+            touched.extend(value for value in row or () if isinstance(value, bytes))
+            return row
 
-        database._rows._checked = recorded  # type: ignore[method-assign]
+        database._reader.find = recorded  # type: ignore[method-assign]
         family = KernelFamily("family", database)
         plan = family.plan(arch="sm_90", **configuration)
         answer = (plan.digest, plan.as_dict(), family.record, family.parameters, plan.link_key)

@@ -388,9 +388,9 @@ link = {max_registers = 16}
         assert family.plan(entry="other", data_type="float", arch="sm_90").options.max_registers == 16
 
 
-C_KERNEL = """typedef {{data_type}} value_t;
+KERNEL = """typedef {{data_type}} value_t;
 struct shape { int rows, columns; };
-extern "C" __global__ void kern(value_t* x, const void* data, shape s, unsigned n) { x[n] = s.rows; }
+__global__ void kern(value_t* x, const void* data, shape s, unsigned n) { x[n] = s.rows; }
 """
 
 
@@ -406,8 +406,8 @@ def signature(report: BuildReport) -> list[str]:
         ("", ["double* x", "void const* data", "shape s", "unsigned int n"]),
         ('params = ["out", "data", "s", "n"]', ["double* out", "void const* data", "shape s", "unsigned int n"]),
         (
-            'params = ["{{data_type}}* x", "const float* data", "shape_t s", "uint32_t n"]',
-            ["double* x", "const float* data", "shape_t s", "unsigned int n"],
+            'params = ["{{data_type}}* x", "const float* data", "shape s", "uint32_t n"]',
+            ["double* x", "const float* data", "shape s", "unsigned int n"],
         ),
     ],
 )
@@ -416,7 +416,18 @@ def test_params_rename_and_narrow_what_the_compiler_tells(
 ) -> None:
     toml = MINI["family.toml"].replace('params = ["{{data_type}}* x", "unsigned n"]', params)
     toml = toml.partition("[device.op]")[0]
-    assert signature(build_family(changed(family__toml=toml, kern__cu__jinja=C_KERNEL))) == expected
+    assert signature(build_family(changed(family__toml=toml, kern__cu__jinja=KERNEL))) == expected
+
+
+def test_params_tell_the_types_of_an_extern_c_kernel_that_are_not_scalars(build_family: BuildFamily) -> None:
+    toml = MINI["family.toml"].partition("[device.op]")[0]
+    kernel = KERNEL.replace("__global__", 'extern "C" __global__')
+    declared = 'params = ["{{data_type}}* x", "unsigned n"]'
+    with raises(BuildError, "build-params-mismatch", "the type of 'x' is not known", hint="list every parameter"):
+        build_family(changed(family__toml=toml.replace(declared, ""), kern__cu__jinja=kernel))
+    all_types = 'params = ["{{data_type}}* x", "const float* data", "shape s", "unsigned n"]'
+    made = build_family(changed(family__toml=toml.replace(declared, all_types), kern__cu__jinja=kernel))
+    assert signature(made) == ["double* x", "const float* data", "shape s", "unsigned int n"]
 
 
 @pytest.mark.slow
@@ -435,7 +446,7 @@ def test_params_that_contradict_the_compiler_stop_the_build_at_the_first_compile
 ) -> None:
     toml = MINI["family.toml"].replace('["{{data_type}}* x", "unsigned n"]', params).partition("[device.op]")[0]
     files = changed(
-        family__toml=toml, kern__cu__jinja=C_KERNEL, kern__json='{"data_type": "double", "n": ["1", "2", "3"]}'
+        family__toml=toml, kern__cu__jinja=KERNEL, kern__json='{"data_type": "double", "n": ["1", "2", "3"]}'
     )
     files["family.toml"] = toml.replace('["data_type"]', '["data_type", "n"]')
     files["kern.cu.jinja"] += "// {{n}}\n__device__ int only_{{n}};\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jitlto.compile.kernel_text import TOKEN
 from jitlto.compile.stretches import Stretch, declarations, is_balanced, stretches
+from jitlto.compile.tokens import TOKEN
 
 
 def test_lines_between_directives_end_with_a_whole_line_of_code() -> None:

@@ -9,8 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
-from itertools import repeat
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,18 +20,18 @@ from hypothesis import strategies as st
 
 from jitlto.base.errors import CompileError, DatabaseError, JitltoError
 from jitlto.base.mangling import demangle
-from jitlto.database import FragmentDatabase, writer
-from jitlto.database._hash_tree import SortedRows
+from jitlto.database import FragmentDatabase
+from jitlto.database._rows import TABLES, checksum
 from jitlto.plan.resolve import Resolution, resolve
 from jitlto.record.fragment import Role
 from jitlto.record.index import Index, agrees
 from jitlto.record.options import LinkOptions
-from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.family import KernelFamily, load
 from tests.support.errors import raises
 from tests.support.fuzz_targets import changed, rows, with_rows
 from tests.support.process import environment, output_of
 
-PAGE = 4096
+PAGE = 1024
 
 
 @pytest.fixture
@@ -71,9 +70,9 @@ def opened_by_strace(path: Path, *more: str) -> list[str]:
 # --- what SQLite would do for a schema of the file's own ---
 
 
-VIEW = "CREATE VIEW bucket(number, rows) AS SELECT 0, {}"
-ENDLESS = """CREATE VIEW bucket AS WITH RECURSIVE r(number, rows) AS
-    (SELECT 0, 'a' UNION ALL SELECT number + 1, rows || 'a' FROM r) SELECT number, rows FROM r"""
+VIEW = "CREATE VIEW symbol(key, record, sha256) AS SELECT '', {}, ''"
+ENDLESS = """CREATE VIEW symbol AS WITH RECURSIVE r(key, record) AS
+    (SELECT 0, 'a' UNION ALL SELECT key + 1, record || 'a' FROM r) SELECT key, record, '' AS sha256 FROM r"""
 
 
 @pytest.mark.slow
@@ -83,29 +82,29 @@ ENDLESS = """CREATE VIEW bucket AS WITH RECURSIVE r(number, rows) AS
         ("CREATE VIEW more AS SELECT load_extension('evil.so')",),
         ("CREATE TRIGGER t AFTER INSERT ON meta BEGIN SELECT load_extension('evil.so'); END",),
         ("CREATE VIRTUAL TABLE v USING fts4(x)",),
-        ("CREATE INDEX i ON bucket(rows)",),
+        ("CREATE INDEX i ON symbol(record)",),
         ("CREATE TABLE more(x)",),
-        ("DROP TABLE bucket", VIEW.format("load_extension('evil.so')")),
-        ("DROP TABLE bucket", VIEW.format("zeroblob(900000000)")),
-        ("DROP TABLE bucket", ENDLESS),
-        ("ALTER TABLE bucket ADD COLUMN more DEFAULT 'x'",),
-        ("ALTER TABLE bucket ADD COLUMN more AS (length(rows))",),
+        ("DROP TABLE symbol", VIEW.format("load_extension('evil.so')")),
+        ("DROP TABLE symbol", VIEW.format("zeroblob(900000000)")),
+        ("DROP TABLE symbol", ENDLESS),
+        ("ALTER TABLE symbol ADD COLUMN more DEFAULT 'x'",),
+        ("ALTER TABLE symbol ADD COLUMN more AS (length(record))",),
         ("DROP VIEW image",),
         ("ANALYZE",),
     ],
 )  # fmt: skip
 def test_a_foreign_schema_is_rejected(copy: Path, statements: tuple[str, ...]) -> None:
     edit(copy, *statements)
-    with raises(DatabaseError, "database-damaged", "tables", "schema 2"):
+    with raises(DatabaseError, "database-damaged", "tables", "schema 3"):
         FragmentDatabase(copy)
 
 
 def test_a_schema_with_altered_text_is_rejected(copy: Path) -> None:
     with sqlite3.connect(copy, isolation_level=None) as connection:
         connection.execute("PRAGMA writable_schema=ON")
-        connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'rows TEXT', 'rows INTEGER')")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'record TEXT', 'record INTEGER')")
     connection.close()
-    with raises(DatabaseError, "database-damaged", "tables", "schema 2"):
+    with raises(DatabaseError, "database-damaged", "tables", "schema 3"):
         FragmentDatabase(copy)
 
 
@@ -231,26 +230,12 @@ def row(*texts: str) -> bytes:
     return bytes([len(payload)]) + payload
 
 
-def table_interior(children: list[int], keys: list[int]) -> bytes:
-    """An interior page of a table b-tree, with keys below 128 (SQLite file format, 1.6)."""
-    page = bytearray(PAGE)
-    at = [PAGE - 5 * (n + 1) for n in range(len(keys))]
-    for offset, child, key in zip(at, children, keys, strict=False):
-        page[offset : offset + 5] = child.to_bytes(4, "big") + bytes([key])
-    page[:12] = struct.pack(">BHHHBI", 5, 0, len(keys), at[-1], 0, children[-1])
-    page[12 : 12 + 2 * len(at)] = b"".join(offset.to_bytes(2, "big") for offset in at)
-    return bytes(page)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("table", ["meta", "bucket", "node"])
+@pytest.mark.parametrize("table", ["meta", "symbol", "fragment"])
 def test_pages_that_repeat_each_other_do_not_make_endless_rows(copy: Path, table: str) -> None:
-    cells = [row(f"{n:03}", "", "") for n in range(100)]
-    for _ in range(12):  # 100 ** 12 rows, one page each step
-        if table == "meta":
-            grown(copy, table, lambda root, _: interior([root] * 101, cells))
-        else:
-            grown(copy, table, lambda root, _: table_interior([root] * 101, list(range(100))))
+    cells = [row(f"{n:03}", "", "") for n in range(50)]
+    for _ in range(14):  # 50 ** 14 rows, one page each step
+        grown(copy, table, lambda root, _: interior([root] * 51, cells))
     begin = time.monotonic()
     with raises(DatabaseError, "database-damaged"), FragmentDatabase(copy) as database:
         database.verify()
@@ -259,7 +244,7 @@ def test_pages_that_repeat_each_other_do_not_make_endless_rows(copy: Path, table
 
 def test_images_that_repeat_each_other_are_found(copy: Path) -> None:
     for _ in range(8):
-        grown(copy, "blob", lambda root, _: interior([root] * 101, [row(f"{n:03}", "") for n in range(100)]))
+        grown(copy, "blob", lambda root, _: interior([root] * 51, [row(f"{n:03}", "") for n in range(50)]))
     begin = time.monotonic()
     with FragmentDatabase(copy) as database, raises(DatabaseError, "database-damaged"):
         database.verify()
@@ -271,18 +256,16 @@ def test_a_list_of_tables_that_repeats_itself_ends(copy: Path) -> None:
     data = bytearray(copy.read_bytes())
     first = bytes(data[:PAGE])
     # The first page moves to the end; in its place, and 15 more times, a page all of whose children are the one below.
-    leaf = bytearray(PAGE)
-    kind, _, cells, content, fragments = struct.unpack_from(">BHHHB", first, 100)
-    assert kind == 13
-    offsets = struct.unpack_from(f">{cells}H", first, 108)
-    leaf[:8] = struct.pack(">BHHHB", 13, 0, cells, content, fragments)
-    leaf[8 : 8 + 2 * cells] = struct.pack(f">{cells}H", *offsets)
-    leaf[max(content, 200) :] = first[max(content, 200) :]
-    data += leaf
+    top = bytearray(PAGE)
+    kind, _, _, content, _ = struct.unpack_from(">BHHHB", first, 100)
+    assert kind == 5
+    top[: content - 100] = first[100:content]
+    top[content:] = first[content:]
+    data += top
     below = len(data) // PAGE
 
     def node(child: int, start: int) -> bytes:
-        page, count = bytearray(PAGE), 300
+        page, count = bytearray(PAGE), 100
         at = [PAGE - 5 * (n + 1) for n in range(count)]
         for n, offset in enumerate(at):
             page[offset : offset + 5] = child.to_bytes(4, "big") + bytes([min(n + 1, 127)])
@@ -350,46 +333,17 @@ def test_a_file_of_many_gigabytes_that_hold_nothing_needs_no_memory(copy: Path) 
     assert in_little_memory(copy, 32).startswith(("sound", "is damaged"))
 
 
-class Padded(SortedRows):
-    """Four buckets without rows, of a megabyte each."""
-
-    #: So long that the fewest bytes of it are on its b-tree page (SQLite file format, 1.5).
-    TEXT = b"{" + b" " * (489 + 4092 * 244 - 5 - 2) + b"}"
-
-    def __init__(self) -> None:
-        self.count = 32
-
-    def buckets(self) -> Iterator[bytes]:
-        return repeat(self.TEXT, 4)
-
-
-def test_buckets_that_share_their_overflow_pages_do_not_multiply(copy: Path) -> None:
-    """A megabyte that a hundred buckets share would be a hundred megabytes to read."""
-    copy.unlink()
-    writer._fill(copy, {}, (), Padded(), {})
-    edit(copy, "DELETE FROM bucket WHERE number > 0", "VACUUM")
-    data = copy.read_bytes()
-    with closing(sqlite3.connect(copy)) as connection:
-        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'bucket'").fetchone()
-    page = data[(root - 1) * PAGE : root * PAGE]
-    (start,) = struct.unpack_from(">H", page, 8)  # of the only cell: size, number, 489 bytes, the first overflow page
-    assert page[start + 3] == 0
-    cells = [page[start : start + 3] + bytes([n]) + page[start + 4 : start + 4 + 489 + 4] for n in range(4)]
-    made, offsets, end = bytearray(PAGE), [], PAGE
-    for one in cells:
-        end -= len(one)
-        made[end : end + len(one)] = one
-        offsets.append(end)
-    made[:8] = struct.pack(">BHHHB", 13, 0, len(cells), end, 0)
-    made[8 : 8 + 2 * len(cells)] = struct.pack(f">{len(cells)}H", *offsets)
-    copy.write_bytes(data[: (root - 1) * PAGE] + made + data[root * PAGE :])
+def test_rows_that_share_their_overflow_pages_do_not_multiply(copy: Path) -> None:
+    """A megabyte that a hundred rows share would be a hundred megabytes to read."""
+    text = b"{" + b" " * 1_000_000 + b"}"
     with FragmentDatabase(copy) as database:
-        assert database._rows.bucket(3) == database._rows.bucket(3) == Padded.TEXT
+        rows = database._rows
+        found = iter([*[(text, checksum("symbol", b"%d" % n, text)) for n in (1, 1, 2, 3)]])
+        database._reader.find = lambda *_: next(found)  # type: ignore[method-assign,assignment]
+        rows._remaining = 2_500_000
+        assert [rows.find("symbol", name, len) for name in ("1", "1", "2")] == [len(text)] * 3
         with raises(DatabaseError, "database-damaged", "longer than the file"):
-            database.fragments()
-    with FragmentDatabase(copy) as database, raises(DatabaseError, "database-damaged", "longer than the file"):
-        for number in range(4):
-            database._rows.bucket(number)
+            rows.find("symbol", "3", len)
 
 
 @pytest.mark.slow
@@ -442,17 +396,47 @@ def answer(index: Index, configuration: dict[str, str]) -> Resolution | tuple[st
         return (error.code, error.what)
 
 
-@pytest.mark.parametrize("kind", ["entrypoints", "symbol"])
+@pytest.mark.parametrize("kind", ["entrypoint", "provider"])
 def test_an_index_row_that_leaves_a_fragment_out_is_found_by_verifying(copy: Path, kind: str) -> None:
     content = rows(copy)
     record = next(row[2] for row in content if row[0] == kind)
-    record["keys"].pop()
-    record["count"] -= 1
+    (record["mini"] if kind == "provider" else record).pop()
     with_rows(copy, content)
     with FragmentDatabase(copy) as database:
         database.fragments()
         with raises(DatabaseError, "database-damaged", "not those of its fragments"):
             database.verify()
+
+
+def forged(table: str, change: str, content: list[list[Any]]) -> None:
+    row = next(row for row in content if row[0] == table)
+    match change:
+        case "remove":
+            content.remove(row)
+        case "rename":
+            row[1] = f"{row[1]}x"
+        case "repeat":
+            content.append([table, f"{row[1]}x", row[2]])
+        case "empty":
+            row[2] = type(row[2])()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("table", "change"),
+    # Without its family's record, a database is another one.
+    sorted(set(product(TABLES, ["remove", "rename", "repeat", "empty"])) - {("family", "remove")}),
+)
+def test_a_forged_row_is_found_by_verifying_and_never_crashes_a_plan(copy: Path, table: str, change: str) -> None:
+    content = rows(copy)
+    forged(table, change, content)
+    with_rows(copy, content)
+    with raises(DatabaseError, "database-damaged"), FragmentDatabase(copy) as database:
+        database.verify()
+    try:
+        load("mini", copy).plan(arch="sm_90", data_type="float")
+    except JitltoError as error:
+        assert str(copy) in str(error) or error.code.startswith("plan-")
 
 
 # --- records ---

@@ -192,24 +192,6 @@ def test_text_that_is_taken_for_a_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("toml", [MINI["family.toml"], CMAKE], ids=["jinja", "cmake"])
-def test_a_template_that_is_a_link_out_of_the_family(tmp_path: Path, toml: str) -> None:
-    (tmp_path / "outside").write_text(MINI["kern.cu.jinja"])
-    path = write_family(tmp_path / "family", MINI | {"family.toml": toml})
-    (path.parent / "kern.cu.jinja").unlink()
-    (path.parent / "kern.cu.jinja").symlink_to("../outside")
-    with raises(RenderError, "render-outside", str(tmp_path / "outside"), where="family/kern.cu.jinja"):
-        list(render_family(declaration.load_family(path)))
-
-
-def test_an_included_template_that_is_a_link_out_of_the_family(tmp_path: Path) -> None:
-    (tmp_path / "outside").write_text("text")
-    path = write_family(tmp_path / "family", MINI | {"kern.cu.jinja": "// one\n{% include 'part' %}"})
-    (path.parent / "part").symlink_to("../outside")
-    with raises(RenderError, "render-outside", str(tmp_path / "outside"), where="kern.cu.jinja:2"):
-        list(render_family(declaration.load_family(path)))
-
-
-@pytest.mark.parametrize("toml", [MINI["family.toml"], CMAKE], ids=["jinja", "cmake"])
 def test_a_template_that_is_not_text(tmp_path: Path, toml: str) -> None:
     path = write_family(tmp_path, MINI | {"family.toml": toml})
     (tmp_path / "kern.cu.jinja").write_bytes(b"// caf\xe9\n")

@@ -34,7 +34,7 @@ def test_a_declaration_without_mistakes_is_taken() -> None:
         X, Scalar("factor", "float", 2), Flag("mode", "str", "a"), parameters=("x", "y", "n", "factor", 1.5)
     )
     assert (operator.namespace, operator.name) == ("ns", "op")
-    assert [part.name for part in (*operator.arrays, *operator.scalars, *operator.flags)] == ["x", "factor", "mode"]
+    assert [part.name for part in (*operator.arrays, *operator.flags)] == ["x", "mode"]
 
 
 @pytest.mark.parametrize("name", ["op", "a::b::c", "a::", "a::b-c", "1a::b"])

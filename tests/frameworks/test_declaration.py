@@ -96,12 +96,11 @@ def test_numbers_and_functions_are_passed_by_value() -> None:
     assert call.parameters[2:] == (Source("value", 7), Source("value", None), Source("value", 5))
 
 
-def test_the_family_is_asked_for_a_dispatcher_once_for_each_set_of_parameters() -> None:
+def test_a_family_that_a_function_returns_is_asked_for_once_when_it_is_needed() -> None:
     made: list[CpuFamily] = []
     operator = _operator(family=lambda: made.append(CpuFamily()) or made[0], entry="square")
     assert made == []
-    assert operator.dispatcher(("a", "b")) is operator.dispatcher(("a", "b"))
-    assert operator.dispatcher(("a",)) is not operator.dispatcher(("a", "b"))
+    assert operator.loaded is operator.loaded is made[0]
     assert len(made) == 1
 
 

@@ -91,26 +91,22 @@ def test_numbers_that_are_equal_but_not_the_same_are_different_calls(operators: 
         assert np.signbit(np.asarray(square(x, factor))).all() == (str(factor) == "-0.0")
 
 
-def test_vmap_makes_one_call_after_the_other_or_adds_a_dimension(
-    operators: dict[str, Operator], target: CpuTarget
-) -> None:
+def test_vmap_makes_one_call_after_the_other(operators: dict[str, Operator], target: CpuTarget) -> None:
     batch = jax.numpy.stack([rows(), rows() + 1, rows() + 2])
-    for method, launches in (("sequential", 3), ("broadcast_all", 1)):
-        square = make(operators["square"], vmap_method=method)
-        target.launches.clear()
-        equal(jax.jit(jax.vmap(square))(batch), batch**2)
-        assert len(target.launches) == launches
-        equal(jax.vmap(square, in_axes=2, out_axes=1)(batch), np.moveaxis(np.asarray(batch**2), 2, 1))
+    square = make(operators["square"])
+    target.launches.clear()
+    equal(jax.jit(jax.vmap(square))(batch), batch**2)
+    assert len(target.launches) == 3
+    equal(jax.vmap(square, in_axes=2, out_axes=1)(batch), np.moveaxis(np.asarray(batch**2), 2, 1))
     reduce_rows = make(operators["reduce_rows"])
     values, _ = jax.vmap(reduce_rows, in_axes=(0, None))(batch, jax.numpy.array([True] * 6))
     equal(values, batch.sum(2))
-    accumulate = make(operators["accumulate"], vmap_method="broadcast_all")
+    accumulate = make(operators["accumulate"])
     equal(jax.vmap(accumulate, in_axes=(None, 0))(batch[0], batch), batch[0] + batch)
 
 
-@pytest.mark.parametrize("method", ["sequential", "broadcast_all"])
-def test_gradients_come_from_the_second_operator(operators: dict[str, Operator], method: str) -> None:
-    square, x = make(operators["square"], vmap_method=method), rows(dtype=np.float64)
+def test_gradients_come_from_the_second_operator(operators: dict[str, Operator]) -> None:
+    square, x = make(operators["square"]), rows(dtype=np.float64)
     for wrap in (lambda f: f, jax.jit):
         equal(wrap(jax.grad(lambda x: (square(x, 3.0) * x).sum()))(x), 9 * x * x)
     equal(jax.vmap(jax.grad(lambda row: square(row).sum()))(x), 2 * x)
@@ -171,12 +167,6 @@ def test_wrong_arguments_are_named(operators: dict[str, Operator]) -> None:
 def test_64_bit_outputs_need_64_bit_types(operators: dict[str, Operator]) -> None:
     with jax.enable_x64(False), raises(OperatorError, "operator-call", "counts", hint="jax_enable_x64"):
         make(operators["reduce_rows"])(rows())
-
-
-def test_a_method_for_vmap_has_to_fit_the_shapes(operators: dict[str, Operator]) -> None:
-    for name, method in (("reduce_rows", "broadcast_all"), ("square", "parallel")):
-        with raises(OperatorError, "operator-argument", method):
-            make(operators[name], vmap_method=method)
 
 
 def test_an_array_of_another_type_than_the_kernel_takes_is_an_error_when_lowering(target: CpuTarget) -> None:

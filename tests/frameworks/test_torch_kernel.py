@@ -1,4 +1,4 @@
-"""The function that is generated for an operator passes to the kernel what follows from the declaration."""
+"""An operator passes to the kernel what follows from the declaration."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 from jitlto import Array, Flag, Launch, Operator, Output, Scalar
 from jitlto.frameworks.parts import Argument
-from jitlto.frameworks.torch_kernel import Implementation, fast_source
-from tests.support.operators import CpuBackend, CpuFamily, declare
+from tests.support.operators import CpuBackend, CpuFamily
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from jitlto.frameworks.torch_kernel import Implementation  # noqa: E402
 
 ARRAY = Array("x", "float32", "n")
 
@@ -53,7 +56,6 @@ def _operator(family: CpuFamily, arguments: list[Argument], outputs: int, parame
 @pytest.mark.slow
 @given(declarations(), st.data())
 def test_known_calls_launch_as_new_ones_do(declared: tuple[list[Argument], int], data: st.DataObject) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     arguments, outputs = declared
     if not any(isinstance(argument, Array) and argument.dtype == "T" for argument in arguments):
         outputs = 1  # nothing says what T is
@@ -85,10 +87,3 @@ def test_known_calls_launch_as_new_ones_do(declared: tuple[list[Argument], int],
             expected = 4 if callable(parameter) else everything.get(parameter, parameter)
             pointers = [each.data_ptr() if hasattr(each, "data_ptr") else each for each in (value, expected)]
             assert pointers[0] == pointers[1], parameter
-
-
-def test_the_generated_code_is_python_and_reads_no_name_of_the_declaration() -> None:
-    for operator in declare(CpuFamily, "generated").values():
-        source = fast_source(operator)
-        compile(source, operator.qualname, "exec")
-        assert not {part.name for part in (*operator.arguments, *operator.outputs)} & set(source.split())

@@ -400,7 +400,7 @@ def test_a_wheel_without_all_that_kernels_need_is_not_built(
 @pytest.mark.slow
 def test_the_command_writes_an_incomplete_database_where_that_is_allowed(tmp_path: Path) -> None:
     path, output = make(tmp_path, files=INCOMPLETE), tmp_path / "out.fragdb"
-    arguments = ["build", "--project", str(path), "-o", str(output), "-q", "--no-compare-archs"]
+    arguments = ["build", "--project", str(path), "-o", str(output), "-q"]
     fails(jitlto(*arguments), 1, "build-unplanned-kernels", "mini/kern[data_type=double]")
     assert not output.exists()
     done = jitlto(*arguments, "--allow-incomplete")

@@ -184,19 +184,6 @@ def test_what_compile_and_link_share_is_not_said_to_have_no_effect(name: str, da
 
 @pytest.mark.parametrize(
     "option",
-    ["-w", "--disable-warnings", "-disable-warnings", "-Xcudafe=--no_warnings", "-Xcudafe --no_warnings", "-Xcudafe=-w",
-     "-Werror=all-warnings", "-Werror all-warnings", "--Werror=reorder,all-warnings", "-Werror=all-warnings,reorder",
-     "--warning-as-error=all-warnings"],
-)  # fmt: skip
-def test_an_option_for_all_warnings_is_refused_by_name(option: str) -> None:
-    what, hint = describe_invalid_option(option) or ("", None)
-    assert repr(option) in what
-    assert hint is not None
-    assert "--diag-suppress=" in hint
-
-
-@pytest.mark.parametrize(
-    "option",
     ["-Xcudafe=--diag_suppress=177,2361", "-Xcudafe=--display_error_number", "--diag-error=1215", "-diag-suppress=1215",
      "-Werror=reorder", "-Wreorder", "-DW=w"],
 )  # fmt: skip

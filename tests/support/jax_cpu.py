@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,22 +90,18 @@ class CpuLaunchers:
     def __init__(self, target: CpuTarget) -> None:
         self._target = target
 
-    def dispatcher(self, *names: str, entry: str, link_options: Any = None) -> Callable[..., Any]:
-        """Take the place of ``KernelFamily.dispatcher``."""
-
-        def choose(*values: object) -> Any:
-            chosen = dict(zip(names, map(str, values), strict=True))
-            digest = hashlib.sha256(f"{entry} {sorted(chosen.items())}".encode()).hexdigest()
-            launchers = self._target.launchers
-            found = next((each for each in launchers if each.chosen.digest == digest), None)
-            if found is None:
-                signature = _signature(entry, chosen["data_type"])
-                found = SimpleNamespace(signature=signature, entry=entry, values=chosen, handle=len(launchers) + 1)
-                found.chosen = SimpleNamespace(kernel=entry, digest=digest)
-                launchers.append(found)
-            return found
-
-        return choose
+    def launcher(self, *, entry: str, **configuration: object) -> Any:
+        """Take the place of ``KernelFamily.launcher``."""
+        chosen = {name: str(value) for name, value in configuration.items()}
+        digest = hashlib.sha256(f"{entry} {sorted(chosen.items())}".encode()).hexdigest()
+        launchers = self._target.launchers
+        found = next((each for each in launchers if each.chosen.digest == digest), None)
+        if found is None:
+            signature = _signature(entry, chosen["data_type"])
+            found = SimpleNamespace(signature=signature, entry=entry, values=chosen, handle=len(launchers) + 1)
+            found.chosen = SimpleNamespace(kernel=entry, digest=digest)
+            launchers.append(found)
+        return found
 
 
 _target = CpuTarget()

@@ -215,21 +215,14 @@ class CpuFamily:
     kernels: Mapping[Any, Callable[..., None]] = field(default_factory=lambda: KERNELS)
     launches: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def dispatcher(
-        self, *names: str, entry: str | None, link_options: Any = None
-    ) -> Callable[..., Callable[..., None]]:
-        """Take the place of ``KernelFamily.dispatcher``."""
+    def launcher(self, *, entry: str | None = None, **chosen: object) -> Callable[..., None]:
+        """Take the place of ``KernelFamily.launcher``."""
 
-        def choose(*values: object) -> Callable[..., None]:
-            chosen = dict(zip(names, values, strict=True))
+        def launch(stream: int, grid: Any, block: Any, *arguments: Any, **attributes: Any) -> None:
+            self.launches.append((entry, chosen, stream, grid, block, arguments, attributes))
+            self.kernels[entry](Reader(chosen), *arguments)
 
-            def launch(stream: int, grid: Any, block: Any, *arguments: Any, **attributes: Any) -> None:
-                self.launches.append((entry, chosen, stream, grid, block, arguments, attributes))
-                self.kernels[entry](Reader(chosen), *arguments)
-
-            return launch
-
-        return choose
+        return launch
 
 
 @dataclass

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from jitlto.base.cached import cached_property
 from jitlto.base.errors import CompileError, JitltoError
 from jitlto.build import interfaces
-from jitlto.build.cache.cache import Cache
-from jitlto.build.cache.keys import CompileConfig, entry_key
+from jitlto.build.cache.keys import CompileConfig
 from jitlto.compile import diagnostics
-from jitlto.compile.architecture_tests import ArchitectureTests
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.header_texts import name_source
-from jitlto.compile.kernel_probe import NO_PROBE, Probe, make_probe
+from jitlto.compile.signatures import find_parameters
 from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import FragmentKey, Role
 from jitlto.record.headers import Source, split_leading_includes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class CompileRequest:
     """A rendered source and how it is compiled."""
 
@@ -33,21 +31,11 @@ class CompileRequest:
         return self.rendered.key
 
     @property
-    def source_key(self) -> str:
-        return self.config.source_key(self.rendered.source)
-
-    @property
     def head(self) -> Hashable:
         """Its leading includes, and how they are compiled: what compilers need to read once for equal ones."""
         return self.config, _leading_includes(self.rendered.source)
 
-    @property
-    def checkout(self) -> str:
-        """Where the files of its group are."""
-        group = self.rendered.group
-        return "\n".join(os.path.realpath(path) for path in (group.template, group.matrix) if path is not None)
-
-    @property
+    @cached_property
     def closure(self) -> Source:
         """The source with all headers that it can reach.
 
@@ -61,29 +49,34 @@ class CompileRequest:
             name_source(error, rendered.origin, len(rendered.interfaces) + 1 if rendered.interfaces else 0)
             raise
 
-    @property
-    def place(self) -> str:
-        """Where shared stores have the compiled source: the key of the compiler's whole input."""
-        return entry_key(self.source_key, self.config.complete(self.closure).sha256)
+    @cached_property
+    def cache_key(self) -> str:
+        """The key of its compiled form in the build cache; equal for requests that one compile serves.
+
+        Raises:
+            JitltoError: As :attr:`closure`.
+        """
+        return self.config.key(self.closure)
 
     @property
     def own_closure(self) -> Source:
         """The source with those headers of the family that it can reach."""
         return self.config.own_closure(self.rendered.source)
 
-    def probe(self) -> Probe:
-        """What to ask the compiler about the parameters of the source's kernels."""
-        rendered = self.rendered
-        if rendered.group.role is not Role.ENTRYPOINT:
-            return NO_PROBE
-        source = self.own_closure
-        return make_probe((source.text, *source.headers.values()), rendered.group.entry)
+    def name_parameters(self, compiled: CompiledSource) -> CompiledSource:
+        """The compiled source with the names and types of its kernels' parameters, as far as its text tells them."""
+        if self.rendered.group.role is not Role.ENTRYPOINT:
+            return compiled
+        source, kernels = self.own_closure, ((name, len(sizes)) for name, sizes in compiled.kernels)
+        found = find_parameters((source.text, *source.headers.values()), self.config.options, kernels)
+        return replace(compiled, parameters=tuple(found))
 
-    def job(self, source: Source, tests: ArchitectureTests | None, sharers: int = 1) -> CompileJob:
+    def job(self, sharers: int = 1) -> CompileJob:
         """The job that compiles the source, with all headers that the compiler may find."""
         config, tool = self.config, self.config.toolchain
+        source = config.complete(self.closure)
         how = config.architectures, config.options, config.images
-        return CompileJob(tool.name, tool.identify(config.images), source, *how, sharers, self.probe(), tests)
+        return CompileJob(tool.name, tool.identify(config.images), source, *how, sharers, config.candidates)
 
     def describe(self, error: JitltoError) -> JitltoError:
         """Add template, combination, source lines and the interface to an error of its compile."""
@@ -94,10 +87,6 @@ class CompileRequest:
             return described
         error.where = error.where or rendered.origin
         return error
-
-    def find(self, cache: Cache) -> CompiledSource | None:
-        """The compiled source, if the cache has it."""
-        return cache.find(self.source_key, self.config)
 
 
 @lru_cache(maxsize=4096)

@@ -133,12 +133,6 @@ def test_shards_share_and_a_build_without_cache_does_not(runners: Runners) -> No
     assert runners.fresh().build("--no-cache")["compiled"] == FRAGMENTS
 
 
-def test_a_dry_run_knows_what_the_store_has(runners: Runners) -> None:
-    runners.fresh().build()
-    planned = json.loads(runners.fresh().run("build", "fragments/mini", "--dry-run", "--json").stdout)
-    assert planned == {"fragments": FRAGMENTS, "compile": []}
-
-
 def test_a_check_on_a_fresh_runner_links_nothing_again(runners: Runners) -> None:
     known = []
     for _ in range(2):
@@ -217,18 +211,18 @@ def test_units_are_asked_for_side_by_side_and_a_warm_directory_asks_nothing(mach
     stores = MemoryStores()
     machine.build(stores)
     stores.asked.clear()
-    report = machine.build(stores, compare_archs=True)
+    report = machine.build(stores)
     assert (report.compiled, report.use.store) == (0, FRAGMENTS)
     assert [len(names) for names in stores.asked if names[0][0] == "compiled"] == [FRAGMENTS]
     stores.asked.clear()
-    report = machine.build(stores, fresh=False, compare_archs=True)
+    report = machine.build(stores, fresh=False)
     assert (report.compiled, report.use.directory, stores.asked) == (0, FRAGMENTS, [])
 
 
 def test_a_warm_directory_gives_stores_what_a_build_would_have(machine: Machine) -> None:
     stores, empty = MemoryStores(), MemoryStores()
-    machine.build(stores, compare_archs=True)
-    assert machine.build(empty, fresh=False, compare_archs=True).use.directory == FRAGMENTS
+    machine.build(stores)
+    assert machine.build(empty, fresh=False).use.directory == FRAGMENTS
     assert empty.objects == stores.objects
     read_only = MemoryStores()
     read_only.is_read_only = True
@@ -247,16 +241,6 @@ def test_what_waits_for_a_worker_when_the_stores_have_opened_is_looked_for_again
 
     report = machine.build(stores, observer=OpensAtFirstCompile(), jobs=1)
     assert (report.compiled, report.use.store) == (1, FRAGMENTS - 1)
-
-
-def test_what_a_comparison_of_architectures_found_is_shared(machine: Machine) -> None:
-    stores = MemoryStores()
-    first = machine.build(stores, compare_archs=True)
-    kinds = {kind for kind, _ in stores.objects}
-    assert kinds >= {"compiled", "headers", "architectures"}
-    before = dict(stores.writes)
-    assert machine.build(stores, compare_archs=True).architectures == first.architectures
-    assert stores.writes == before
 
 
 def test_a_shard_asks_only_for_its_own(machine: Machine) -> None:

@@ -1,0 +1,299 @@
+"""The rows of a fragment database, each checked when it is read.
+
+========== ========== =======================================================================
+table      key        record
+========== ========== =======================================================================
+family     name       a FamilyRecord
+shape      family     the list of its :class:`Shape`
+entrypoint family     the list of its entrypoints, as :data:`ListedKey`
+symbol     symbol     family → :class:`SymbolUse`, of each symbol that a fragment names
+provider   symbol     family → the list of its device fragments that provide the symbol
+fragment   key's text a Fragment
+========== ========== =======================================================================
+
+A look-up goes from one checked row to the next. A row that is not found is searched for among all rows of its table,
+whose number the root has, so that damage never makes a row seem absent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.versions import Version
+from jitlto.database import _records as records
+from jitlto.database._reader import SqliteReader, list_schema
+from jitlto.database._records import Count, Root
+from jitlto.record.family_record import FamilyRecord
+from jitlto.record.fragment import Fragment, FragmentKey, Name, Role
+from jitlto.record.index import sorted_values
+
+T = TypeVar("T")
+SCHEMA = 3
+TABLES = ("family", "shape", "entrypoint", "symbol", "provider", "fragment")
+_ROWS = "CREATE TABLE {}(key TEXT PRIMARY KEY, record TEXT NOT NULL, sha256 BLOB NOT NULL) WITHOUT ROWID;\n"
+_OTHERS = """
+CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE blob(sha256 TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+CREATE VIEW image AS SELECT f.key, json_extract(i.value, '$.kind') AS kind,
+    json_extract(i.value, '$.architecture') AS architecture, json_extract(i.value, '$.sha256') AS sha256,
+    json_extract(i.value, '$.size') AS size FROM fragment f, json_each(f.record, '$.images') i;
+CREATE VIEW provides AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
+    json_extract(s.value, '$.layout') AS layout FROM fragment f, json_each(f.record, '$.provides') s;
+CREATE VIEW requires AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
+    json_extract(s.value, '$.layout') AS layout FROM fragment f, json_each(f.record, '$.requires') s;
+"""
+DDL = _OTHERS + "".join(map(_ROWS.format, TABLES))
+_LISTED = list_schema(DDL)
+_SHORT = "CASE WHEN name IN ('digest', 'root') THEN value ELSE '' END"
+
+
+class Shape(Struct, frozen=True):
+    """What fragments of one group, role and set of parameters have in common.
+
+    Args:
+        group, role: Theirs.
+        parameters: The names of their parameters, sorted, and the values that occur.
+        compilers: What made their images, with its version; sorted.
+    """
+
+    group: Name
+    role: Role
+    parameters: dict[str, tuple[str, ...]]
+    compilers: tuple[tuple[str, Count, Count], ...]
+
+    def key(self, family: str, values: Iterable[str]) -> FragmentKey:
+        """Return the key of a fragment of a family that has this shape and these values."""
+        return FragmentKey(family, self.group, tuple(zip(self.parameters, values, strict=True)))
+
+
+class SymbolUse(Struct, frozen=True, omit_defaults=True):
+    """What a family has to do with a symbol.
+
+    Args:
+        shapes: The numbers of the shapes of its device fragments that provide it, sorted.
+        required_by: The roles of its fragments that require it, sorted.
+    """
+
+    shapes: tuple[Count, ...] = ()
+    required_by: tuple[Role, ...] = ()
+
+
+#: A key in a list: the number of its shape, and the values of the shape's parameters.
+ListedKey: TypeAlias = tuple[Count, tuple[str, ...]]
+#: Table, key and record.
+Row: TypeAlias = tuple[str, str, bytes]
+
+
+def sha256(data: bytes) -> str:
+    """Return the SHA-256 in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def checksum(table: str, key: bytes, record: bytes) -> bytes:
+    """Return the checksum of a row, which no other row has."""
+    return hashlib.sha256(b"%s %s %s" % (table.encode(), key, record)).digest()
+
+
+def digest_rows(checksums: Iterable[bytes]) -> str:
+    """Return the hash over the sorted checksums of all rows."""
+    return sha256(b"".join(sorted(checksums)))
+
+
+def make_index(fragments: Iterable[Fragment]) -> list[Row]:
+    """Return the rows of all tables that are made from fragments, sorted."""
+    families: dict[str, list[Fragment]] = defaultdict(list)
+    for fragment in fragments:
+        families[fragment.key.family].append(fragment)
+    rows: list[Row] = []
+    uses: dict[str, dict[str, SymbolUse]] = defaultdict(dict)
+    providers: dict[str, dict[str, list[ListedKey]]] = defaultdict(dict)
+    for name, several in sorted(families.items()):
+        gathered = _FamilyRows(several)
+        rows.append(("shape", name, records.encode(gathered.shapes)))
+        if gathered.entrypoints:
+            rows.append(("entrypoint", name, records.encode(sorted(gathered.entrypoints))))
+        for symbol in gathered.providers.keys() | gathered.required.keys():
+            keys = sorted(gathered.providers.get(symbol, ()))
+            shapes = tuple(sorted({number for number, _ in keys}))
+            uses[symbol][name] = SymbolUse(shapes, tuple(sorted(gathered.required.get(symbol, ()))))
+            if keys:
+                providers[symbol][name] = keys
+    rows += (("symbol", symbol, records.encode(use)) for symbol, use in uses.items())
+    rows += (("provider", symbol, records.encode(keys)) for symbol, keys in providers.items())
+    return sorted(rows)
+
+
+class _FamilyRows:
+    """What the rows of one family's fragments hold."""
+
+    def __init__(self, fragments: Iterable[Fragment]) -> None:
+        forms: dict[tuple[str, Role, tuple[str, ...]], list[Fragment]] = defaultdict(list)
+        for fragment in fragments:
+            names = tuple(name for name, _ in fragment.key.parameters)
+            forms[fragment.key.group, fragment.role, names].append(fragment)
+        self.shapes: list[Shape] = []
+        self.entrypoints: list[ListedKey] = []
+        self.providers: dict[str, list[ListedKey]] = defaultdict(list)
+        self.required: dict[str, set[Role]] = defaultdict(set)
+        for (group, role, names), several in sorted(forms.items()):
+            self._add(group, role, names, several)
+
+    def _add(self, group: str, role: Role, names: tuple[str, ...], fragments: Iterable[Fragment]) -> None:
+        values: tuple[set[str], ...] = tuple(set() for _ in names)
+        compilers: set[tuple[str, Version]] = set()
+        for fragment in fragments:
+            listed = len(self.shapes), tuple(value for _, value in fragment.key.parameters)
+            for known, value in zip(values, listed[1], strict=True):
+                known.add(value)
+            compilers.update((image.toolchain, image.version) for image in fragment.images)
+            if role is Role.ENTRYPOINT:
+                self.entrypoints.append(listed)
+            else:
+                for name in {symbol.name for symbol in fragment.provides}:
+                    self.providers[name].append(listed)
+            for symbol in fragment.requires:
+                self.required[symbol.name].add(role)
+        made = tuple(sorted((name, version.major, version.minor) for name, version in compilers))
+        self.shapes.append(Shape(group, role, sorted_values(zip(names, values, strict=True)), made))
+
+
+def make_rows(families: Iterable[FamilyRecord], fragments: Iterable[Fragment]) -> Iterator[Row]:
+    """Yield all rows of a database, sorted by table in the order of :data:`TABLES` and by key."""
+    for record in sorted(families, key=lambda family: family.name):
+        yield "family", record.name, records.encode_family(record)
+    in_order = sorted(fragments, key=lambda fragment: fragment.key.text)
+    yield from sorted(make_index(in_order), key=lambda row: (TABLES.index(row[0]), row[1]))
+    for fragment in in_order:
+        yield "fragment", fragment.key.text, records.encode_fragment(fragment)
+
+
+class StoredRows:
+    """The rows of a stored database.
+
+    Args:
+        reader: The open file.
+
+    Raises:
+        DatabaseError: If its tables are not those of the schema, or its root is damaged. All methods raise it if what
+            they read is damaged.
+    """
+
+    def __init__(self, reader: SqliteReader) -> None:
+        self._reader = reader
+        # Rows that were read, and the bytes that others may have: in a forged file, rows may share pages.
+        self._known: set[tuple[str, str]] = set()
+        self._remaining = reader.identity[2]
+        self._keys: dict[str, frozenset[bytes]] = {}  # of tables that were read whole
+        # The schema must match exactly: a file with views, triggers, virtual tables, indexes or defaults of its own is
+        # rejected before a statement could use them.
+        if reader.schema() != _LISTED:
+            raise reader.damaged(f"its tables are not those of schema {SCHEMA}")
+        # Look-ups would read the record of a part, which is long, to compare its name.
+        meta = {name.decode("utf-8", "replace"): value for name, value in reader.scan("meta", "name", _SHORT)}
+        text = meta.get("root", b"")
+        #: SHA-256 of the content; equal digests mean equal databases.
+        self.digest = sha256(text)
+        if meta.get("digest") != self.digest.encode():
+            raise reader.damaged("its digest is not that of its content")
+        #: What the digest is computed from.
+        self.root = root = self.decode(lambda: records.decode(Root, text))
+        if meta.keys() != {"digest", "root"}.union(name for name in ("part", "gaps") if getattr(root, name)):
+            raise reader.damaged("invalid row in table meta")
+        if root.schema != SCHEMA or root.counts.keys() != set(TABLES):
+            raise reader.damaged("invalid root")
+
+    def decode(self, decode: Callable[[], T]) -> T:
+        """Return what a decoder returns; its errors become a DatabaseError."""
+        try:
+            return decode()
+        except (records.InvalidRecordError, JitltoError) as error:
+            if isinstance(error, DatabaseError):
+                raise
+            # The checksums match, so the file was forged rather than damaged.
+            raise self._reader.damaged(f"a record is not what its schema says ({error!r:.200})") from error
+
+    def find_meta(self, name: str, decode: Callable[[bytes], T]) -> T | None:
+        """Return the decoded record ``part`` or ``gaps``; None if there is none."""
+        expected = getattr(self.root, name)
+        if expected is None:
+            return None
+        (record,) = self._reader.find("meta", "name", name, "value") or (None,)
+        if not isinstance(record, bytes) or sha256(record) != expected:
+            raise self._reader.damaged(f"invalid row in table meta: {name}")
+        return self.decode(partial(decode, record))
+
+    def find(self, table: str, key: str, decode: Callable[[bytes], T]) -> T | None:
+        """Return the decoded record of a row; None if there is no such row."""
+        row = self._reader.find(table, "key", key, "record", "sha256")
+        if row is None:
+            if self._is_listed(table, key):
+                raise self._reader.damaged(f"{table} {key} cannot be found")
+            return None
+        record, expected = row
+        if not isinstance(record, bytes) or checksum(table, key.encode(), record) != expected:
+            raise self._reader.damaged(f"{table} {key} does not match its checksum")
+        if (table, key) not in self._known:
+            self._known.add((table, key))
+            self._remaining -= len(record)
+        if self._remaining < 0:
+            raise self._reader.damaged("its rows are longer than the file")
+        return self.decode(partial(decode, record))
+
+    def require(self, table: str, key: str, decode: Callable[[bytes], T]) -> T:
+        """Return the decoded record of a row that another row refers to."""
+        record = self.find(table, key, decode)
+        if record is None:
+            raise self.inconsistent(f"there is no {table} {key}")
+        return record
+
+    def _is_listed(self, table: str, key: str) -> bool:
+        """Return whether a table has a key, by reading all of it."""
+        if table not in self._keys:
+            self._keys[table] = frozenset(key for key, _, _ in self._scan(table))
+        return key.encode("utf-8", "surrogatepass") in self._keys[table]
+
+    def _scan(self, table: str) -> Iterator[tuple[bytes, bytes, bytes]]:
+        count = 0
+        for key, record, expected in self._reader.scan(table, "key", "record", "sha256"):
+            if checksum(table, key, record) != expected:
+                raise self._reader.damaged(f"{table} {key.decode('utf-8', 'replace')} does not match its checksum")
+            count += 1
+            yield key, record, expected
+        if count != self.root.counts[table]:
+            raise self._reader.damaged(f"the number of rows in table {table} is wrong")
+
+    def scan(self, table: str) -> Iterator[tuple[str, bytes, bytes]]:
+        """Yield keys, records and checksums of all rows of a table, sorted by key."""
+        for key, record, expected in self._scan(table):
+            yield key.decode("utf-8", "replace"), record, expected
+
+    def fragments(self) -> Iterator[Fragment]:
+        """Yield all fragments, sorted by the text of their keys."""
+        return (self.decode_fragment(key, record) for key, record, _ in self.scan("fragment"))
+
+    def find_fragment(self, key: FragmentKey) -> Fragment | None:
+        """Return the fragment with a key; None if there is none."""
+        return self.find("fragment", key.text, partial(self.decode_fragment, key.text))
+
+    def decode_fragment(self, key: str, record: bytes) -> Fragment:
+        """Return the fragment of a row."""
+        fragment = self.decode(lambda: records.decode_fragment(record))
+        if fragment.key.text != key:
+            raise self._reader.damaged(f"{key} is the key of a different fragment")
+        return fragment
+
+    def inconsistent(self, why: str) -> DatabaseError:
+        """Return the error for rows that contradict each other."""
+        return self._reader.damaged(why)
+
+
+#: By family: what has to do with a symbol, and the fragments that provide it.
+Uses: TypeAlias = Mapping[str, SymbolUse]
+Providers: TypeAlias = Mapping[str, tuple[ListedKey, ...]]

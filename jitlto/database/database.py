@@ -1,0 +1,262 @@
+"""Fragment databases opened for reading."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from msgspec.structs import astuple
+
+from jitlto.base.cached import cached_property
+from jitlto.base.errors import DatabaseError
+from jitlto.base.frozen import Shared
+from jitlto.base.text import check_type
+from jitlto.database import _records as records
+from jitlto.database._index import StoredIndex
+from jitlto.database._reader import SqliteReader
+from jitlto.database._rows import SCHEMA, TABLES, Shape, StoredRows, digest_rows, make_index, sha256
+from jitlto.record.family_record import FamilyRecord, PartRecord
+from jitlto.record.fragment import Fragment, FragmentKey, Image
+
+APPLICATION_ID = 0x6A6C746F  # "jlto"
+#: Hint for a database that is a part of a build.
+MERGE_HINT = "merge all parts first: jitlto merge -o DB PART..."
+
+
+class FragmentDatabase(Shared):
+    """A fragment database, opened for reading.
+
+    It returns exactly the data that was written, or raises a :class:`~jitlto.base.errors.DatabaseError` that names the
+    file.
+    A look-up reads and checks only what it needs, so its cost does not grow with the file. Thread-safe.
+
+    Args:
+        path: The file.
+
+    Raises:
+        DatabaseError: If the file is missing, is not a fragment database, was made by a newer jitlto, or is damaged
+            where it is read first. All methods raise it if what they read is damaged.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._reader = reader = SqliteReader(self.path)
+        #: The absolute path, so that a later chdir has no effect.
+        self.location = reader.location
+        #: Identity of the file.
+        self.identity = reader.identity
+        self._shapes: dict[str, tuple[Shape, ...]] = {}  # those that were read
+        try:
+            self._rows = self._open_rows()
+        except BaseException:
+            reader.close()
+            raise
+        #: SHA-256 of the content; equal digests mean equal databases.
+        self.digest = self._rows.digest
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Be opened again in another process, at the same path."""
+        return _open_again, (str(self.location), self.digest)
+
+    def _open_rows(self) -> StoredRows:
+        if self._reader.pragma("application_id") != APPLICATION_ID:
+            raise self._reader.foreign()
+        if int(self._reader.pragma("page_count")) * int(self._reader.pragma("page_size")) != self.identity[2]:
+            raise self._reader.damaged("its size is not the one that its header has")
+        schema = self._reader.pragma("user_version")
+        if schema == SCHEMA:
+            return StoredRows(self._reader)
+        is_earlier = schema in range(SCHEMA)
+        what = f"has schema {schema!r}, of {'an earlier' if is_earlier else 'another'} jitlto; this one reads {SCHEMA}"
+        hint = "build the database again" if is_earlier else "upgrade jitlto, or build the database again"
+        raise self._reader.error(what, hint, code="database-schema")
+
+    @cached_property
+    def part(self) -> PartRecord | None:
+        """The part of a sharded build that it is; None if it is complete."""
+        return self._rows.find_meta("part", records.decode_part)
+
+    @cached_property
+    def gaps(self) -> tuple[FragmentKey, ...]:
+        """The fragments that a merge left out, because no part held them; sorted."""
+        return self._rows.find_meta("gaps", records.decode_gaps) or ()
+
+    @cached_property
+    def families(self) -> Mapping[str, FamilyRecord]:
+        """The families in it, by name; each is read when it is looked up."""
+        return _Families(self, self._rows.root.families)
+
+    def fragments(self, family: str | None = None) -> list[Fragment]:
+        """Return all fragments, or those of one family, sorted by key. All are read at the first call, and kept."""
+        if family is not None:
+            return list(self._fragments.get(family, ()))
+        return [fragment for name in sorted(self._fragments) for fragment in self._fragments[name]]
+
+    @cached_property
+    def _fragments(self) -> dict[str, list[Fragment]]:
+        return _sort_by_family(self._rows.fragments())
+
+    def iterate(self, family: str | None = None) -> Iterator[Fragment]:
+        """Yield the same, sorted by the text of their keys, and keep none."""
+        return (fragment for fragment in self._rows.fragments() if family in (None, fragment.key.family))
+
+    def fragment_keys(self, family: str | None = None) -> Iterator[FragmentKey]:
+        """Yield the keys of all fragments, or of those of one family, sorted by their text."""
+        return (fragment.key for fragment in self.iterate(family))
+
+    def _read_family(self, name: str) -> FamilyRecord:
+        family = self._rows.require("family", name, records.decode_family)
+        if family.name != name:
+            raise self._reader.damaged(f"family {family.name} is stored under a different name")
+        if missing := sorted(set(family.uses).difference(self._rows.root.families)):
+            raise self._reader.damaged(f"family {name} uses {', '.join(missing)}, which is not in it")
+        return family
+
+    def planned(self, family: str) -> tuple[FamilyRecord, list[Fragment]]:
+        """Return what a family's kernels are made of: its record and fragments, with those of the families it uses."""
+        record = self.families[family]
+        fragments = [fragment for name in (family, *record.uses) for fragment in self.fragments(name)]
+        return record.with_used(self.families), record.select(fragments)
+
+    def index(self, family: str) -> tuple[FamilyRecord, StoredIndex]:
+        """Return the same, with the fragments in an index that reads them when they are looked up."""
+        record = self.families[family]
+        return record.with_used(self.families), StoredIndex(self, self._rows, record)
+
+    def shapes(self, family: str) -> tuple[Shape, ...]:
+        """Return groups, parameters and compilers of a family's fragments; none if it has no fragments."""
+        if family not in self._shapes:
+            found = self._rows.find("shape", family, lambda record: records.decode(tuple[Shape, ...], record))
+            self._shapes[family] = found or ()
+        return self._shapes[family]
+
+    def get(self, key: FragmentKey) -> Fragment | None:
+        """Return the fragment with a key, or None if there is no such fragment."""
+        check_type(key, FragmentKey, "key must be a FragmentKey")
+        return self._rows.find_fragment(key)
+
+    def read(self, image: Image) -> bytes:
+        """Return the bytes of an image.
+
+        Raises:
+            DatabaseError: If they are missing or do not match the image's SHA-256.
+        """
+        row = self._reader.find("blob", "sha256", image.sha256, "data")
+        if row is None:
+            raise self._reader.damaged(f"image {image.sha256} is missing")
+        (data,) = row
+        if not isinstance(data, bytes) or sha256(data) != image.sha256:
+            raise self._reader.damaged(f"image {image.sha256} does not match its SHA-256")
+        return data
+
+    def verify(self, *, keep: bool = False) -> int:
+        """Read and check everything, SQLite's own structures too.
+
+        Args:
+            keep: Keep all fragments, as :meth:`fragments` does.
+
+        Returns:
+            The number of images checked.
+
+        Raises:
+            DatabaseError: At the first check that fails.
+        """
+        verdict = self._reader.pragma("integrity_check(1)")
+        if isinstance(verdict, bytes) and verdict != b"ok":
+            raise self._reader.damaged(verdict.decode("utf-8", "replace"))
+        _ = self.part, self.gaps
+        fragments = self._verify_rows()
+        images = {image.sha256: image for fragment in fragments for image in fragment.images}
+        self._verify_images(images)
+        if keep:
+            self._fragments = _sort_by_family(fragments)
+        return len(images)
+
+    def _verify_rows(self) -> list[Fragment]:
+        """Read all rows, compare those that are made from fragments with these, and return the fragments."""
+        for family in self.families.values():
+            family.with_used(self.families)
+        checksums, index, fragments = [], [], []
+        for table in TABLES:
+            for key, record, checksum in self._rows.scan(table):
+                checksums.append(checksum)
+                if table == "fragment":
+                    fragments.append(self._rows.decode_fragment(key, record))
+                elif table == "family" and key not in self._rows.root.families:
+                    raise self._reader.damaged(f"family {key} is not one of those that it names")
+                elif table != "family":
+                    index.append((table, key, record))
+        if sorted(index) != make_index(fragments):
+            raise self._reader.damaged("its index rows are not those of its fragments")
+        if digest_rows(checksums) != self._rows.root.rows:
+            raise self._reader.damaged("its rows are not those that were written")
+        return fragments
+
+    def _verify_images(self, images: Mapping[str, Image]) -> None:
+        """Check all images against their hashes and sizes."""
+        stored: set[str] = set()
+        for name, data in self._reader.scan("blob", "sha256", "data"):
+            sha = name.decode("ascii", "replace")
+            if sha256(data) != sha:
+                raise self._reader.damaged(f"image {sha} does not match its SHA-256")
+            stored.add(sha)
+            if sha not in images:
+                raise self._reader.damaged(f"image {sha} belongs to no fragment")
+            if len(data) != images[sha].size:
+                raise self._reader.damaged(f"image {sha} does not have the recorded {images[sha].size} bytes")
+        if missing := images.keys() - stored:
+            raise self._reader.damaged(f"image {min(missing)} is missing")
+
+    def close(self) -> None:
+        """Close the file; the database cannot be used afterwards."""
+        self._reader.close()
+
+    def __enter__(self) -> FragmentDatabase:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _open_again(location: str, digest: str) -> FragmentDatabase:
+    database = FragmentDatabase(location)
+    if database.digest != digest:
+        database.close()
+        raise DatabaseError(
+            "another database lies where another process opened this one",
+            code="database-replaced",
+            where=location,
+            hint="have the same database on both sides",
+        )
+    return database
+
+
+def _sort_by_family(fragments: Iterable[Fragment]) -> dict[str, list[Fragment]]:
+    found: dict[str, list[Fragment]] = {}
+    for fragment in fragments:
+        found.setdefault(fragment.key.family, []).append(fragment)
+    for several in found.values():
+        several.sort(key=lambda fragment: astuple(fragment.key))
+    return found
+
+
+class _Families(Mapping[str, FamilyRecord]):
+    """The families of a database by name, each read once, when it is looked up."""
+
+    def __init__(self, database: FragmentDatabase, names: tuple[str, ...]) -> None:
+        self._database, self._names = database, frozenset(names)
+        self._read: dict[str, FamilyRecord] = {}
+
+    def __getitem__(self, name: str) -> FamilyRecord:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._read:
+            self._read[name] = self._database._read_family(name)
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._names))
+
+    def __len__(self) -> int:
+        return len(self._names)

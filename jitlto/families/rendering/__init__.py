@@ -1,1 +1,0 @@
-"""What templates may say, and the process in which they are rendered."""

@@ -1,0 +1,175 @@
+"""Kernels as their sources define them: names where they can be told for sure, and none where not."""
+
+from __future__ import annotations
+
+import keyword
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.compile.signatures import Parameters, find_parameters
+
+
+def find(text: str, *options: str, name: str = "k", most: int = 8) -> Parameters | None:
+    """Return the parameters that a text tells, of whichever number."""
+    found = [made for n in range(most) for _, made in find_parameters([text.encode()], options, [(name, n)])]
+    return found[0] if len(found) == 1 else None
+
+
+def names_of(parameters: str) -> tuple[str | None, ...] | None:
+    made = find(f"__global__ void k({parameters}) {{}}")
+    return None if made is None else tuple(name for name, _ in made)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "name"),
+    [
+        ("float x", "x"),
+        ("const float* __restrict__ x", "x"),
+        ("float *x", "x"),
+        ("const unsigned x", "x"),
+        ("ns::box<int, float> x", "x"),
+        ("typename T::type x", "x"),
+        ("struct S x", "x"),
+        ("const __grid_constant__ S x", "x"),
+        ("int x[4]", "x"),
+        ("float (*x)(float, int)", "x"),
+        ("int (*x)[3]", "x"),
+        ("int x = f(1, 2)", "x"),
+        ("T<(3 > 2), 1> x", "x"),
+        ("T<(N == 2), int> x", "x"),
+        ("T<N == 2> x = {N == 2}", "x"),
+        ("decltype(f(1, 2)) x", "x"),
+        ("float x /* , int y */", "x"),
+        ("RESTRICTED(float) x", "x"),
+        # No name, or none that is sure.
+        ("float", None),
+        ("const unsigned", None),
+        ("S", None),
+        ("const S", None),
+        ("struct S", None),
+        ("ns::S", None),
+        ("ns::box<int>", None),
+        ("T<N == 2>", None),
+        ("T<(N <= 2)> = 1", None),
+        ("float*", None),
+        ("float* const", None),
+        ("int[4]", None),
+        ("float (*)(float, int)", None),
+        ("MACRO(float, x)", None),
+    ],
+)
+def test_the_name_of_a_parameter(parameter: str, name: str | None) -> None:
+    assert names_of(parameter) == (name,)
+    assert names_of(f"int before, {parameter}, int behind") == ("before", name, "behind")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "names"),
+    [("", ()), ("void", ()), ("float a\n#if X\n, int b\n#endif\n", None), ("int a, ...", None), ("int a, int a", None)],
+)
+def test_the_list_of_parameters(parameters: str, names: tuple[str, ...] | None) -> None:
+    assert names_of(parameters) == names
+
+
+def test_what_defines_a_kernel_and_what_does_not() -> None:
+    text = rb"""
+// __global__ void no(int x) {}
+const char* s = "__global__ void no(int x) {}"; const char* r = R"x(__global__ void no(int x) {})x"; char c = '{';
+__global__ void no(int x);
+template __global__ void no<float>(float x);
+struct Q { __global__ static void no(int x) {} };
+namespace a { namespace b::c {
+template <typename T, int N = (3 > 2)>
+__global__ void __launch_bounds__(128, 2) one(const T* x, int n) { if (n < 1'000) { } }
+} extern "C" { __global__ [[maybe_unused]] LAUNCH(3) void two(void) noexcept {} } }
+extern "C" __global__ __launch_bounds__(32) void \
+three(int y) {}
+#ifdef X
+void f() {
+#else
+void g() {
+#endif
+}
+namespace { __global__ void no(int x) {} }
+__global__ void four(int z) {}
+"""
+    expected = {"one": ("x", "n"), "two": (), "three": ("y",), "four": ("z",), "no": None}
+    for name, names in expected.items():
+        made = find(text.decode(), name=name)
+        assert (None if made is None else tuple(n for n, _ in made)) == names
+
+
+@pytest.mark.parametrize(
+    "macros",
+    [
+        "#define N n_real\n__global__ void k(float* x, int N) {}",
+        "#define N n_real\n__global__ void k(float* x, int N) {}\n#undef N\n",
+        "#define TWO float* a, int b\n__global__ void k(TWO) {}",
+        "#define P(t, n) t n\n__global__ void k(P(float*, a), int b) {}",
+        "#define FIRST float* a, int\n#define NONE\n__global__ void k(FIRST b NONE) {}",
+        *(
+            f"{define} N n_real\n__global__ void k(float* x, int N) {{}}\n#undef N"
+            for define in ("%:define", "# /* c */ define", "#def\\\nine", "/* c */ #define", "#/*\n*/define")
+        ),
+        "__global__ void k(float* x, int OPTION) {}\n#undef OPTION",
+        # A macro defines the kernel, and what looks like its definition is none.
+        "#define K __global__ void k(float* x, int real) {\nK }\n#if 0\n__global__ void k(float* y, int z) {}\n#endif",
+        "#define kk k\n#if 0\n__global__ void k(float* y, int z) {}\n#endif\n__global__ void kk(float* x, int real) {}",
+        "#define K __global__ void k(float* x, int n) {\n#define DROP(...)\nK }\nDROP(__global__ void k(int z) {})",
+        "#if A\n__global__ void k(float* y, int z) {}\n#else\n__global__ void k(float* x, int n) {}\n#endif",
+    ],
+)
+def test_a_macro_never_gives_a_wrong_name(macros: str) -> None:
+    assert all(name is None for name, _ in find(macros) or ())
+
+
+def test_a_macro_that_hides_nothing_does_no_harm() -> None:
+    text = "#define RESTRICT __restrict__\n#define REAL float\n__global__ void k(REAL* RESTRICT x, int n) {}"
+    assert find(text) == (("x", None), ("n", None))
+
+
+def test_a_macro_of_an_option_hides_a_name_too() -> None:
+    assert find("__global__ void k(float* x, int n) {}", "-Dn=m") is None
+
+
+def test_definitions_are_told_apart_by_the_number_of_their_parameters() -> None:
+    text = "#ifdef A\n__global__ void k(int a) {}\n#else\n__global__ void k(float b, int c) {}\n#endif"
+    found = dict(find_parameters([text.encode()], (), [("_Z1ki", 1), ("_Z1kfi", 2)]))
+    assert found == {"_Z1ki": (("a", "int"),), "_Z1kfi": (("b", "float"), ("c", "int"))}
+
+
+def test_types_are_those_of_scalars_and_pointers_to_them() -> None:
+    text = "k(const float* __restrict__ x, unsigned n, void* v, uint32_t m, int64_t* const p, int a[4], S s, S* t)"
+    assert find(f'extern "C" __global__ void {text} {{}}', most=9) == (
+        ("x", "float const*"),
+        ("n", "unsigned int"),
+        ("v", "void*"),
+        ("m", "unsigned int"),
+        ("p", "long long*"),
+        ("a", "int*"),
+        ("s", None),
+        ("t", None),
+    )
+
+
+_WORDS = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(lambda word: not keyword.iskeyword(word))
+_TYPES = st.sampled_from(
+    ["float", "const T*", "ns::S<a, (b > c)>", "S<a == b, c>", "unsigned long", "T (&)[2]", "struct S"]
+)
+
+
+@pytest.mark.slow
+@given(st.lists(st.tuples(_TYPES.filter(lambda t: "&" not in t), st.none() | _WORDS.map("p_{}".format)), max_size=6))
+def test_names_are_found_in_their_order_or_not_at_all(parameters: list[tuple[str, str | None]]) -> None:
+    names = tuple(name for _, name in parameters)
+    found = names_of(", ".join(f"{type_} {name or ''}" for type_, name in parameters))
+    given = [name for name in names if name]
+    assert found == (names if len(set(given)) == len(given) else None)
+
+
+@pytest.mark.slow
+@given(st.binary(max_size=200).map(lambda data: b"__global__ void k(" + data))
+def test_any_text_is_read(text: bytes) -> None:
+    assert dict(find_parameters([text], (), [("other", 1)])) == {}
