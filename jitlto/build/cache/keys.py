@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile.compiler import Toolchain
-from jitlto.compile.directives import outline
 from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.includes import scan
 from jitlto.compile.search_path import SEARCHED, searched_names
 from jitlto.record.fragment import ImageKind
-from jitlto.record.headers import HeaderSet, Source
+from jitlto.record.headers import Source
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
 REVISION = 11
@@ -29,8 +29,7 @@ REVISION = 11
 class CompileConfig:
     """The compiler, options and headers of one family.
 
-    Headers are looked for once for all sources with equal directives, and each set of them is one mapping, which is
-    then hashed and sent to a worker once.
+    Each set of headers is one mapping, which is hashed and sent to a worker once.
     """
 
     toolchain: Toolchain
@@ -44,16 +43,11 @@ class CompileConfig:
     candidates: tuple[Architecture, ...] = ()
     linker: Version | None = None  # nvJitLink, by which code is compared, if there are candidates
     _current: dict[str, bool] = field(default_factory=dict, repr=False)
-    _reached: dict[tuple[bool, bytes], HeaderSet] = field(default_factory=dict, repr=False)
-    _rewritten: dict[tuple[bool, bytes], Source] = field(default_factory=dict, repr=False)
-    _header_sets: dict[tuple[bool, frozenset[str]], HeaderSet] = field(default_factory=dict, repr=False)
-    _manifests: dict[tuple[bytes, tuple[str, ...]], bytes] = field(default_factory=dict, repr=False)
+    _manifests: dict[tuple[frozenset[str], tuple[str, ...]], bytes] = field(default_factory=dict, repr=False)
 
     def closure(self, source: str, extra: Sequence[str] = ()) -> Source:
         """The source with all headers that it can reach, and those of ``extra``, which it includes through a macro."""
-        if extra:
-            return self.search.closure(source.encode(), extra)
-        return self._closure(source.encode(), is_own=False)
+        return self.search.closure(source.encode(), extra)
 
     def complete(self, source: Source) -> Source:
         """A source of :meth:`closure` with every header that the compiler may find by itself."""
@@ -61,22 +55,7 @@ class CompileConfig:
 
     def own_closure(self, source: str) -> Source:
         """The source with those headers of the family that it can reach."""
-        return self._closure(source.encode(), is_own=True)
-
-    def _closure(self, text: bytes, *, is_own: bool) -> Source:
-        like = outline(text)
-        if like is not None and (headers := self._reached.get((is_own, like))) is not None:
-            return Source(text, headers)
-        if (found := self._rewritten.get((is_own, text))) is None:
-            walked = (self.own if is_own else self.search).closure(text)
-            names = frozenset(walked.headers)
-            headers = self._header_sets.setdefault((is_own, names), HeaderSet(walked.headers))
-            found = Source(walked.text, headers)
-            if like is not None and walked.text == text:
-                self._reached[is_own, like] = headers
-            else:
-                self._rewritten[is_own, text] = found
-        return found
+        return self.own.closure(source.encode())
 
     def fields(self, source: str) -> dict[str, str]:
         """The parts of the source key, by name."""
@@ -100,19 +79,18 @@ class CompileConfig:
     def manifest(self, source: str, reads: Sequence[str]) -> bytes:
         """The current headers of a compile: a line of SHA-256 and name for each that was read.
 
-        ``+ name`` and ``- name`` record only whether a header exists, because that decides which file an include finds.
+        ``- name`` records that no such header exists, where it was looked for.
         """
         text, reads = source.encode(), tuple(reads)
-        like = text if (lines := outline(text)) is None else lines
-        if (found := self._manifests.get((like, reads))) is None:
-            found = self._manifests[like, reads] = self._make_manifest(text, reads)
+        key = frozenset(include.name for include in scan(text).includes), reads
+        if (found := self._manifests.get(key)) is None:
+            found = self._manifests[key] = self._make_manifest(text, reads)
         return found
 
     def _make_manifest(self, text: bytes, reads: Sequence[str]) -> bytes:
         own = [name for name in reads if not name.startswith("<")]
         lines = [f"{self._state(name)} {name}" for name in reads]
-        looked_up = self.search.looked_up(text, own) - set(own)
-        lines += [f"{'-' if self.search.find(name) is None else '+'} {name}" for name in looked_up]
+        lines += [f"- {name}" for name in self.search.absent(text, own)]
         return "\n".join(sorted(lines)).encode("utf-8", "surrogateescape")
 
     def is_current(self, manifest_sha256: str, manifest: bytes) -> bool:
@@ -126,8 +104,8 @@ class CompileConfig:
         return {name: state for name in names if (state := self._state(name)) != "gone"}
 
     def _line_holds(self, state: str, name: str) -> bool:
-        if state in "+-":
-            return (self.search.find(name) is None) == (state == "-")
+        if state == "-":
+            return self.search.find(name) is None
         return self._state(name) == state
 
     def _state(self, name: str) -> str:
@@ -141,7 +119,7 @@ class CompileConfig:
 def headers(manifest: bytes) -> dict[str, str]:
     """Return the headers of a manifest with their SHA-256."""
     lines = _lines(manifest)
-    return {name: state for state, name in lines if state not in "+-" and not name.startswith(SEARCHED)}
+    return {name: state for state, name in lines if state != "-" and not name.startswith(SEARCHED)}
 
 
 def _lines(manifest: bytes) -> Iterator[tuple[str, str]]:

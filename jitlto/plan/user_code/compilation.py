@@ -25,7 +25,7 @@ from jitlto.record.headers import Source
 
 #: The folder of the entries in the cache directory.
 ENTRIES = "sources"
-_SCHEMA = 4  # of the entries
+_SCHEMA = 5  # of the entries
 
 
 class Entry(Struct):
@@ -103,7 +103,7 @@ def compile_once(
         return cached
     compiled = nvrtc.compile_closure(search, text, [architecture], options)
     # Headers that were searched for and not found count too: if one appears, the result changes.
-    looked_up = search.looked_up(text, search.last_headers) | search.last_headers
+    looked_up = search.absent(text, search.last_headers) | search.last_headers
     save_entry(
         store,
         _SourceEntry(
