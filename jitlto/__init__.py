@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from jitlto.base.errors import JitltoError as JitltoError
     from jitlto.base.python_warnings import LinkWarning as LinkWarning
     from jitlto.database import FragmentDatabase as FragmentDatabase
+    from jitlto.frameworks.bindings import jax_call as jax_call
+    from jitlto.frameworks.bindings import torch_operator as torch_operator
     from jitlto.frameworks.declaration import Backward as Backward
     from jitlto.frameworks.declaration import Operator as Operator
-    from jitlto.frameworks.jax_call import jax_call as jax_call
     from jitlto.frameworks.parts import Array as Array
     from jitlto.frameworks.parts import Flag as Flag
     from jitlto.frameworks.parts import Launch as Launch
     from jitlto.frameworks.parts import Output as Output
     from jitlto.frameworks.parts import Scalar as Scalar
-    from jitlto.frameworks.torch_operator import torch_operator as torch_operator
     from jitlto.launch.launcher import Launcher as Launcher
     from jitlto.launch.sequence import sequence as sequence
     from jitlto.launch.slots import Slot as Slot
@@ -51,10 +51,10 @@ _EXPORTS = {
     "Scalar": "jitlto.frameworks.parts",
     "Slot": "jitlto.launch.slots",
     "family": "jitlto.runtime.family",
-    "jax_call": "jitlto.frameworks.jax_call",
+    "jax_call": "jitlto.frameworks.bindings",
     "load": "jitlto.runtime.family",
     "sequence": "jitlto.launch.sequence",
-    "torch_operator": "jitlto.frameworks.torch_operator",
+    "torch_operator": "jitlto.frameworks.bindings",
 }
 __all__ = [*_EXPORTS, "__version__"]
 

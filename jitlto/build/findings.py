@@ -29,14 +29,6 @@ class Kind(StrEnum):
     EMPTY = "empty"
     #: A function that callers supply at run time. Not a failure.
     SUPPLIED = "supplied"
-    #: Two values that never occur together. Usually not a failure: a matrix may leave combinations out.
-    GAP = "gap"
-    #: Values that never occur together, as the family declares. Not a failure.
-    EXCLUDED = "excluded"
-    #: Fragments of one kernel with different values of a parameter, so that callers cannot set it. Not a failure.
-    MIXED = "mixed"
-    #: Fragments of one group whose code is the same, although their keys differ. Not a failure.
-    SAME_CODE = "same-code"
     #: An inline function that two fragments of a kernel define differently.
     DEFINITION = "definition"
     #: A family whose inline functions could not be compared. Not a failure.

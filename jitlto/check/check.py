@@ -35,7 +35,6 @@ def check(
     database: FragmentDatabase,
     names: Sequence[str] = (),
     *,
-    complete: bool = False,
     targets: Sequence[Architecture] = (),
     strength: int | None = None,
     mode: str = "lto",
@@ -53,7 +52,6 @@ def check(
 
     Args:
         names: The families; by default all.
-        complete: Whether combinations that a device group's matrix leaves out are failures, unless it excludes them.
         targets: The architectures to link for; without any, nothing is linked.
         strength: Link only a covering array of this strength instead of all kernels.
         mode: ``lto`` or ``ptx``.
@@ -80,7 +78,7 @@ def check(
         fragments = [fragment for family in families for fragment in database.planned(family.name)[1]]
         require_readable(fragments, mode, str(database.path))
     proven: dict[str, FamilyProof] = {}
-    proofs = [_prove(family.name, database, complete, proven) for family in families]
+    proofs = [_prove(family.name, database, proven) for family in families]
     stores = stores if use_cache else None
     known = Proofs((directory or families[0].session.kernel_cache.store) if use_cache else None, stores)
     scope = Scope(shard or Shard(1, 1), known, workers, on_links, on_link)
@@ -95,13 +93,13 @@ def check(
     return CheckResult(database.digest, holds, tuple(checks), link, str(database.path), str(shard or ""))
 
 
-def _prove(name: str, database: FragmentDatabase, complete: bool, proven: dict[str, FamilyProof]) -> FamilyProof:
+def _prove(name: str, database: FragmentDatabase, proven: dict[str, FamilyProof]) -> FamilyProof:
     """Prove a family after those that use it, once each."""
     if name not in proven:
         users = [user for user, record in database.families.items() if name in record.uses]
-        reached = [_prove(user, database, complete, proven).reached for user in users]
+        reached = [_prove(user, database, proven).reached for user in users]
         family = KernelFamily(name, database)
-        proven[name] = prove(family, complete=complete, reached=frozenset().union(*reached))
+        proven[name] = prove(family, frozenset().union(*reached))
     return proven[name]
 
 

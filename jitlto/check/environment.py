@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from itertools import chain
 from pathlib import Path
 
 from jitlto.base.config import Config
@@ -19,113 +18,85 @@ from jitlto.cuda import device, driver, libraries, nvjitlink, toolkit
 from jitlto.cuda.compatibility import linkable_architectures, ltoir_links, newest_ptx_isa
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.cuda.prediction import LinkMethod, find_incompatibility, preview_link
-from jitlto.database import FragmentDatabase
+from jitlto.database import MERGE_HINT, FragmentDatabase
 from jitlto.launch.core import extension
 from jitlto.packaging.pyproject import with_project_stores
 from jitlto.runtime import session
 from jitlto.runtime.discovery import registry
 from jitlto.runtime.discovery.entry_points import reinstall_command
 from jitlto.runtime.discovery.installed import installed_families
+from jitlto.stores.address import parse_addresses
+from jitlto.stores.examine import examine_stores
 
-_DATABASES, _DATABASE, _INSTALLED = "databases", "database", "installed family"
-_STORE = "shared store"
-_BUILDING = "; only building, and compiling callers' sources, needs it"
+_DATABASE, _INSTALLED, _STORE = "database", "installed family", "shared store"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Component:
-    """One component or setting: its state, and the remedy if it is not ok."""
+    """One component or setting: its state, the remedy if it is not ok, and whether linking or building needs it."""
 
     name: str
     value: str
-    ok: bool
-    required: bool
-    remedy: str | None
+    ok: bool = True
+    remedy: str | None = None
+    required: bool = False
+    builds: bool = False
 
 
-@dataclass
+@dataclass(frozen=True)
 class Diagnosis:
     """All findings, in display order."""
 
-    findings: list[Component] = field(default_factory=list)
-    builds: bool = True  # whether what compiles is there; with the extras that end in -run it is not
-    searched: str | None = None  # where, if a library is missing
-
-    def require(self, name: str, value: str, ok: bool = True, remedy: str | None = None) -> None:
-        """Add a finding that linking depends on."""
-        self.findings.append(Component(name, value, ok, True, remedy))
-
-    def require_to_build(self, name: str, missing: str, remedy: str | None) -> None:
-        """Add what building lacks, and linking does not need."""
-        self.builds = False
-        self.mention(name, missing + _BUILDING, False, remedy)
-
-    def mention(self, name: str, value: str, ok: bool = True, remedy: str | None = None) -> None:
-        """Add a finding that linking does not depend on."""
-        self.findings.append(Component(name, value, ok, False, remedy))
-
-    @property
-    def databases_ok(self) -> bool:
-        """True if all databases and installed families found are usable."""
-        return all(finding.ok for finding in self.findings if finding.name in (_DATABASE, _INSTALLED))
-
-    @property
-    def stores_ok(self) -> bool:
-        """True if all configured shared stores are usable."""
-        return all(finding.ok for finding in self.findings if finding.name == _STORE)
+    findings: tuple[Component, ...]
 
     @property
     def well(self) -> bool:
         """True if linking can work."""
         return all(finding.ok or not finding.required for finding in self.findings)
 
+    @property
+    def builds(self) -> bool:
+        """True if what compiles is there; with the extras that end in ``-run`` it is not."""
+        return all(finding.ok or not finding.builds for finding in self.findings)
+
+    @property
+    def summary(self) -> str:
+        """What works, in a line."""
+        wrong = {finding.name for finding in self.findings if not finding.ok}
+        if not self.well:
+            return "linking cannot work yet: see ✗ above"
+        if not self.builds:
+            return "linking works, building does not: see – above"
+        if wrong & {_DATABASE, _INSTALLED}:
+            return "building and linking work, but there are problems with databases: see – above"
+        if _STORE in wrong:
+            return "building and linking work, but not with all shared stores: see – above"
+        return "building and linking work"
+
 
 def diagnose() -> Diagnosis:
     """Examine the toolchain, the driver, devices, caches, shared stores, databases and installed families."""
-    diagnosis = Diagnosis()
-    _packages(diagnosis)
-    nvrtc, linker = _find_toolchain_versions(diagnosis)
-    _nvcc(diagnosis)
-    _compatibility(diagnosis, nvrtc, linker)
-    _driver(diagnosis, linker)
-    settings = _settings(diagnosis)
-    _extension(diagnosis, settings)
-    _cache_directory(diagnosis, settings)
-    _stores(diagnosis, settings)
-    _databases(diagnosis, settings, linker)
-    _installed(diagnosis, linker)
-    return diagnosis
+    settings, wrong = _settings()
+    findings = [*_packages(), *_toolchain(), *_driver(), *wrong, *_extension(settings), _cache_directory(settings)]
+    findings += [*_stores(settings), *_databases(settings)]
+    if wrong:
+        findings.append(Component(_INSTALLED, "not examined until the settings above are corrected", False))
+    else:
+        findings += _installed()
+    return Diagnosis(tuple(findings))
 
 
-def _packages(diagnosis: Diagnosis) -> None:
+def _packages() -> Iterator[Component]:
     own = _package("jitlto") or "not installed, run from a checkout"
-    diagnosis.require("jitlto", f"{own}, Python {platform.python_version()}")
+    yield Component("jitlto", f"{own}, Python {platform.python_version()}", required=True)
     for name in ("cuda-core", "cuda-bindings"):
         found = _package(name)
-        diagnosis.require(name, found or "missing", found is not None, toolkit.install_hint())
+        yield Component(name, found or "missing", found is not None, toolkit.install_hint(), required=True)
     arrays = [name for name in ("cupy-cuda12x", "cupy-cuda13x") if _package(name)]
     if len(arrays) > 1:
+        what = f"{' and '.join(arrays)} are both installed and provide the same module"
         remedy = "pip uninstall one of them, and use a separate environment for each CUDA major version"
-        diagnosis.mention(
-            "CuPy", f"{' and '.join(arrays)} are both installed and provide the same module", False, remedy
-        )
-
-
-def _extension(diagnosis: Diagnosis, settings: Config) -> None:
-    """Add whether launches use the compiled core; without it they work too, and take longer."""
-    name, remedy = "compiled launches", "install jitlto from a wheel for this platform, or where there is a C compiler"
-    try:
-        core = extension()
-    except JitltoError as error:
-        if error.code == "jitlto-extension-missing":
-            diagnosis.require(name, error.what, False, error.hint)
-        return  # others are settings, which are findings of their own
-    if core is not None:
-        diagnosis.mention(name, f"in use: {core.__file__}")
-    elif settings.extension == "off":
-        diagnosis.mention(name, "turned off by JITLTO_EXTENSION")
-    else:
-        diagnosis.mention(name, "not built: launches go the Python way, and take longer", True, remedy)
+        yield Component("CuPy", what, False, remedy)
 
 
 def _package(name: str) -> str | None:
@@ -135,85 +106,91 @@ def _package(name: str) -> str | None:
         return None
 
 
-def _find_toolchain_versions(diagnosis: Diagnosis) -> tuple[Version | None, Version | None]:
-    nvrtc = _component(diagnosis, "NVRTC (compiler)", "nvrtc", toolkit.nvrtc_version, links=False)
-    linker = _component(diagnosis, "nvJitLink (linker)", "nvJitLink", nvjitlink.version)
-    _component(diagnosis, "nvFatbin", "nvfatbin", toolkit.nvfatbin_version, links=False)
+def _extension(settings: Config) -> Iterator[Component]:
+    """Tell whether launches use the compiled core; without it they work too, and take longer."""
+    name, remedy = "compiled launches", "install jitlto from a wheel for this platform, or where there is a C compiler"
     try:
-        roots = toolkit.header_roots() if nvrtc is not None else ()
+        core = extension()
+    except JitltoError as error:
+        if error.code == "jitlto-extension-missing":
+            yield Component(name, error.what, False, error.hint, required=True)
+        return  # others are settings, which are findings of their own
+    if core is not None:
+        yield Component(name, f"in use: {core.__file__}")
+    elif settings.extension == "off":
+        yield Component(name, "turned off by JITLTO_EXTENSION")
+    else:
+        yield Component(name, "not built: launches go the Python way, and take longer", True, remedy)
+
+
+def _toolchain() -> Iterator[Component]:
+    yield _library("NVRTC (compiler)", "nvrtc", toolkit.nvrtc_version, links=False)
+    yield _library("nvJitLink (linker)", "nvJitLink", nvjitlink.version)
+    yield _library("nvFatbin", "nvfatbin", toolkit.nvfatbin_version, links=False)
+    nvrtc, linker = (_version(query) for query in (toolkit.nvrtc_version, nvjitlink.version))
+    try:
+        roots = toolkit.header_roots() if nvrtc else ()
     except ToolchainError as error:
-        diagnosis.require("headers", error.what, False, error.hint)
-        return nvrtc, linker
-    for name, header in (("CUDA headers", "cuda_fp16.h"), ("CCCL headers", "cuda/std/cstdint")):
-        root = next((root for root in roots if (root / header).is_file()), None)
-        if root is None:
-            diagnosis.require_to_build(name, "missing", toolkit.install_hint())
-        else:
-            diagnosis.require(name, str(root))
-    if diagnosis.searched:
-        diagnosis.mention("searched", diagnosis.searched, False)
+        yield Component("headers", error.what, False, error.hint, required=True)
+    else:
+        for name, header in (("CUDA headers", "cuda_fp16.h"), ("CCCL headers", "cuda/std/cstdint")):
+            found = next((str(root) for root in roots if (root / header).is_file()), None)
+            yield Component(name, found or "missing", found is not None, toolkit.install_hint(), builds=True)
     nvdisasm = toolkit.find_binary("nvdisasm")
     remedy = "pip install nvidia-cuda-nvdisasm (works with CUDA 12 too), or install a CUDA toolkit"
-    state = nvdisasm or "not found (only `--dump sass` needs it)"
-    diagnosis.mention("nvdisasm", state, nvdisasm is not None, remedy)
-    return nvrtc, linker
-
-
-def _component(
-    diagnosis: Diagnosis, title: str, library: str, query: Callable[[], Version], *, links: bool = True
-) -> Version | None:
-    try:
-        found = query()
-    except ToolchainError as error:
-        missing, diagnosis.searched = f"missing: {error.what}", error.where or diagnosis.searched
-        if links:
-            diagnosis.require(title, missing, False, error.hint)
-        else:
-            diagnosis.require_to_build(title, missing, error.hint)
-        return None
-    diagnosis.require(title, f"{found} at {toolkit.find_library(library)}")
-    return found
-
-
-def _nvcc(diagnosis: Diagnosis) -> None:
-    """Add nvcc, its host compiler and its headers; only families with ``toolchain = "nvcc"`` need them."""
+    yield Component("nvdisasm", nvdisasm or "not found (only `--dump sass` needs it)", nvdisasm is not None, remedy)
     try:
         compiler = nvcc.Compiler()
     except ToolchainError as error:
-        diagnosis.mention("nvcc", f'{error.what} (only toolchain = "nvcc" needs it)', False, error.hint)
+        yield Component("nvcc", f'{error.what} (only toolchain = "nvcc" needs it)', False, error.hint)
+    else:
+        yield Component("nvcc", f"{compiler.version} at {compiler.path}")
+        yield Component("host compiler", f"{compiler.host_version} at {compiler.host_path}")
+        yield Component("nvcc's headers", ", ".join(map(str, compiler.toolkit_headers)))
+    if linker is None:
         return
-    diagnosis.mention("nvcc", f"{compiler.version} at {compiler.path}")
-    diagnosis.mention("host compiler", f"{compiler.host_version} at {compiler.host_path}")
-    diagnosis.mention("nvcc's headers", ", ".join(map(str, compiler.toolkit_headers)))
-
-
-def _compatibility(diagnosis: Diagnosis, nvrtc: Version | None, nvjitlink: Version | None) -> None:
-    if nvjitlink is None:
-        return
-    architectures = ", ".join(f"sm_{number}" for number in linkable_architectures(nvjitlink))
-    diagnosis.require("links LTO-IR of", f"CUDA {nvjitlink.major}.0 to {nvjitlink}, for {architectures}")
-    diagnosis.require("links PTX up to", f"ISA {newest_ptx_isa(nvjitlink)}, across CUDA majors too, without LTO")
+    architectures = ", ".join(f"sm_{number}" for number in linkable_architectures(linker))
+    yield Component("links LTO-IR of", f"CUDA {linker.major}.0 to {linker}, for {architectures}")
+    yield Component("links PTX up to", f"ISA {newest_ptx_isa(linker)}, across CUDA majors too, without LTO")
     if nvrtc is not None:
-        fits = ltoir_links(nvrtc, nvjitlink)
-        state = f"NVRTC {nvrtc} is newer than nvJitLink {nvjitlink}, or of a different CUDA major version"
+        fits = ltoir_links(nvrtc, linker)
+        state = f"NVRTC {nvrtc} is newer than nvJitLink {linker}, or of a different CUDA major version"
         remedy = "install both from the same CUDA release"
-        diagnosis.require("NVRTC → nvJitLink", "compatible" if fits else state, fits, remedy)
+        yield Component("NVRTC → nvJitLink", "compatible" if fits else state, fits, remedy, required=True)
 
 
-def _driver(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
+def _library(title: str, library: str, query: Callable[[], Version], *, links: bool = True) -> Component:
+    try:
+        where = toolkit.find_library(library)
+        return Component(title, f"{query()} at {where}", required=links, builds=not links)
+    except ToolchainError as error:
+        searched = f"; searched: {error.where}" if error.where else ""
+        building = "" if links else "; only building, and compiling callers' sources, needs it"
+        what = f"missing: {error.what}{searched}{building}"
+        return Component(title, what, False, error.hint, required=links, builds=not links)
+
+
+def _version(query: Callable[[], Version]) -> Version | None:
+    try:
+        return query()
+    except ToolchainError:
+        return None
+
+
+def _driver() -> Iterator[Component]:
     found = driver.find_driver()
     if found is not None:
-        describe_driver(diagnosis, found, nvjitlink)
+        yield from describe_driver(found, _version(nvjitlink.version))
     try:
         current = device.current()
     except JitltoError as error:
         remedy = "needed only to launch kernels, not to build, plan or link"
-        diagnosis.mention("driver and devices", error.what, False, remedy)
+        yield Component("driver and devices", error.what, False, remedy)
         return
     for each in libraries.Device.get_all_devices():
         major, minor = each.compute_capability
         mark = ", current" if each.device_id == current.device_id else ""
-        diagnosis.require(f"device {each.device_id}", f"{each.name}, sm_{major}{minor}{mark}")
+        yield Component(f"device {each.device_id}", f"{each.name}, sm_{major}{minor}{mark}")
 
 
 _FORWARD = {
@@ -224,117 +201,99 @@ _FORWARD = {
 }
 
 
-def describe_driver(diagnosis: Diagnosis, found: Driver, nvjitlink: Version | None) -> None:
-    """Add the driver: its CUDA version, what it cannot load, and whether it comes from a cuda-compat package."""
-    refused = find_incompatibility(found.cuda, nvjitlink, None) if found.cuda and nvjitlink else None
+def describe_driver(found: Driver, linker: Version | None) -> Iterator[Component]:
+    """Yield the driver: its CUDA version, what it cannot load, and whether it comes from a cuda-compat package."""
+    refused = find_incompatibility(found.cuda, linker, None) if found.cuda and linker else None
     remedy = f"{refused.why}: {refused.remedy}" if refused else None
     place = found.library or "libcuda at an unknown place"
-    diagnosis.mention("driver", f"for CUDA {found.cuda}, {place}", refused is None, remedy)
+    yield Component("driver", f"for CUDA {found.cuda}, {place}", refused is None, remedy)
     ours = f"libcuda {found.release}" if found.release else "a package's libcuda"
     state = _FORWARD[found.forward].format(ours=ours, theirs=found.module or "an unknown release")
-    remedy = (
-        f"remove {found.library and found.library.parent} from LD_LIBRARY_PATH, or uninstall the cuda-compat package, "
-        "which is older than the driver"
-    )
-    diagnosis.mention("forward compatibility", state, found.forward is not Forward.MISMATCH, remedy)
+    directory = found.library and found.library.parent
+    remedy = f"remove {directory} from LD_LIBRARY_PATH, or uninstall the cuda-compat package, which is older than the "
+    yield Component("forward compatibility", state, found.forward is not Forward.MISMATCH, remedy + "driver")
 
 
-def _settings(diagnosis: Diagnosis) -> Config:
-    """Return the settings of this process without the invalid ones, which become findings."""
-    environment = dict(os.environ)
+def _settings() -> tuple[Config, list[Component]]:
+    """Return the settings of this process without the invalid ones, and these as findings."""
+    environment, wrong = dict(os.environ), list[Component]()
     while True:
         try:
-            return Config.read(environment)
+            return Config.read(environment), wrong
         except JitltoError as error:
             if environment.pop(str(error.where), None) is None:
                 raise
-            diagnosis.require(str(error.where), error.what, False, error.hint)
+            wrong.append(Component(str(error.where), error.what, False, error.hint, required=True))
 
 
-def _cache_directory(diagnosis: Diagnosis, settings: Config) -> None:
+def _cache_directory(settings: Config) -> Component:
     problems = [cache.problem() for cache in user_caches(settings) if cache.setting != "off"]
     problem = next(filter(None, problems), None)
     state = "exists" if os.path.lexists(settings.cache_dir) else "not created yet"
     value = f"{settings.cache_dir} ({state})" + (f": {problem}" if problem else "")
     remedy = "set JITLTO_CACHE_DIR to a directory that only you can write to"
-    diagnosis.mention("cache directory", value, problem is None, remedy)
+    return Component("cache directory", value, problem is None, remedy)
 
 
-def _stores(diagnosis: Diagnosis, settings: Config) -> None:
-    """Add what can be said of each shared store and of the keys: nothing that a process would fail without."""
+def _stores(settings: Config) -> Iterator[Component]:
+    """Yield what can be said of each shared store and of the keys: nothing that a process would fail without."""
     try:
         settings = with_project_stores(Path(), settings)
+        addresses = parse_addresses(settings.store, "JITLTO_STORE") if settings.store else ()
     except JitltoError as error:
-        diagnosis.mention(_STORE, f"{error.where}: {error.what}", False, error.hint)
+        yield Component(_STORE, f"{error.where}: {error.what}", False, error.hint)
         return
-    if not settings.store:
-        return
-    from jitlto.stores.address import parse_addresses
-    from jitlto.stores.examine import examine_keys, examine_stores
-
-    try:
-        addresses = parse_addresses(settings.store, "JITLTO_STORE")
-    except JitltoError as error:
-        diagnosis.mention(_STORE, error.what, False, error.hint)
-        return
-    found = examine_keys(addresses, settings.store_trust, settings.store_signers, settings.store_key)
-    for finding in (*chain.from_iterable(examine_stores(addresses, settings)), *found):
-        diagnosis.mention(_STORE, finding.value, finding.ok, finding.remedy)
+    for finding in examine_stores(addresses, settings) if addresses else ():
+        yield Component(_STORE, finding.value, finding.ok, finding.remedy)
 
 
-def _databases(diagnosis: Diagnosis, settings: Config, nvjitlink: Version | None) -> None:
+def _databases(settings: Config) -> Iterator[Component]:
     if not settings.database_path:
-        diagnosis.require(_DATABASES, "none on JITLTO_DATABASE_PATH")
+        yield Component("databases", "none on JITLTO_DATABASE_PATH")
     for path in settings.database_path:
         try:
             databases = registry.Registry((path,)).databases()
         except JitltoError as error:
             remedy = ": ".join(filter(None, ("it is on JITLTO_DATABASE_PATH", error.hint)))
-            diagnosis.mention(_DATABASE, f"{error.where}: {error.what}", False, remedy)
+            yield Component(_DATABASE, f"{error.where}: {error.what}", False, remedy)
             continue
         except OSError as error:
-            diagnosis.mention(_DATABASE, f"{path}: {error.strerror}", False, "it is on JITLTO_DATABASE_PATH")
+            yield Component(_DATABASE, f"{path}: {error.strerror}", False, "it is on JITLTO_DATABASE_PATH")
             continue
         for database in databases:
             made = sorted({image.version for fragment in database.fragments() for image in fragment.images})
-            value = (
-                f"{database.path}: {', '.join(database.families)}; {len(database.fragments())} fragments, "
-                f"compiled by {', '.join(map(str, made))}"
-            )
-            trouble = None if nvjitlink is None else _link_trouble(database, nvjitlink)
-            diagnosis.mention(_DATABASE, value, trouble is None, trouble)
+            held = f"{len(database.fragments())} fragments, compiled by {', '.join(map(str, made))}"
+            trouble = _link_trouble(database)
+            value = f"{database.path}: {', '.join(database.families)}; {held}"
+            yield Component(_DATABASE, value, trouble is None, trouble)
 
 
-def _installed(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
-    """Add the families of installed packages, and problems with their databases."""
-    if any(finding.name.startswith("JITLTO_") for finding in diagnosis.findings):
-        diagnosis.mention(_INSTALLED, "not examined until the settings above are corrected", False)
-        return
+def _installed() -> Iterator[Component]:
+    """Yield the families of installed packages, and problems with their databases."""
     listed = installed_families(session.default.registry)
     if not listed:
-        diagnosis.require("installed families", "none")
+        yield Component("installed families", "none")
     for each in listed:
         unbuilt = each.editable is not None and each.database is None  # its first use builds it
         trouble, remedy = each.trouble, each.remedy or reinstall_command(each.distribution)
-        if trouble is None and each.database is not None and nvjitlink is not None:
+        if trouble is None and each.database is not None:
             try:
                 with FragmentDatabase(each.database) as database:
-                    trouble = _link_trouble(database, nvjitlink)
-                    remedy = ""
+                    trouble, remedy = _link_trouble(database), ""
             except DatabaseError as error:
                 trouble = error.what
         place = each.database or f"editable, from {each.editable}"
         value = f"{each.family} of {each.distribution} {each.version}: {place}" + (f": {trouble}" if trouble else "")
-        diagnosis.mention(_INSTALLED, value, trouble is None or unbuilt, None if each.editable else remedy or None)
+        yield Component(_INSTALLED, value, trouble is None or unbuilt, None if each.editable else remedy or None)
 
 
-def _link_trouble(database: FragmentDatabase, linker: Version) -> str | None:
+def _link_trouble(database: FragmentDatabase) -> str | None:
     """Return why fragments do not link with link-time optimisation for the architectures that they were built for."""
-    previews = (
-        preview_link(f, max(i.architecture for i in f.images), linker) for f in database.fragments() if f.images
-    )
+    linker = _version(nvjitlink.version)
+    if database.part is not None:
+        return f"{database.part} of a build: {MERGE_HINT}"
+    fragments = [fragment for fragment in database.fragments() if fragment.images] if linker else []
+    previews = [preview_link(f, max(i.architecture for i in f.images), linker) for f in fragments if linker]
     troubles = [preview for preview in previews if preview.method is not LinkMethod.LTO]
-    if not troubles:
-        return None
-    worst = min(troubles, key=lambda preview: preview.method is not None)
-    return f"{worst.why}: {worst.remedy}; for details: jitlto doctor {database.path}"
+    worst = min(troubles, key=lambda preview: preview.method is not None, default=None)
+    return f"{worst.why}: {worst.remedy}" if worst else None

@@ -13,17 +13,18 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import click
 
 from jitlto.base.errors import JitltoError
 from jitlto.base.python_warnings import DeprecatedValueWarning, LinkWarning
-from jitlto.cli.outcome import (
+from jitlto.cli.ending import (
+    end_interrupted,
     handle_signals,
-    interrupted,
-    is_interrupt,
     print_error,
+    print_warning,
     replace_closed_streams,
     take_over_signals,
 )
@@ -35,25 +36,25 @@ _COMMANDS = {
     "render": ("jitlto.cli.build", "Render the templates of a family to .cu files."),
     "build": ("jitlto.cli.build", "Compile families into a fragment database."),
     "import": ("jitlto.cli.foreign", "Write the declarations of another build system's kernels."),
-    "merge": ("jitlto.cli.database", "Merge the parts of a build into one database."),
+    "merge": ("jitlto.cli.build", "Merge the parts of a build into one database."),
     "ls": ("jitlto.cli.database", "List the fragments of a database."),
     "show": ("jitlto.cli.database", "Show one fragment: symbols, signature, images."),
-    "verify": ("jitlto.cli.database", "Check databases and packs for damage, and their signatures."),
-    "manifest": ("jitlto.cli.database", "Write the SHA-256 of databases to a file, and sign it."),
+    "verify": ("jitlto.cli.verify", "Check databases and packs for damage, and their signatures."),
+    "manifest": ("jitlto.cli.verify", "Write the SHA-256 of databases to a file, and sign it."),
     "check": ("jitlto.cli.check", "Prove that every kernel of a database plans and links."),
-    "report": ("jitlto.cli.database", "Write an HTML page about a database."),
+    "report": ("jitlto.cli.report", "Write an HTML page about a database."),
     "plan": ("jitlto.cli.plan", "Plan and link one kernel, and inspect it."),
     "warm": ("jitlto.cli.warm", "Link kernels ahead, so that programs find them."),
     "wisdom": ("jitlto.cli.wisdom", "Show and merge what was measured to be the fastest."),
     "cache": ("jitlto.cli.cache", "Inspect and prune the caches of kernels and of builds."),
-    "push": ("jitlto.cli.transfer", "Store databases and other files in a shared store."),
-    "pull": ("jitlto.cli.transfer", "Fetch a file from a shared store, by its SHA-256."),
-    "lock": ("jitlto.cli.lock", "Write down what a deployment needs from a store."),
+    "push": ("jitlto.cli.store", "Store databases and other files in a shared store."),
+    "pull": ("jitlto.cli.store", "Fetch a file from a shared store, by its SHA-256."),
     "store": ("jitlto.cli.store", "Inspect, prune and verify a shared store."),
     "doctor": ("jitlto.cli.doctor", "Show what is installed, what is missing, how to get it."),
     "demo": ("jitlto.cli.demo", "Build, link and, with a GPU, run an example family."),
 }
 _VARIABLES = {"import": "import_"}  # a keyword of Python
+_SHOWN = 5  # warnings of links
 
 
 class _LazyGroup(click.Group):
@@ -72,7 +73,7 @@ class _LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:  # for which click would print an empty line too
-            raise SystemExit(interrupted()) from None
+            end_interrupted()
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         # Click would shorten each command's own help, and import all commands for that.
@@ -136,16 +137,9 @@ def run(arguments: Sequence[str], early: Collection[int] = ()) -> int:
         error.show()
         return error.exit_code
     except click.Abort:
-        return interrupted()
-    except RuntimeError as error:
-        if is_interrupt(error):
-            return interrupted()
-        raise
+        end_interrupted()
     except SystemExit as ended:
-        if isinstance(ended.code, str):
-            click.echo(ended.code, err=True)
-            return 1
-        return ended.code or 0
+        return int(ended.code or 0)
     except JitltoError as error:
         print_error(error)
         return 1
@@ -162,10 +156,11 @@ def _print_warnings() -> Iterator[None]:
         try:
             yield
         finally:
-            if said:
-                from jitlto.cli.output import print_link_warnings  # imported lazily: most commands warn of nothing
-
-                print_link_warnings(said)
+            for text, kernels in islice(said.items(), _SHOWN):
+                more = f" (and {len(kernels) - 1} more)" if len(kernels) > 1 else ""
+                print_warning(f"{next(iter(kernels))}{more}: {text}")
+            if len(said) > _SHOWN:
+                click.echo(f"  and {len(said) - _SHOWN} more such warnings", err=True)
 
 
 def _show_warning(
@@ -178,8 +173,6 @@ def _show_warning(
     if isinstance(message, LinkWarning):
         said.setdefault(message.text, {})[message.kernel] = None
     elif issubclass(category, DeprecatedValueWarning):
-        from jitlto.cli.output import print_warning  # imported lazily: as above
-
         print_warning(str(message))
     else:
         otherwise(message, category, *place)

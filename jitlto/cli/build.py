@@ -1,72 +1,85 @@
-"""``jitlto render`` and ``jitlto build``: make sources, and a database, from declarations of families."""
+"""``jitlto render``, ``build`` and ``merge``: make sources, and a database, from declarations of families."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
-from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import click
 
-from jitlto.base.errors import BuildError
 from jitlto.base.text import pluralize
-from jitlto.cli.outcome import print_error
-from jitlto.cli.output import print_built, print_json
-from jitlto.cli.output_files import check_outputs, family_sources, write_output
+from jitlto.build import lineinfo, pipeline, shards, validate
+from jitlto.build.cache.cache import Cache, open_cache
+from jitlto.build.execution import trace
+from jitlto.build.execution.workers import ProcessExecutor, default_jobs
+from jitlto.build.failures import FailedFragmentsError
+from jitlto.build.merge import merge_databases
+from jitlto.build.pipeline import BuildReport
+from jitlto.build.rendered_families import RenderedFamilies, with_used
+from jitlto.build.shards import Shard
+from jitlto.cli.output import print_built, print_json, progress
+from jitlto.cli.outputs import check_outputs, write_output
 from jitlto.cli.parameters import (
     DATABASE_FILE,
     DIRECTORY,
     FILE,
+    PATH,
     PathType,
     allow_incomplete_option,
     jobs_option,
     json_option,
     shard_option,
 )
-from jitlto.cli.partial_key import describe_nearest, find_key
-from jitlto.cli.progress import progress
 from jitlto.families import declaration
-
-if TYPE_CHECKING:  # not imported at run time, so that usage errors and other commands start fast
-    from concurrent.futures import Executor
-
-    from jitlto.build.cache.cache import Cache
-    from jitlto.build.failures import FailedFragmentsError
-    from jitlto.build.pipeline import BuildReport
-    from jitlto.build.rendered_families import RenderedFamilies
-    from jitlto.build.shards import Shard
-    from jitlto.packaging.project import Package
+from jitlto.families.declaration import FamilyDeclaration
+from jitlto.families.templates import render_family
+from jitlto.packaging import prebuilt
+from jitlto.packaging.project import Package, load_package
+from jitlto.packaging.pyproject import find_project_stores
 
 
 @click.command(epilog="Example: jitlto render search -o rendered/")
 @click.argument("name", metavar="FAMILY")
 @click.option("-o", "--output", type=DIRECTORY, required=True, help="The directory to write to.")
-@click.option("--json", "as_json", is_flag=True, help="Print the files as JSON: key, path, combination.")
-def render(name: str, output: Path, as_json: bool) -> None:
+def render(name: str, output: Path) -> None:
     """Render the templates of FAMILY, and of families that it uses, into DIR: a .cu file for each combination.
 
     FAMILY is a name (looked up under ./fragments and among the shipped families) or a path.
     """
-    from jitlto.families.templates import render_family
-
     family = declaration.load_family(declaration.find_family(name))
-    sources = family_sources([family])
-    listing = []
     families = (family, *family.all_used().values())  # no two of which have a group of one name
+    count = 0
     for rendered in chain.from_iterable(map(render_family, families)):
         path = output / rendered.group.name / rendered.key.file_name
-        check_outputs({"-o": path}, sources)
+        check_outputs({"-o": path}, _sources(families))
         write_output(path, rendered.text.encode(), make_directory=True)
-        listing.append({"key": str(rendered.key), "path": str(path), "combination": dict(rendered.combination)})
-    if as_json:
-        print_json(listing)
-    else:
-        click.echo(f"{pluralize(len(listing), 'source')} in {output}")
+        count += 1
+    click.echo(f"{pluralize(count, 'source')} in {output}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    names: tuple[str, ...]
+    output: Path | None
+    project: Path | None
+    jobs: int | None
+    executor: str | None
+    no_cache: bool
+    keep_going: bool
+    shard: Shard | None
+    plan_shards: int | None
+    lineinfo: bool
+    timings: Path | None
+    allow_incomplete: bool
+    quiet: bool
+    as_json: bool
 
 
 @click.command(
@@ -75,8 +88,7 @@ Example:
   jitlto build search -o search.fragdb
   jitlto build --project . -o fragments.fragdb
   jitlto build search -o part-2.fragdb --shard 2/4
-  jitlto build search --plan-shards 4 --json
-  jitlto build search --explain 'search/apply_filter[filter_name=filter_none,idx_type=uint32_t]'"""
+  jitlto build search --plan-shards 4 --json"""
 )
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
 @click.option("-o", "--output", type=DATABASE_FILE, help="The database to write.")
@@ -86,22 +98,15 @@ Example:
 )  # fmt: skip
 @jobs_option("compilers")
 @click.option("--executor", metavar="URL", help="Where to compile: dask://HOST:PORT [default: local worker processes].")
-@click.option("--cache-dir", type=DIRECTORY, help="The cache directory, instead of JITLTO_CACHE_DIR.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the build cache.")
 @click.option("-k", "--keep-going", is_flag=True, help="Continue after failures, and report them by cause at the end.")
 @shard_option("Build part I of N, for `jitlto merge`.")
 @click.option("--plan-shards", metavar="N", type=click.IntRange(min=1), help="Print the jobs of a build in N parts.")
 @click.option(
-    "--costs", type=FILE, multiple=True,
-    help="Balance shards by the times in FILE, which --timings wrote. Repeatable.",
-)  # fmt: skip
-@click.option(
     "--lineinfo", is_flag=True,
     help="Also build the database's twin with line information, for profilers: the directory STEM.lineinfo beside it.",
 )  # fmt: skip
-@click.option("--explain", metavar="KEY", help="Print why this fragment would be compiled, field by field.")
-@click.option("--dry-run", is_flag=True, help="Print which fragments would be compiled.")
-@click.option("--timings", type=FILE, help="Write a time profile of the build: .json, .html or .svg.")
+@click.option("--timings", type=FILE, help="Write a time profile of the build, for Perfetto: FILE.json.")
 @allow_incomplete_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @json_option
@@ -114,137 +119,71 @@ def build(**options: Any) -> None:
     With --project, families and compiler options are those of the package in that directory, whose entry points are
     checked too. If JITLTO_PREBUILT names a database, it is checked and copied instead of compiling.
 
-    --plan-shards, --explain and --dry-run compile nothing: they print what a build would do.
+    --plan-shards compiles nothing: it prints what a build would do.
     """
     o = _Options(**options)
     outputs = _check_usage(o)
     if gc.isenabled():  # what a build makes it keeps to its end, and looking for garbage takes a third of its time
         gc.disable()
         click.get_current_context().call_on_close(gc.enable)
-    workers, compiles_here = None, not (o.prints_only or o.executor)
-    if o.no_cache:  # processes start while this one imports the rest; a cache may have all that they would make
-        workers = _start_workers(o.jobs) if compiles_here else None
-    from jitlto.build.execution.costs import read_costs
-    from jitlto.build.rendered_families import RenderedFamilies, with_used
-    from jitlto.packaging import prebuilt
-    from jitlto.packaging.pyproject import find_project_stores
-
-    recorded = read_costs(o.costs)
     package = None if o.project is None else _package(o.project, o.names)
-    if package and o.output and not (o.prints_only or o.shard or o.lineinfo):
+    if package and o.output and not (o.plan_shards or o.shard or o.lineinfo):
         how = {"allow_incomplete": o.allow_incomplete}
         taken = prebuilt.copy_prebuilt(package.config, package.families, o.output, **how)
         if taken:
             print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
             return
     families = with_used(package.families if package else map(declaration.load_family, _paths(o.names)))
-    check_outputs(outputs, family_sources(families), database="-o")
+    check_outputs(outputs, _sources(families), database="-o")
     root = package.config.root if package else Path()
-    cache = None if o.no_cache else find_project_stores(root).open_cache(o.cache_dir)
-    if cache is not None and not cache.costs() and cache.shared is None:  # nothing has what they would make
-        workers = _start_workers(o.jobs) if compiles_here else None
+    cache = None if o.no_cache else find_project_stores(root).open_cache()
     rendered = RenderedFamilies(families, keep_going=o.keep_going, cache=cache)
     if o.plan_shards is not None:
-        _print_shards(rendered, o.plan_shards, recorded, o.as_json)
-    elif o.explain is not None:
-        _print_reasons(rendered, o.explain, cache, o.as_json)
-    elif o.dry_run:
-        _print_uncached(rendered, cache, o.as_json)
+        _print_shards(rendered, o.plan_shards, o.as_json)
     elif o.output is not None:
-        _build(rendered, o.output, cache, recorded, o, workers)
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    names: tuple[str, ...]
-    output: Path | None
-    project: Path | None
-    jobs: int | None
-    executor: str | None
-    cache_dir: Path | None
-    no_cache: bool
-    keep_going: bool
-    shard: Shard | None
-    plan_shards: int | None
-    costs: tuple[Path, ...]
-    lineinfo: bool
-    explain: str | None
-    dry_run: bool
-    timings: Path | None
-    allow_incomplete: bool
-    quiet: bool
-    as_json: bool
-
-    @property
-    def prints_only(self) -> bool:
-        return self.plan_shards is not None or self.explain is not None or self.dry_run
+        _build(rendered, o.output, cache, o)
 
 
 def _check_usage(o: _Options) -> dict[str, Path | None]:
     """Check the options that exclude each other; return the files to write, by option."""
-    from jitlto.build.execution import timings
-
-    if o.output is None and not o.prints_only:
+    if o.output is None and o.plan_shards is None:
         raise click.UsageError("Missing option '-o' / '--output'.")
-    if (o.plan_shards is not None) + (o.explain is not None) + o.dry_run > 1:
-        raise click.UsageError("--plan-shards, --explain and --dry-run exclude each other")
-    if o.plan_shards and o.shard:
+    if o.plan_shards is not None and o.shard:
         raise click.UsageError("--plan-shards N prints all N parts: leave out --shard")
-    if o.lineinfo and (o.shard or o.prints_only):
+    if o.lineinfo and (o.shard or o.plan_shards):
         raise click.UsageError("--lineinfo builds the twin of a whole database: leave it out of shards and listings")
-    outputs = {"-o": None if o.prints_only else o.output, "--timings": o.timings}
-    check_outputs(outputs, o.costs, database="-o")
+    outputs = {"-o": None if o.plan_shards else o.output, "--timings": o.timings}
+    check_outputs(outputs, (), database="-o")
     if o.timings is not None:
-        timings.check_writable(o.timings)
+        trace.check_writable(o.timings)
     return outputs
 
 
-def _build(
-    rendered: RenderedFamilies,
-    output: Path,
-    cache: Cache | None,
-    recorded: Mapping[str, int],
-    o: _Options,
-    workers: Executor | None,
-) -> None:
-    from jitlto.build import lineinfo, pipeline
-    from jitlto.build.execution import timings
-    from jitlto.build.failures import FailedFragmentsError
-    from jitlto.cli.failures import FailureLog
-
+def _build(rendered: RenderedFamilies, output: Path, cache: Cache | None, o: _Options) -> None:
     if o.lineinfo:
         lineinfo.check_writable(output)
-    failures, twin = None, None  # type: FailureLog | None, Path | None
+    twin = None
     try:
-        with progress("compiling", quiet=o.quiet) as tally, _executor(o.executor, workers) as executor:
-            if o.keep_going:  # otherwise the first failure ends the build
-                failures = FailureLog(rendered, tally.say)
-                tally.on_failure = failures.add
-            recorder = timings.Recorder(next_observer=tally)
+        with progress("compiling", quiet=o.quiet) as observer, _executor(o, cache) as executor:
+            recorder = trace.Trace(observer)
             try:
                 how: dict[str, Any] = {"jobs": o.jobs, "executor": executor, "cache": cache, "observer": recorder}
                 how["allow_incomplete"] = o.allow_incomplete
-                chosen: dict[str, Any] = {"keep_going": o.keep_going, "shard": o.shard, "recorded": recorded}
-                report = pipeline.build(rendered, output, **chosen, **how)
+                choice: dict[str, Any] = {"keep_going": o.keep_going, "shard": o.shard}
+                report = pipeline.build(rendered, output, **choice, **how)
                 if o.lineinfo:
                     twin = lineinfo.build_twin(rendered.families, output, **how)
             finally:  # timings of a failed build are written too
                 if o.timings is not None:
-                    timings.write(recorder.timings(), o.timings)
+                    trace.write(recorder, o.timings)
     except FailedFragmentsError as error:
         if o.as_json:
             _print_failures(error)
-        raise
-    except KeyboardInterrupt:
-        if failures is not None and (so_far := failures.report()):
-            print_error(so_far)
         raise
     _print_report(report, twin, o)
 
 
 def _print_report(report: BuildReport, twin: Path | None, o: _Options) -> None:
-    from jitlto.build import validate
-
     more: dict[str, object] = {"lineinfo": str(twin)} if twin else {}
     more |= {"cache": asdict(report.use), "seconds": round(report.seconds, 3), "compiled": report.compiled}
     print_built(report, f"in {report.path} ({report.summary})", as_json=o.as_json, **more)
@@ -256,8 +195,6 @@ def _print_report(report: BuildReport, twin: Path | None, o: _Options) -> None:
 
 
 def _package(directory: Path, names: tuple[str, ...]) -> Package:
-    from jitlto.packaging.project import load_package
-
     if names:
         raise click.UsageError("--project declares the families: leave out FAMILY")
     return load_package(directory)
@@ -271,48 +208,35 @@ def _paths(names: tuple[str, ...]) -> list[Path]:
     return paths
 
 
-def _executor(url: str | None, workers: Executor | None) -> contextlib.AbstractContextManager[Executor | None]:
-    if url is None:
-        return contextlib.nullcontext(workers)
-    from jitlto.build.execution import dask
+def _sources(families: tuple[FamilyDeclaration, ...]) -> list[Path]:
+    """Return the declarations, matrices and templates of families."""
+    groups = [group for family in families for group in family.groups]
+    read = (path for group in groups for path in (*group.matrices, group.template) if path is not None)
+    return [*(family.path for family in families), *read]
 
-    return dask.connect(url)
 
+def _executor(o: _Options, cache: Cache | None) -> contextlib.AbstractContextManager[Executor | None]:
+    """Return where to compile; processes start ahead, while families are rendered, if no cache has what they make."""
+    if o.executor is not None:
+        from jitlto.build.execution import dask  # imported late: the extra dask
 
-def _start_workers(jobs: int | None) -> Executor:
-    """Start the process that forks workers, and have it import what NVRTC's need; they end with the command."""
-    from importlib import import_module
-
-    from jitlto.build.execution.workers import ProcessExecutor, default_jobs
-
-    workers = ProcessExecutor(jobs or default_jobs())
+        return dask.connect(o.executor)
+    if cache is not None and (cache.stores is not None or not cache.is_empty):
+        return contextlib.nullcontext()
+    workers = ProcessExecutor(o.jobs or default_jobs())
     click.get_current_context().call_on_close(lambda: workers.shutdown(cancel_futures=True))
     for module in ("jitlto.build.execution.transport", "jitlto.compile.nvrtc"):
-        workers.preload(import_module, module)
-    return workers
+        workers.preload(importlib.import_module, module)
+    return contextlib.nullcontext(workers)
 
 
-def _print_shards(rendered: RenderedFamilies, count: int, recorded: Mapping[str, int], as_json: bool) -> None:
-    from jitlto.build import shards
-
-    document = shards.make_ci_matrix(rendered.shard_items(recorded), count)
+def _print_shards(rendered: RenderedFamilies, count: int, as_json: bool) -> None:
+    document = shards.make_ci_matrix(rendered.compiles(), count)
     if as_json:
         click.echo(json.dumps(document))  # on one line, as $GITHUB_OUTPUT needs it
         return
     for entry in document["include"]:
-        click.echo(f"{entry['shard']:>7}  {entry['fragments']} fragments, expected {entry['cost']} ms")
-
-
-def _print_reasons(rendered: RenderedFamilies, text: str, cache: Cache | None, as_json: bool) -> None:
-    key = find_key(text, rendered.keys)
-    if key is None:
-        hint = describe_nearest(text, rendered.keys, "jitlto build --dry-run")
-        raise BuildError(f"no fragment {text}", code="build-unknown-fragment", hint=hint)
-    reasons = rendered.explain_rebuild(key, cache)
-    if as_json:
-        print_json({"key": str(key), "reasons": reasons})
-    else:
-        click.echo("\n".join([str(key), *reasons]))
+        click.echo(f"{entry['shard']:>7}  {entry['fragments']} fragments")
 
 
 def _print_failures(error: FailedFragmentsError) -> None:
@@ -328,11 +252,21 @@ def _print_failures(error: FailedFragmentsError) -> None:
     print_json({"error": error.what, "failures": failures})
 
 
-def _print_uncached(rendered: RenderedFamilies, cache: Cache | None, as_json: bool) -> None:
-    missing = rendered.find_uncached(cache)
-    if as_json:
-        print_json({"fragments": len(rendered.keys), "compile": [str(key) for key in missing]})
-        return
-    for key in missing:
-        click.echo(str(key))
-    click.echo(f"{len(missing)} of {pluralize(len(rendered.keys), 'fragment')} would be compiled", err=True)
+@click.command(epilog="Example: jitlto merge -o search.fragdb part-1.fragdb part-2.fragdb")
+@click.argument("parts", metavar="PART...", nargs=-1, required=True, type=PATH)
+@click.option("-o", "--output", type=DATABASE_FILE, required=True, help="The database.")
+@click.option("--allow-gaps", is_flag=True, help="Leave out fragments that no PART holds.")
+@click.option("--allow-mixed", is_flag=True, help="Accept parts made by different compilers.")
+@allow_incomplete_option
+@click.option("--prefer", type=click.Choice(["first", "last"]), help="The PART to prefer where they differ.")
+@json_option
+def merge(
+    parts: tuple[Path, ...], output: Path, as_json: bool, prefer: Literal["first", "last"] | None, **allow: bool
+) -> None:
+    """Merge PARTs, which `jitlto build --shard I/N` wrote, into one fragment database.
+
+    The result is byte for byte that of an unsharded build. Complete databases of different families are joined too.
+    The database is written at the end, completely or not at all.
+    """
+    report = merge_databases(parts, output, prefer=prefer, cache=open_cache(), **allow)
+    print_built(report, f"from {pluralize(len(parts), 'file')} in {report.path}", as_json=as_json)

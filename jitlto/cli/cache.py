@@ -1,4 +1,4 @@
-"""``jitlto cache``: show and prune the caches, and explain why a kernel is or is not in the cache."""
+"""``jitlto cache``: show, prune and clear what jitlto keeps in the user's cache directory."""
 
 from __future__ import annotations
 
@@ -10,29 +10,23 @@ from typing import Any
 import click
 
 from jitlto.base import config
-from jitlto.base.errors import JitltoError
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.base.user_caches import CACHE_OFF, Removed, UserCache, project_caches, user_caches
-from jitlto.base.versions import Architecture
-from jitlto.cli.families import find_planner, plan_options
 from jitlto.cli.output import print_json
-from jitlto.cli.parameters import json_option
+from jitlto.cli.parameters import Size, json_option
+from jitlto.runtime.discovery import editable
+from jitlto.stores import fetched
 
-_EDITABLE = "databases of packages that are installed editable"
-_FETCHED = "databases fetched from shared stores"
-
-
-def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
-    try:
-        return None if value is None else config.parse_size(value, "--size")
-    except JitltoError as error:
-        raise click.BadParameter(f"{error.what}; {error.hint}") from None
-
-
-_only = click.option("--only", type=click.Choice(["cubins", "build"]), help="Only this cache [default: both].")
-_only_of_all = click.option(
-    "--only", type=click.Choice(["cubins", "build", "editable", "fetched"]), help="Only these [default: all]."
-)
+# Databases that are kept whole: what they are, the directory, how they are listed and removed.
+_KEPT: dict[str, tuple[str, Callable[[config.Config], dict[Path, int]], Callable[[config.Config], int]]] = {
+    editable.DIRECTORY: (
+        "databases of packages that are installed editable",
+        editable.built_databases,
+        editable.clear,
+    ),
+    fetched.DIRECTORY: ("databases fetched from shared stores", fetched.copies, fetched.clear),
+}
+_NOUNS = {"compiled": "compiled source", "rendered": "rendered template"}
 
 
 @click.group(epilog="Example: jitlto cache info")
@@ -44,19 +38,16 @@ def cache() -> None:
 @json_option
 def info(as_json: bool) -> None:
     """Show the caches' directories, contents and size limits."""
-    caches = [(place.title, _describe(place)) for place in (*user_caches(), *project_caches())]
-    caches += [(_EDITABLE, _describe_editable()), (_FETCHED, _describe_fetched())]
     settings = config.current()
+    caches = [(place.title, _describe(place)) for place in (*user_caches(), *project_caches())]
+    caches += [(title, _describe_databases(name)) for name, (title, _, _) in _KEPT.items()]
     mode, stores = settings.mode, settings.store.split() if settings.cache != "off" else []
     if as_json:
         print_json({"caches": [about for _, about in caches], "stores": stores, "mode": mode})
         return
     for title, about in caches:
-        nouns = {"compiled": "compiled source", "rendered": "rendered template"}
-        kinds = (
-            pluralize(count, nouns.get(kind, kind.removesuffix("s")))
-            for kind, count in sorted(about["entries"].items())
-        )
+        entries = sorted(about["entries"].items())
+        kinds = (pluralize(count, _NOUNS.get(kind, kind.removesuffix("s"))) for kind, count in entries)
         bound = "" if about["bound"] is None else f" of {format_bytes(about['bound'])}"
         size = format_bytes(about["bytes"])
         click.echo(f"{title}: {about['directory']}: {', '.join(kinds) or 'empty'}, {size}{bound}")
@@ -69,8 +60,7 @@ def info(as_json: bool) -> None:
 
 
 def _describe(place: UserCache) -> dict[str, Any]:
-    usage = place.usage()
-    problem, note = None, None
+    usage, problem, note = place.usage(), None, None
     if place.setting == "off":
         note = CACHE_OFF
     elif problem := place.problem():
@@ -89,150 +79,45 @@ def _describe(place: UserCache) -> dict[str, Any]:
     }
 
 
-def _describe_editable() -> dict[str, Any]:
-    from jitlto.runtime.discovery import editable
-
-    return _describe_databases(editable.DIRECTORY, editable.built_databases(config.current()))
-
-
-def _describe_fetched() -> dict[str, Any]:
-    from jitlto.stores import fetched
-
-    return _describe_databases(fetched.DIRECTORY, fetched.copies(config.current()))
-
-
-def _describe_databases(name: str, kept: dict[Path, int]) -> dict[str, Any]:
-    return {
-        "name": name,
-        "directory": str(config.current().cache_dir / name),
-        "bound": None,
-        "entries": {"databases": len(kept)} if kept else {},
-        "bytes": sum(kept.values()),
-    }
+def _describe_databases(name: str) -> dict[str, Any]:
+    settings = config.current()
+    kept = _KEPT[name][1](settings)
+    entries = {"databases": len(kept)} if kept else {}
+    directory = str(settings.cache_dir / name)
+    return {"name": name, "directory": directory, "bound": None, "entries": entries, "bytes": sum(kept.values())}
 
 
 @cache.command(epilog="Example: jitlto cache prune --only cubins --size 500M")
-@click.option(
-    "--size",
-    "bound",
-    callback=_bytes,
-    metavar="SIZE",
-    help="Size limit of each cache, e.g. 500M [default: its own limit].",
-)
-@_only
-@json_option
-def prune(bound: int | None, only: str | None, as_json: bool) -> None:
+@click.option("--size", type=Size(), help="Size limit of each cache, e.g. 500M [default: its own limit].")
+@click.option("--only", type=click.Choice(["cubins", "build"]), help="Only this cache [default: both].")
+def prune(size: int | None, only: str | None) -> None:
     """Remove the least recently used entries until the caches are within their size limits."""
-    _print_removed(_remove(only, bound=bound), as_json)
+    _remove(only, bound=size)
 
 
 @cache.command(epilog="Example: jitlto cache clear --only cubins")
-@_only_of_all
-@json_option
-def clear(only: str | None, as_json: bool) -> None:
+@click.option("--only", type=click.Choice(["cubins", "build", *_KEPT]), help="Only these [default: all].")
+def clear(only: str | None) -> None:
     """Remove every entry, and the databases of packages that are installed editable or that came from shared stores.
 
     Kernels and databases are linked, compiled or fetched again when they are needed.
     """
-    removed = _remove(only, everything=True)
-    if only in (None, "editable"):
-        from jitlto.runtime.discovery import editable
-
-        removed.append((_EDITABLE, "database", _clear(_describe_editable, editable.clear)))
-    if only in (None, "fetched"):
-        from jitlto.stores import fetched
-
-        removed.append((_FETCHED, "database", _clear(_describe_fetched, fetched.clear)))
-    _print_removed(removed, as_json)
+    _remove(only, everything=True)
+    for name, (title, _, remove) in _KEPT.items():
+        if only in (None, name):
+            before = _describe_databases(name)
+            count = remove(config.current())
+            left = _describe_databases(name)["bytes"]
+            _print_removed(title, before["directory"], "database", Removed(count, before["bytes"] - left, left))
 
 
-def _clear(describe: Callable[[], dict[str, Any]], clear: Callable[[config.Config], int]) -> dict[str, Any]:
-    before = describe()
-    count = clear(config.current())
-    left = describe()["bytes"]
-    about = {"name": before["name"], "directory": before["directory"]}
-    return {**about, **asdict(Removed(count, before["bytes"] - left, left))}
+def _remove(only: str | None, **how: Any) -> None:
+    for place in (*user_caches(), *project_caches()):
+        if only in (None, place.name):
+            _print_removed(place.title, str(place.directory), "entry", place.remove(**how))
 
 
-def _remove(only: str | None, **how: Any) -> list[tuple[str, str, dict[str, Any]]]:
-    """Remove entries; return title, noun and result of each cache."""
-    chosen = [place for place in (*user_caches(), *project_caches()) if only in (None, place.name)]
-    about = [{"name": place.name, "directory": str(place.directory), **asdict(place.remove(**how))} for place in chosen]
-    return [(place.title, "entry", each) for place, each in zip(chosen, about, strict=True)]
-
-
-def _print_removed(removed: list[tuple[str, str, dict[str, Any]]], as_json: bool) -> None:
-    if as_json:
-        print_json({"caches": [about for _, _, about in removed]})
-        return
-    for title, noun, about in removed:
-        freed, left = format_bytes(about["bytes"]), format_bytes(about["bytes_left"])
-        gone = pluralize(about["removed"], noun)
-        click.echo(f"{title}: {about['directory']}: removed {gone}, {freed}; {left} left")
-
-
-@cache.command(
-    epilog="Example: jitlto cache why search data_type=float out_type=float idx_type=uint32_t veclen=4 "
-    "distance_name=euclidean filter_name=filter_none --db search.fragdb --arch sm_90"
-)
-@plan_options
-@json_option
-def why(
-    name: str,
-    settings: tuple[str, ...],
-    database: Path | None,
-    arch: Architecture | None,
-    entry: str | None,
-    link_mode: str,
-    as_json: bool,
-) -> None:
-    """Show where the linked kernel of a configuration is stored, or how the nearest entry differs from it.
-
-    Searches where a program would: the packs beside the database, the cache of linked kernels, then shared stores. Exit
-    status 0 for a miss too.
-    """
-    from jitlto.runtime.cache_lookup import look_up
-
-    plan = find_planner(name, database, entry, settings).plan(arch=arch, link_mode=link_mode)
-    found = look_up(plan)
-    hit, nearest, kernel = found.hit, found.nearest, plan.link_key.kernel
-    if as_json:
-        differences = nearest and [asdict(difference) for difference in nearest.differences]
-        print_json(
-            {
-                "hit": hit is not None,
-                "layer": hit and hit.layer,
-                "file": hit and str(hit.files[plan.digest]),
-                "kernel": kernel,
-                "configuration": dict(plan.configuration),
-                "arch": plan.target.sm,
-                "digest": plan.digest,
-                "looked": [str(source.path) for source in found.sources],
-                "trouble": found.problem,
-                "nearest": nearest
-                and {
-                    "digest": nearest.digest,
-                    "layer": nearest.source.layer,
-                    "file": str(nearest.file),
-                    "kernel": nearest.kernel,
-                    "differences": differences,
-                },
-            }
-        )
-        return
-    if hit:
-        click.echo(f"hit: {kernel} for {plan.target.sm} is in {hit.title}: {hit.files[plan.digest]}")
-    else:
-        click.echo(f"miss: {kernel} for {plan.target.sm}")
-        for source in found.sources:
-            count = "" if source.layer == "store" else f" ({pluralize(len(source.files), 'kernel')})"
-            click.echo(f"  not in {source.title}: {source.path}{count}")
-        if not any(source.layer == "pack" for source in found.sources):
-            click.echo(f"  no pack beside {plan.database.path}")
-    if found.problem:
-        click.echo(f"  {found.problem}")
-    click.echo(f"digest {plan.digest}")
-    if nearest:
-        click.echo(f"nearest: {nearest.kernel} in {nearest.source.title}, {nearest.digest}; differences:")
-        for difference in nearest.differences:
-            click.echo(f"  {difference}")
+def _print_removed(title: str, directory: str, noun: str, removed: Removed) -> None:
+    about = asdict(removed)
+    freed, left = format_bytes(about["bytes"]), format_bytes(about["bytes_left"])
+    click.echo(f"{title}: {directory}: removed {pluralize(about['removed'], noun)}, {freed}; {left} left")

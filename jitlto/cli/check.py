@@ -4,47 +4,32 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import to_builtins
 
 from jitlto.base import config
 from jitlto.base.text import pluralize
 from jitlto.base.versions import Architecture
-from jitlto.cli.families import DATABASE, open_database
-from jitlto.cli.outcome import conclude
-from jitlto.cli.output import SHOWN, print_cause, print_json
-from jitlto.cli.parameters import PATH, TargetList, jobs_option, json_option, shard_option, targets_option
-from jitlto.cli.progress import progress
+from jitlto.build.shards import Shard
+from jitlto.check.check import check as check_database
+from jitlto.cli.ending import print_error
+from jitlto.cli.output import SHOWN, print_cause, print_json, progress
+from jitlto.cli.parameters import PATH, jobs_option, json_option, shard_option, targets_option
+from jitlto.cli.selection import DATABASE, open_database
+from jitlto.packaging.pyproject import find_project_stores
 from jitlto.record.check_result import FamilyCheck, LinkCheck
 
 if TYPE_CHECKING:
-    from jitlto.build.shards import Shard
-    from jitlto.check.compare_archs import ArchGain
     from jitlto.check.operators import OperatorCheck
-    from jitlto.database import FragmentDatabase
-    from jitlto.record.check_result import CheckResult
-
-
-def _need_database(database: Path | None, *, can_link: bool, links: bool) -> Path:
-    if database is None:
-        raise click.UsageError(f"name a database ({DATABASE}), or the package of --operators")
-    if links and not can_link:
-        raise click.UsageError("--cover, --mode and --compare-archs need --link")
-    return database
 
 
 @click.command(epilog="Example: jitlto check search.fragdb --link sm_90 --cover 2")
 @click.argument("database", metavar=DATABASE, type=PATH, required=False)
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
-@click.option(
-    "--complete",
-    is_flag=True,
-    help="Also fail for combinations that a device group's matrix leaves out without an exclude in family.toml.",
-)
-@targets_option("--link", "Link for these targets too", TargetList())
+@targets_option("--link", "Link for these targets too")
 @click.option(
     "--cover",
     type=click.IntRange(min=1),
@@ -52,9 +37,6 @@ def _need_database(database: Path | None, *, can_link: bool, links: bool) -> Pat
     help="Link only enough kernels to cover every combination of N parameter values.",
 )
 @click.option("--no-compare", is_flag=True, help="Do not compare the inline functions of fragments, which takes time.")
-@click.option(
-    "--compare-archs", is_flag=True, help="Say what LTO-IR for several architectures gains on the targets of --link."
-)
 @click.option("--mode", type=click.Choice(["lto", "ptx"]), help="Image kind to link [default: lto].")
 @click.option(
     "--operators",
@@ -68,11 +50,9 @@ def _need_database(database: Path | None, *, can_link: bool, links: bool) -> Pat
 def check(
     database: Path | None,
     names: tuple[str, ...],
-    complete: bool,
     archs: list[Architecture],
     cover: int | None,
     no_compare: bool,
-    compare_archs: bool,
     mode: str | None,
     operators: str | None,
     shard: Shard | None,
@@ -89,9 +69,6 @@ def check(
     every device fragment is used. With --link, every kernel must also link. With --cover N, only some kernels are
     linked: enough that any N parameter values that occur together in a kernel occur together in one of these.
 
-    With --compare-archs, each fragment with LTO-IR for several architectures is linked alone from each, for each
-    target: the machine instructions say what shipping the later ones gains.
-
     What links and agrees is stored by content in the user's cache, and not linked again until a fragment, an option or
     nvJitLink changes. With --shard I/N, each of N jobs plans all kernels and makes its share of the links.
 
@@ -99,54 +76,47 @@ def check(
     and flag of each operator that this declares must choose a kernel, fit its signature, and link.
     """
     if operators is not None:
-        if any((database, complete, cover, no_compare, compare_archs, mode, shard, no_cache)):
+        if any((database, cover, no_compare, mode, shard, no_cache)):
             raise click.UsageError("--operators goes with --link, --jobs and --json only")
-        conclude(lambda: _check_operators(operators, archs, jobs, as_json))
+        _check_operators(operators, archs, jobs, as_json)
         return
-    database = _need_database(database, can_link=bool(archs), links=bool(cover or mode or compare_archs))
-
-    def run() -> bool:
-        from jitlto.check.check import check as check_database
-        from jitlto.packaging.pyproject import find_project_stores
-
-        shared = find_project_stores(Path())
-        opened, family = open_database(database)
-        with opened, progress("checking") as tally:
-            result = check_database(
-                opened,
-                (*([family] if family else []), *names),
-                complete=complete,
-                targets=archs,
-                strength=cover,
-                mode=mode or "lto",
-                compare=not no_compare,
-                shard=shard,
-                use_cache=not no_cache,
-                stores=None if config.current().cache == "off" else shared.stores,
-                # What a project's stores say is not for other projects.
-                directory=shared.open_directory("cubins", config.current().cache_size) if shared.project else None,
-                workers=jobs,
-                on_proof=(lambda _: None) if as_json else _print_proof,
-                on_links=lambda count: tally.started(range(count)),
-                on_link=tally.finished,
-            )
-            gains = _gains(opened, result, archs, jobs) if compare_archs else None
-        if as_json:
-            print_json(result if gains is None else {**to_builtins(result), "archs": gains})
-            return result.holds
+    if database is None:
+        raise click.UsageError(f"name a database ({DATABASE}), or the package of --operators")
+    if (cover or mode) and not archs:
+        raise click.UsageError("--cover and --mode need --link")
+    shared = find_project_stores(Path())
+    opened, family = open_database(database)
+    with opened, progress("checking") as shown:
+        result = check_database(
+            opened,
+            (*([family] if family else []), *names),
+            targets=archs,
+            strength=cover,
+            mode=mode or "lto",
+            compare=not no_compare,
+            shard=shard,
+            use_cache=not no_cache,
+            stores=None if config.current().cache == "off" else shared.stores,
+            # What a project's stores say is not for other projects.
+            directory=shared.open_directory("cubins", config.current().cache_size) if shared.project else None,
+            workers=jobs,
+            on_proof=(lambda _: None) if as_json else _print_proof,
+            on_links=shown.add,
+            on_link=shown.step,
+        )
+    if as_json:
+        print_json(result)
+    else:
         if result.link:
             _print_links(result.link)
-        if gains is not None:
-            _print_gains(gains)
         if shard:
             click.echo(f"share {shard} of the links and comparisons: the check holds if all {shard.count} do")
-        return result.holds
+    if not result.holds:
+        raise SystemExit(1)
 
-    conclude(run)
 
-
-def _check_operators(package: str, archs: list[Architecture], jobs: int | None, as_json: bool) -> bool:
-    from jitlto.check.operators import check_operators
+def _check_operators(package: str, archs: Sequence[Architecture], jobs: int | None, as_json: bool) -> None:
+    from jitlto.check.operators import check_operators  # imported late: what declares operators, 30 ms
 
     # As for `python -m`: a package of a checkout need not be installed.
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a text
@@ -154,7 +124,8 @@ def _check_operators(package: str, archs: list[Architecture], jobs: int | None, 
     result = check_operators(package, archs, workers=jobs, on_operator=show)
     if as_json:
         print_json(result)
-    return result.holds
+    if not result.holds:
+        raise SystemExit(1)
 
 
 def _print_operator(check: OperatorCheck) -> None:
@@ -162,28 +133,11 @@ def _print_operator(check: OperatorCheck) -> None:
     state = f"every call fits its kernel{linked}" if check.holds else "FAILED"
     click.echo(f"{check.operator}: {pluralize(check.calls, 'call')}, {pluralize(check.kernels, 'kernel')}: {state}")
     for failure in check.failures:
-        click.secho("error: ", fg="red", nl=False, err=True)
-        click.echo(failure.message, err=True)
+        print_error(failure.message)
         place = "".join(f" {name}={value}" for name, value in failure.call.items())
         more = f", and {failure.count - 1} more" if failure.count > 1 else ""
         target = f" for {failure.arch}" if failure.arch else ""
         click.echo(f"  at {check.operator}{target}{':' if place else ''}{place}{more}", err=True)
-
-
-def _gains(
-    database: FragmentDatabase, result: CheckResult, targets: list[Architecture], workers: int | None
-) -> tuple[ArchGain, ...]:
-    from jitlto.check.compare_archs import compare_archs
-
-    return compare_archs(database, [family.family for family in result.families], targets, workers)
-
-
-def _print_gains(gains: tuple[ArchGain, ...]) -> None:
-    for gain in gains:
-        click.echo(str(gain))
-    if not gains:
-        hint = "`jitlto build` says where LTO-IR for a later one would make other code"
-        click.echo(f"no fragment has LTO-IR for several architectures that run on these targets; {hint}")
 
 
 def _print_proof(result: FamilyCheck) -> None:

@@ -1,30 +1,24 @@
-"""``jitlto ls``, ``show``, ``verify``, ``manifest``, ``merge`` and ``report``: the use of finished databases."""
+"""``jitlto ls`` and ``show``: what a database holds."""
 
 from __future__ import annotations
 
-import os
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
 
 import click
 from msgspec import to_builtins
 
-from jitlto.base import files
-from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.errors import DatabaseError
 from jitlto.base.mangling import demangle
-from jitlto.base.text import pluralize
+from jitlto.base.text import format_bytes, pluralize
 from jitlto.base.types import Parameter
-from jitlto.cli.families import DATABASE, open_database, print_installed
-from jitlto.cli.outcome import print_error
-from jitlto.cli.output import print_built, print_json, print_json_list
-from jitlto.cli.output_files import check_outputs, check_writable, write_output
-from jitlto.cli.parameters import DATABASE_FILE, FILE, PAGE_FILE, PATH, allow_incomplete_option, json_option
-from jitlto.cli.partial_key import describe_nearest, find_key
+from jitlto.cli.output import print_json, print_json_list
+from jitlto.cli.parameters import PATH, json_option
+from jitlto.cli.selection import DATABASE, describe_nearest, find_key, open_database
 from jitlto.database import FragmentDatabase
 from jitlto.record.fragment import Fragment
-from jitlto.record.tuning import TuneRecord
-
-_database = click.argument("database", metavar=DATABASE, type=PATH)
+from jitlto.runtime import session
+from jitlto.runtime.discovery.installed import installed_families
 
 
 @click.command(epilog="Example: jitlto ls search.fragdb")
@@ -36,9 +30,9 @@ def ls(database: Path | None, installed: bool, as_json: bool) -> None:
     if installed == (database is not None):
         raise click.UsageError("give a database, a family, or --installed")
     if database is None:
-        print_installed(as_json=as_json)
+        _print_installed(as_json)
         return
-    opened, family = _open(database)
+    opened, family = open_noted(database)
     with opened:
         fragments = opened.iterate(family)
         if as_json:
@@ -54,10 +48,30 @@ def ls(database: Path | None, installed: bool, as_json: bool) -> None:
         click.echo(f"{pluralize(count, 'fragment')}, digest {opened.digest}", err=True)
 
 
+def _print_installed(as_json: bool) -> None:
+    listed = installed_families(session.default.registry)
+    if as_json:
+        print_json({"families": [asdict(each) for each in listed]})
+        return
+    if not listed:
+        click.echo("no installed package has a family", err=True)
+    for each in listed:
+        columns = [each.family, f"{each.distribution} {each.version}"]
+        if each.architectures:
+            columns += ["for " + ", ".join(f"compute_{a}" for a in each.architectures), *each.compilers]
+        if each.size is not None:
+            columns.append(format_bytes(each.size))
+        click.echo("  ".join(columns))
+        about = (each.editable and f"installed editable from {each.editable}", each.database and str(each.database))
+        for line in (*about, each.digest and f"digest {each.digest}", each.trouble):
+            if line:
+                click.echo(f"  {line}")
+
+
 @click.command(
     epilog="Example: jitlto show search.fragdb 'search/apply_filter[filter_name=filter_none,idx_type=int64_t]'"
 )
-@_database
+@click.argument("database", metavar=DATABASE, type=PATH)
 @click.argument("key", metavar="KEY")
 @json_option
 def show(database: Path, key: str, as_json: bool) -> None:
@@ -65,19 +79,21 @@ def show(database: Path, key: str, as_json: bool) -> None:
 
     KEY may be the group with some of the parameters, or the beginning of a key, where that means one fragment.
     """
-    opened, family = _open(database)
+    opened, family = open_noted(database)
     with opened:
         found = find_key(key, opened.fragment_keys(family))
         fragment = opened.get(found) if found else None
-        tune = _tune_of(opened, fragment) if fragment else None
         if fragment is None:
+            what, hint = f"no fragment {key}", None
             if left_out := find_key(key, opened.gaps):
                 what = f"{left_out} was left out at the merge"
-                raise DatabaseError(what, code="database-no-such-fragment", where=str(database))
-            where, hint = str(database), describe_nearest(key, [*opened.fragment_keys(family)], f"jitlto ls {database}")
-            raise DatabaseError(f"no fragment {key}", code="database-no-such-fragment", where=where, hint=hint)
+            else:
+                hint = describe_nearest(key, [*opened.fragment_keys(family)], f"jitlto ls {database}")
+            raise DatabaseError(what, code="database-no-such-fragment", where=str(database), hint=hint)
+        group = opened.families[fragment.key.family].group(fragment.key.group)
+    tune = group.tune.describe() if group and group.tune else {}
     if as_json:
-        print_json(_as_dict(fragment) | ({"tune": tune.describe()} if tune else {}))
+        print_json(_as_dict(fragment) | ({"tune": tune} if tune else {}))
         return
     click.echo(f"{fragment.key}  ({fragment.role})")
     if fragment.entry:
@@ -92,181 +108,12 @@ def show(database: Path, key: str, as_json: bool) -> None:
             f"  {image.kind:<9} {image.architecture.compute}, {image.toolchain} {image.version}{isa}, "
             f"{image.size} bytes, sha256 {image.sha256}"
         )
-    for what, text in tune.describe().items() if tune else ():
+    for what, text in tune.items():
         click.echo(f"  tune      {what}: {text}")
 
 
-def _tune_of(database: FragmentDatabase, fragment: Fragment) -> TuneRecord | None:
-    group = database.families[fragment.key.family].group(fragment.key.group)
-    return group.tune if group else None
-
-
-@click.command(epilog="Example: jitlto verify --manifest SHA256SUMS --signers allowed_signers search.fragdb")
-@click.argument("databases", metavar=f"[{DATABASE}]...", nargs=-1, type=PATH)
-@click.option(
-    "--manifest", type=PATH,
-    help="Check each DB and its packs against this list of SHA-256 first; without DB, all files in it.",
-)  # fmt: skip
-@click.option(
-    "--signers", metavar="FILE", type=PATH,
-    help="Require a signature of the manifest by one of these keys (OpenSSH's allowed_signers).",
-)  # fmt: skip
-@click.option("--signer", metavar="NAME", help="Require the signature of this signer, one of those in FILE.")
-def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | None, signer: str | None) -> None:
-    """Read and check everything in each DB, and in the packs beside it. Exit status 1 if anything is damaged, or if a
-    pack beside DB holds kernels that match no plan of DB.
-
-    Damage in one DB does not keep the others from being checked. DB may be a pack too: NAME.pack.
-    A file that the manifest does not list, or lists with a different SHA-256, fails and is not opened;
-    with a manifest, DB is a path.
-    """
-    if manifest is None and not databases:
-        raise click.UsageError("give a DB, or --manifest")
-    if (signers is not None and manifest is None) or (signer is not None and signers is None):
-        raise click.UsageError("--signers needs --manifest, and --signer needs --signers")
-    if manifest is not None:
-        databases = _check_manifest(databases, manifest, signers, signer)
-    pending, read, damaged = list(reversed(databases)), set[Path](), False
-    held_images: dict[Path, set[str]] = {}  # of the database beside which a pack was found
-    while pending:
-        path = pending.pop()
-        try:
-            if path.suffix == ".pack":
-                _verify_pack(path, read, held_images.get(path))
-                continue
-            with FragmentDatabase(path) if manifest else _open(path)[0] as opened:
-                packs = files.beside(opened.path, ".pack")
-                pending += reversed(packs)
-                images = opened.verify()
-                if packs:
-                    hashes = {image.sha256 for fragment in opened.iterate() for image in fragment.images}
-                    held_images |= dict.fromkeys(packs, hashes)
-                held = (
-                    f"{pluralize(sum(1 for _ in opened.fragment_keys()), 'fragment')} and {pluralize(images, 'image')}"
-                )
-                click.echo(f"{opened.path}: {held} intact, digest {opened.digest}")
-        except JitltoError as error:
-            print_error(error)
-            damaged = True
-    if damaged:
-        raise SystemExit(1)
-
-
-def _verify_pack(path: Path, read: set[Path], images: set[str] | None) -> None:
-    from jitlto.link import packs
-
-    if path.absolute() not in read:
-        read.add(path.absolute())
-        count = packs.verify(path, images)
-        click.echo(f"{path}: {pluralize(count, 'kernel')} intact")
-
-
-def _check_manifest(
-    databases: tuple[Path, ...], path: Path, signers: Path | None, signer: str | None
-) -> tuple[Path, ...]:
-    """Check files against a manifest; return the databases among them."""
-    from jitlto.stores.manifest import Manifest, check_signature, signature_of
-
-    manifest = Manifest.read(path)
-    if signers is not None:
-        click.echo(f"{path}: signed by {check_signature(manifest, signers, signer)}")
-    elif signature_of(path).exists():
-        click.echo(f"{path}: signature not checked: give --signers", err=True)
-    checked = manifest.check_all(databases)
-    click.echo(f"{path}: {pluralize(len(checked), 'file')} {'matches' if len(checked) == 1 else 'match'}")
-    return databases or tuple(file for file in checked if file.suffix == files.SUFFIX)
-
-
-@click.command(epilog="Example: jitlto manifest search.fragdb -o SHA256SUMS --sign ~/.ssh/id_ed25519")
-@click.argument("databases", metavar=f"{DATABASE}...", nargs=-1, required=True, type=PATH)
-@click.option("-o", "--output", type=FILE, required=True, help="The manifest.")
-@click.option(
-    "--sign", "key", metavar="KEY", type=PATH,
-    help="Sign it with this SSH key; the signature becomes FILE.sig.",
-)  # fmt: skip
-def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> None:
-    """Write the SHA-256 of each DB, and of the packs beside it, to a file for `sha256sum --check`.
-
-    Every DB is verified first. `jitlto verify --manifest FILE` checks all files against it. An existing
-    signature FILE.sig is removed if FILE changes.
-    """
-    from jitlto.stores import manifest as manifests
-
-    signature = manifests.signature_of(output)
-    paths = []
-    for target in databases:
-        with open_database(target)[0] as opened:
-            opened.verify()
-            paths.append(opened.path)
-    check_outputs({"-o": output, "the signature": signature}, (*paths, key))
-    was_signed = os.path.lexists(signature)
-    if was_signed:
-        check_writable(signature)
-    before = manifests.bytes_of(output) if was_signed and os.path.lexists(output) else None
-    written = manifests.write(output, manifests.with_packs(paths))
-    if was_signed and written.text != before:
-        signature.unlink()
-        if key is None:
-            click.echo(f"{signature}: removed, as the manifest has changed; sign it again with --sign KEY", err=True)
-    if key is not None:
-        manifests.sign(output, key)
-    click.echo(
-        f"{pluralize(len(written.digests), 'file')} listed in {output}" + (f", signed in {signature}" if key else "")
-    )
-
-
-@click.command(epilog="Example: jitlto merge -o search.fragdb part-1.fragdb part-2.fragdb")
-@click.argument("parts", metavar="PART...", nargs=-1, required=True, type=PATH)
-@click.option("-o", "--output", type=DATABASE_FILE, required=True, help="The database.")
-@click.option("--allow-gaps", is_flag=True, help="Leave out fragments that no PART holds.")
-@click.option("--allow-mixed", is_flag=True, help="Accept parts made by different compilers.")
-@allow_incomplete_option
-@click.option("--prefer", type=click.Choice(["first", "last"]), help="The PART to prefer where they differ.")
-@json_option
-def merge(
-    parts: tuple[Path, ...], output: Path, as_json: bool, prefer: Literal["first", "last"] | None, **allow: bool
-) -> None:
-    """Merge PARTs, which `jitlto build --shard I/N` wrote, into one fragment database.
-
-    The result is byte for byte that of an unsharded build. Complete databases of different families are joined too.
-    The database is written at the end, completely or not at all.
-    """
-    from jitlto.build.cache.cache import open_cache
-    from jitlto.build.merge import merge_databases
-
-    report = merge_databases(parts, output, prefer=prefer, cache=open_cache(), **allow)
-    print_built(report, f"from {pluralize(len(parts), 'file')} in {report.path}", as_json=as_json)
-
-
-@click.command(epilog="Example: jitlto report search.fragdb -o report.html --timings timings.json --check check.json")
-@click.argument("database", metavar=DATABASE, type=PATH)
-@click.option("-o", "--output", type=PAGE_FILE, required=True, help="The page, e.g. report.html.")
-@click.option("--timings", type=FILE, multiple=True, help="Output of `jitlto build --timings FILE.json`. Repeatable.")
-@click.option("--check", "check_file", type=FILE, help="Output of `jitlto check DB --json`.")
-def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: Path | None) -> None:
-    """Write an HTML page about DB, or a family of it: groups as grids, sizes, calls, toolchains and architectures.
-
-    The page is one file that loads nothing. With --timings it shows compile times, with --check the result of a check.
-    """
-    from jitlto.build.execution.costs import read_seconds
-    from jitlto.record.check_result import read_check_result
-    from jitlto.report import page
-    from jitlto.report.content import describe
-
-    opened, family = open_database(database)
-    with opened:
-        check_outputs({"-o": output}, (opened.path, *timings, check_file))
-        check_writable(output)
-        seconds: dict[str, float] = {}
-        for path in timings:
-            seconds |= read_seconds(path)
-        check = read_check_result(check_file) if check_file else None
-        described = describe(opened, family=family, seconds=seconds if timings else None, check=check)
-    write_output(output, page.to_html(described).encode())
-    click.echo(f"{pluralize(described.fragments, 'fragment')} in {output}")
-
-
-def _open(target: Path) -> tuple[FragmentDatabase, str | None]:
+def open_noted(target: Path) -> tuple[FragmentDatabase, str | None]:
+    """Open a database as :func:`open_database` does, and say if something is not in it."""
     opened, family = open_database(target)
     if opened.part is not None:
         click.echo(f"{opened.path}: {opened.part}", err=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from jitlto.cli.output import print_warning
+from jitlto.cli.ending import print_warning
 from jitlto.cli.parameters import PATH
 from jitlto.families.matrix import Value, load_matrix
 

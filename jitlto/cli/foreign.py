@@ -10,9 +10,12 @@ import click
 
 from jitlto.base.errors import ForeignBuildError
 from jitlto.base.text import pluralize
-from jitlto.cli.output import print_json, print_warning
-from jitlto.cli.output_files import write_output
-from jitlto.cli.parameters import DIRECTORY, FILE
+from jitlto.cli.ending import print_warning
+from jitlto.cli.outputs import write_output
+from jitlto.cli.parameters import DIRECTORY, FILE, parse_pairs
+from jitlto.packaging.foreign.cmake import read_project
+from jitlto.packaging.foreign.declarations import make_families
+from jitlto.packaging.foreign.toml_writer import family_files
 
 
 @click.group(name="import", epilog="Example: jitlto import cmake cpp/CMakeLists.txt -o fragments/")
@@ -21,12 +24,10 @@ def import_() -> None:
 
 
 def _definitions(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    given = {}
-    for value in values:
-        name, equals, text = value.partition("=")
-        if not equals or not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
-            raise click.BadParameter(f"{value!r} is not NAME=VALUE")
-        given[name] = text
+    given = dict(parse_pairs(values))
+    for name in given:
+        if not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
+            raise click.BadParameter(f"{name!r} is no name of a variable")
     return given
 
 
@@ -46,7 +47,6 @@ def _definitions(_: click.Context, __: click.Parameter, values: tuple[str, ...])
 @click.option("--include", type=DIRECTORY, multiple=True, help="A further directory of headers. Repeatable.")
 @click.option("--option", "options", metavar="OPTION", multiple=True, help="A further option of nvcc. Repeatable.")
 @click.option("--force", is_flag=True, help="Replace declarations that are there already.")
-@click.option("--json", "as_json", is_flag=True, help="Print the families and their files as JSON.")
 def cmake(
     lists: tuple[Path, ...],
     output: Path,
@@ -54,7 +54,6 @@ def cmake(
     include: tuple[Path, ...],
     options: tuple[str, ...],
     force: bool,
-    as_json: bool,
 ) -> None:
     """Read the calls of generate_jit_lto_kernels in CMakeLists.txt files of RAPIDS cuVS or librtcx.
 
@@ -63,10 +62,6 @@ def cmake(
     nothing. Import only projects that you trust: CMake may read and write any of your files. A family without
     kernels is used by all others.
     """
-    from jitlto.packaging.foreign.cmake import read_project
-    from jitlto.packaging.foreign.declarations import make_families
-    from jitlto.packaging.foreign.toml_writer import family_files
-
     commands, notes = [], list[str]()
     for path in lists:
         recorded, unknown = read_project(path, definitions)
@@ -90,17 +85,6 @@ def cmake(
     for note in (*notes, *left_out):
         print_warning(note)
     paths = {family.name: output / family.name / "family.toml" for family in families}
-    if as_json:
-        print_json([
-            {
-                "family": family.name,
-                "path": str(paths[family.name]),
-                "uses": family.uses,
-                "groups": {group.name: {"role": group.role, "key": group.key} for group in family.groups},
-            }
-            for family in families
-        ])  # fmt: skip
-        return
     for family in families:
         click.echo(f"{paths[family.name]}: {pluralize(len(family.groups), 'group')}")
     click.echo(f"build them: jitlto build {' '.join(map(str, paths.values()))} -o kernels.fragdb")

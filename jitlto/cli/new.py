@@ -8,14 +8,13 @@ import click
 
 from jitlto.base.errors import JitltoError
 from jitlto.base.text import pluralize
-from jitlto.cli.output import print_json
 from jitlto.cli.parameters import DIRECTORY
 from jitlto.cuda import toolkit
+from jitlto.families.declaration import find_family
+from jitlto.packaging.scaffold import derive_import_name, write_package
 
 
 def _name(_: click.Context, __: click.Parameter, value: str) -> str:
-    from jitlto.packaging.scaffold import derive_import_name
-
     try:
         derive_import_name(value)
     except JitltoError as error:
@@ -33,8 +32,7 @@ def _name(_: click.Context, __: click.Parameter, value: str) -> str:
 )
 @click.option("--family", type=DIRECTORY, help="The directory of a family to copy in place of the sample.")
 @click.option("--torch", is_flag=True, help="Add operators of PyTorch, with tests.")
-@click.option("--json", "as_json", is_flag=True, help="Print the files as JSON.")
-def new(name: str, output: Path | None, cuda: str | None, family: Path | None, torch: bool, as_json: bool) -> None:
+def new(name: str, output: Path | None, cuda: str | None, family: Path | None, torch: bool) -> None:
     """Write a small package NAME with a kernel family, to build, test and adapt.
 
     It has a family with matrices, templates and device headers, a pyproject.toml whose build hook compiles it, a
@@ -46,16 +44,10 @@ def new(name: str, output: Path | None, cuda: str | None, family: Path | None, t
     With --torch, its kernels are operators of PyTorch too. For those of --family, which is compiled for it, every array
     is an argument of any shape, and the launch is the caller's, until you adapt them.
     """
-    from jitlto.families.declaration import find_family
-    from jitlto.packaging.scaffold import write_package
-
     directory = output or Path(name)
     major = int(cuda) if cuda else _at_hand()
     files = write_package(name, directory, major, find_family(family) if family else None, torch=torch)
-    if as_json:
-        print_json({"directory": str(directory), "files": [str(path) for path in files]})
-    else:
-        click.echo(f"{pluralize(len(files), 'file')} in {directory}; see {directory / 'README.md'}")
+    click.echo(f"{pluralize(len(files), 'file')} in {directory}; see {directory / 'README.md'}")
 
 
 def _at_hand() -> int:

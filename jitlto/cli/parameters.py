@@ -1,4 +1,4 @@
-"""Parameters that commands share: paths, targets, ``NAME=VALUE``.
+"""Parameters that commands share: paths, sizes, targets, ``NAME=VALUE``.
 
 An unreadable file is reported where it is read, as a failure (status 1) and not as wrong usage (status 2).
 """
@@ -9,13 +9,17 @@ import os
 from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from jitlto.base import config
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import SUFFIX, check_path
 from jitlto.base.versions import Architecture
+from jitlto.cli.ending import print_warning
+from jitlto.cuda import nvjitlink
+from jitlto.cuda.compatibility import can_link_for, jit_base, linkable_architectures
 
 if TYPE_CHECKING:
     from jitlto.build.shards import Shard
@@ -39,46 +43,49 @@ class PathType(click.Path):
         return Path(os.fsdecode(super().convert(value, param, ctx)))
 
 
+class DatabaseFile(PathType):
+    """A fragment database to write; warns of a name by which jitlto does not find it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = super().convert(value, param, ctx)
+        if path.suffix.lower() != SUFFIX:
+            print_warning(f"{path}: the name does not end with {SUFFIX}")
+        return path
+
+
 #: A file, a directory, or a name.
 PATH = PathType()
 #: A file, to be read or written.
 FILE = PathType(dir_okay=False)
 #: A directory to write to.
 DIRECTORY = PathType(file_okay=False)
+#: A fragment database to write.
+DATABASE_FILE = DatabaseFile(dir_okay=False)
 
 
-class OutputFile(PathType):
-    """A file to write whose name should end with ``suffix``; warns if it does not."""
+class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in recent versions of click
+    """A number of bytes: 500M."""
 
-    def __init__(self, suffix: str) -> None:
-        super().__init__(dir_okay=False)
-        self._suffix = suffix
+    name = "size"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        path = super().convert(value, param, ctx)
-        if path.suffix.lower() != self._suffix:
-            click.echo(f"warning: {path}: the name does not end with {self._suffix}", err=True)
-        return path
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return config.parse_size(value.removesuffix("B"), str(param and param.opts[0]))
+        except JitltoError as error:
+            self.fail(f"{error.what}; {error.hint}", param, ctx)
 
 
-#: A fragment database to write; jitlto finds databases by this suffix.
-DATABASE_FILE = OutputFile(SUFFIX)
-#: An HTML page to write.
-PAGE_FILE = OutputFile(".html")
-
-
-class Target(click.ParamType):  # type: ignore[type-arg]  # generic only in recent versions of click
-    """An architecture to link for, e.g. ``sm_90``. Any other value is wrong usage (status 2) in every command.
+class Target(click.ParamType):  # type: ignore[type-arg]  # as above
+    """An architecture that nvJitLink links for; any other is wrong usage (status 2) in every command.
 
     Args:
-        accept: ``linkable``: the installed nvJitLink links for it. ``reachable``: or makes PTX that the driver of a
-            newer device compiles. ``any``: every well-formed architecture.
+        reachable: Whether to accept one for which it makes PTX that the driver compiles, too.
     """
 
     name = "arch"
 
-    def __init__(self, accept: Literal["linkable", "reachable", "any"] = "linkable") -> None:
-        self._accept = accept
+    def __init__(self, *, reachable: bool = False) -> None:
+        self._reachable = reachable
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Convert one architecture.
@@ -91,13 +98,8 @@ class Target(click.ParamType):  # type: ignore[type-arg]  # generic only in rece
             target = Architecture.parse(value)
         except JitltoError as error:
             self.fail(f"{error.what}; {error.hint}", param, ctx)
-        if self._accept == "any":
-            return target
-        from jitlto.cuda import nvjitlink  # loads msgspec, 10 ms, which other commands need not wait for
-        from jitlto.cuda.compatibility import can_link_for, jit_base, linkable_architectures
-
         linker = nvjitlink.version()
-        is_reachable = self._accept == "reachable" and jit_base(target, linker, requested=True) is not None
+        is_reachable = self._reachable and jit_base(target, linker, requested=True) is not None
         if not can_link_for(linker, target) and not is_reachable:
             known = ", ".join(f"sm_{number}" for number in linkable_architectures(linker))
             self.fail(f"nvJitLink {linker} does not link for {target.sm}; it links for {known}", param, ctx)
@@ -119,12 +121,8 @@ allow_incomplete_option = click.option(
 
 def jobs_option(what: str) -> Callable[[F], F]:
     """Return the option ``--jobs`` of a command that runs several ``what`` (e.g. "links") in parallel."""
-    return click.option(
-        "-j",
-        "--jobs",
-        type=click.IntRange(min=1),
-        help=f"Number of parallel {what} [default: limited by cores and memory].",
-    )
+    limits = f"Number of parallel {what} [default: limited by cores and memory]."
+    return click.option("-j", "--jobs", type=click.IntRange(min=1), help=limits)
 
 
 def shard_option(text: str) -> Callable[[F], F]:
@@ -133,7 +131,7 @@ def shard_option(text: str) -> Callable[[F], F]:
 
 
 def _parse_shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
-    from jitlto.build.shards import Shard  # loads msgspec, 10 ms, which most commands need not wait for
+    from jitlto.build.shards import Shard  # imported late: takes 35 ms, which most commands need not wait for
 
     try:
         return None if value is None else Shard.parse(value)
@@ -141,13 +139,13 @@ def _parse_shard(_: click.Context, __: click.Parameter, value: str | None) -> Sh
         raise click.BadParameter(str(error)) from error
 
 
-def targets_option(flag: str, what: str, target: TargetList) -> Callable[[F], F]:
+def targets_option(flag: str, what: str) -> Callable[[F], F]:
     """Return a repeatable option for ``archs``: a list of distinct targets, in the order given."""
     return click.option(
         flag,
         "archs",
         metavar="ARCH[,ARCH]...",
-        type=target,
+        type=TargetList(),
         multiple=True,
         callback=lambda _, __, lists: list(dict.fromkeys(chain.from_iterable(lists))),
         help=f"{what}, e.g. sm_90. Repeatable.",
@@ -160,24 +158,8 @@ def parse_pairs(settings: Iterable[str]) -> list[tuple[str, str]]:
     Raises:
         click.UsageError: If one is not ``NAME=VALUE``.
     """
-    pairs = []
-    for setting in settings:
-        name, equals, value = setting.partition("=")
+    pairs = [setting.partition("=") for setting in settings]
+    for name, equals, _ in pairs:
         if not equals:
-            raise click.UsageError(f"invalid setting {setting!r}: write NAME=VALUE")
-        pairs.append((name, value))
-    return pairs
-
-
-def parse_configuration(settings: Iterable[str]) -> dict[str, str]:
-    """Parse ``NAME=VALUE`` arguments of different names.
-
-    Raises:
-        click.UsageError: If one is not ``NAME=VALUE``, or a name is given twice.
-    """
-    configuration: dict[str, str] = {}
-    for name, value in parse_pairs(settings):
-        if name in configuration:
-            raise click.UsageError(f"{name} is given twice")
-        configuration[name] = value
-    return configuration
+            raise click.UsageError(f"invalid setting {name!r}: write NAME=VALUE")
+    return [(name, value) for name, _, value in pairs]

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
@@ -13,19 +14,29 @@ from msgspec.structs import replace
 from jitlto.base import files
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
-from jitlto.cli.families import find_planner, plan_options
 from jitlto.cli.output import print_json
-from jitlto.cli.output_files import check_outputs, check_writable, write_output
-from jitlto.cli.parameters import FILE, PATH
+from jitlto.cli.outputs import check_outputs, check_writable, write_output
+from jitlto.cli.parameters import FILE, PATH, Target, parse_pairs
+from jitlto.cli.selection import DB_HELP, FAMILY, find_family
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.plan.plan import Plan
+
+if TYPE_CHECKING:  # a kernel is planned without what launches it
+    from jitlto.launch.launcher import Launcher
+    from jitlto.plan.planner import Planner
+
+_PLACES = {"pack": "in a pack", "disk": "in the user's cache", "store": "in a shared store"}
 
 
 @click.command(
     epilog="Example: jitlto plan search data_type=float out_type=float idx_type=uint32_t optimized_name=optimized "
     "veclen=4 distance_name=euclidean filter_name=filter_none --db search.fragdb --arch sm_90 --dump sass"
 )
-@plan_options
+@click.argument("name", metavar=FAMILY)
+@click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
+@click.option("--db", "database", type=PATH, help=DB_HELP)
+@click.option("--arch", type=Target(reachable=True), help="Target, e.g. sm_90 [default: the current device's].")
+@click.option("--link-mode", type=click.Choice(["lto", "ptx"]), default="lto", show_default=True)
 @click.option("--source", "sources", type=PATH, multiple=True, help="A device function to add. Repeatable.")
 @click.option("--dump", type=click.Choice(["json", "ptx", "sass", "cubin"]), help="Print the plan, or link and print.")
 @click.option("-o", "--output", type=FILE, help="Write the dump to this file.")
@@ -35,14 +46,13 @@ def plan(
     settings: tuple[str, ...],
     database: Path | None,
     arch: Architecture | None,
-    entry: str | None,
-    sources: tuple[Path, ...],
     link_mode: str,
+    sources: tuple[Path, ...],
     dump: str | None,
     output: Path | None,
     resources: bool,
 ) -> None:
-    """Plan the kernel of FAMILY that the settings select, and link it.
+    """Plan the kernel of FAMILY that the settings select, and link it; entry=GROUP names one of several entrypoints.
 
     Without --dump, print what the kernel is made of and whether it links, or where it has been found linked.
     """
@@ -53,15 +63,7 @@ def plan(
     check_outputs({"-o": output}, (database, *sources))
     if output is not None:
         check_writable(output)
-    planner = find_planner(name, database, entry, settings)
-    for source in sources:
-        try:
-            planner.add_source(files.read(source).decode(), str(source))
-        except OSError as error:
-            raise click.UsageError(f"{source} cannot be read: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise click.UsageError(f"{source} cannot be read: it is not UTF-8 text") from None
-    resolved = planner.plan(arch=arch, link_mode=link_mode)
+    resolved = _planner(name, database, settings, sources).plan(arch=arch, link_mode=link_mode)
     if dump is None:
         _summarise(resolved)
         if resources:
@@ -74,13 +76,29 @@ def plan(
         _write(_dump(resolved, dump))
 
 
-_PLACES = {"pack": "in a pack", "disk": "in the user's cache", "store": "in a shared store"}
+def _planner(
+    name: str, database: Path | None, settings: tuple[str, ...], sources: tuple[Path, ...]
+) -> Planner[Launcher]:
+    configuration: dict[str, str] = {}
+    for parameter, value in parse_pairs(settings):
+        if parameter in configuration:
+            raise click.UsageError(f"{parameter} is given twice")
+        configuration[parameter] = value
+    entry = configuration.pop("entry", None)
+    planner = find_family(name, database).planner(entry, **configuration)
+    for source in sources:
+        try:
+            planner.add_source(files.read(source).decode(), str(source))
+        except OSError as error:
+            raise click.UsageError(f"{source} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise click.UsageError(f"{source} cannot be read: it is not UTF-8 text") from None
+    return planner
 
 
 def _summarise(plan: Plan) -> None:
     linked = plan.link()
-    described = plan.as_dict()
-    click.echo(str(described["entry"]))
+    click.echo(str(plan.as_dict()["entry"]))
     for parameter in plan.entry.signature:
         click.echo(f"  {parameter}")
     for fragment, image in zip(plan.fragments, plan.images, strict=True):

@@ -1,4 +1,4 @@
-"""``jitlto store``: what a shared store holds, room in it, and whether what it holds is right."""
+"""``jitlto push``, ``pull`` and ``store``: files by their content, and the upkeep of a shared store."""
 
 from __future__ import annotations
 
@@ -7,31 +7,117 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from jitlto.base import config
-from jitlto.base.errors import JitltoError, StoreError
+from jitlto.base import config, files
+from jitlto.base.errors import JitltoError
 from jitlto.base.text import format_bytes, pluralize
-from jitlto.cli.outcome import conclude
-from jitlto.cli.output import SHOWN, print_json
-from jitlto.cli.parameters import FILE, json_option
-from jitlto.cli.progress import progress
+from jitlto.cli.ending import print_error
+from jitlto.cli.output import SHOWN, Progress, print_json, progress
+from jitlto.cli.outputs import check_writable, report_unwritable
+from jitlto.cli.parameters import FILE, PATH, Size, json_option
+from jitlto.cli.selection import DATABASE, locate
+from jitlto.database import FragmentDatabase
+from jitlto.link import packs
+from jitlto.stores import artifacts, upkeep
+from jitlto.stores.address import ArtifactAddress, parse_store
+from jitlto.stores.artifacts import Pushed
+from jitlto.stores.backend import Backend
+from jitlto.stores.trust import Trust, TrustedKeys
+from jitlto.stores.upkeep import Damage, Pruned
 
-if TYPE_CHECKING:
-    from jitlto.stores.backend import Backend
-    from jitlto.stores.upkeep import Damage, Pruned
-
+_PACK = ".pack"
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _url = click.argument("url", metavar="URL")
 
 
-def _size(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+def _open(url: str, *, writes: bool) -> Backend:
+    return artifacts.open_store(parse_store(url, writes=writes))
+
+
+class _Megabytes:
+    """Counts transfers, a MiB at a time: of small files nothing is shown."""
+
+    def __init__(self, shown: Progress) -> None:
+        self._shown, self._done = shown, 0
+
+    def __call__(self, done: int, size: int) -> None:
+        if not done:
+            self._done = 0
+            self._shown.add(size >> 20)
+        for _ in range(self._done, min(done, size) >> 20):
+            self._shown.step()
+        self._done = max(self._done, min(done, size) >> 20)
+
+
+@click.command(epilog="Example: jitlto push search.fragdb s3://kernels/prod")
+@click.argument("files", metavar=f"{DATABASE}|FILE...", nargs=-1, required=True, type=PATH)
+@_url
+@json_option
+def push(files: tuple[Path, ...], url: str, as_json: bool) -> None:
+    """Store databases, packs, recorded plans and other files in a store, and print the address of each.
+
+    A DB is verified first, and pushed with the packs beside it. The address ends with the SHA-256 of the content:
+    `jitlto pull` and jitlto.load accept nothing else for it. What the store holds already is not sent again.
+    """
+    paths = [locate(path)[0] for path in files]
+    backend = _open(url, writes=True)
+    done = []
+    for path in paths:
+        with progress("pushing (MiB)") as shown:
+            held = _push(backend, path, _Megabytes(shown))
+        if not as_json:
+            click.echo(str(held[0].address))
+            size = format_bytes(sum(each.size for each in held))
+            beside = f" and {pluralize(len(held) - 2, 'pack')}" if len(held) > 1 else ""
+            known = ", already there" if all(each.was_there for each in held) else ""
+            click.echo(f"{path}{beside}: {size}{known}", err=True)
+        named = [
+            {"path": str(each.path), "address": str(each.address), "bytes": each.size, "was_there": each.was_there}
+            for each in (held[1:] or held)
+        ]
+        done.append({"path": str(path), "address": str(held[0].address), "files": named})
+    if as_json:
+        print_json({"files": done})
+
+
+def _push(backend: Backend, path: Path, on_piece: _Megabytes) -> Sequence[Pushed]:
+    """Check a file as far as its kind is known, and store it."""
     try:
-        return None if value is None else config.parse_size(value, "--size")
-    except JitltoError as error:
-        raise click.BadParameter(f"{error.what}; {error.hint}") from None
+        if not files.is_database(path):
+            if path.suffix == _PACK:
+                packs.verify(path)
+            return [artifacts.push(backend, path, on_piece=on_piece)]
+    except OSError as error:
+        what, hint = f"cannot be read: {error.strerror or error}", "check the path"
+        raise JitltoError(what, code="jitlto-unreadable-file", where=str(path), hint=hint) from error
+    with FragmentDatabase(path) as database:
+        database.verify()
+        beside = files.beside(path, _PACK)
+        images = {image.sha256 for fragment in database.iterate() for image in fragment.images} if beside else set()
+    for pack in beside:
+        packs.verify(pack, images)
+    return artifacts.push_with_packs(backend, path, on_piece=on_piece)
+
+
+@click.command(epilog="Example: jitlto pull s3://kernels/prod#sha256=6f1c... -o search.fragdb")
+@click.argument("address", metavar="URL#sha256=DIGEST")
+@click.option("-o", "--output", type=FILE, required=True, help="The file; the packs of a database go beside it.")
+def pull(address: str, output: Path) -> None:
+    """Fetch a file from a store by the address that `jitlto push` printed.
+
+    The file is written if its SHA-256 is that of the address, and else left as it was. It needs no signature.
+    """
+    parsed = ArtifactAddress.parse(address)
+    check_writable(output)
+    with report_unwritable(output), progress("pulling (MiB)") as shown:
+        written = artifacts.pull(artifacts.open_store(parsed.store), parsed, output, _Megabytes(shown))
+    for path in files.beside(output, _PACK) if files.is_database(output) else ():
+        if path not in written:
+            click.echo(f"{path} was there before; delete it if it is of an earlier database", err=True)
+    beside = f" and {pluralize(len(written) - 1, 'pack')}" if len(written) > 1 else ""
+    click.echo(f"{output}{beside}: {format_bytes(sum(path.stat().st_size for path in written))}")
 
 
 def _age(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
@@ -41,90 +127,55 @@ def _age(_: click.Context, __: click.Parameter, value: str | None) -> float | No
     return float(match[1]) * _UNITS[match[2]] if match else None
 
 
-def _open(url: str, *, writes: bool = True) -> Backend:
-    from jitlto.stores.artifact_address import parse_store
-    from jitlto.stores.artifacts import open_store
-
-    return open_store(parse_store(url, writes=writes))
-
-
 @click.group(epilog="Example: jitlto store info s3://kernels/prod")
 def store() -> None:
     """Inspect, prune and verify a shared store."""
 
 
-@store.command(
-    short_help="Show what a store holds, by kind, and its lock files.",
-    epilog="Example: jitlto store info s3://kernels/prod --json",
-)
+@store.command(epilog="Example: jitlto store info s3://kernels/prod --json")
 @_url
 @json_option
 def info(url: str, as_json: bool) -> None:
-    """Show what a store holds: objects, bytes and dates of last use by kind, and the lock files.
+    """Show what a store holds: objects, bytes and dates of last use by kind.
 
     The date of last use is known to a day.
     """
-    from jitlto.stores import upkeep
-
-    backend = _open(url, writes=False)
-    damaged: dict[str, StoreError] = {}
-    kinds, locks = upkeep.measure(backend), upkeep.read_locks(backend, damaged)
+    kinds = upkeep.measure(_open(url, writes=False))
     objects, size = sum(each.objects for each in kinds.values()), sum(each.size for each in kinds.values())
     if as_json:
         described = {kind: asdict(each) for kind, each in kinds.items()}
-        named = [
-            {"name": lock.name, "artifacts": len(lock.artifacts), "kernels": len(lock.kernels)}
-            for lock in locks.values()
-        ]
-        wrong = {name: error.what for name, error in damaged.items()}
-        counts = {"objects": objects, "bytes": size, "kinds": described}
-        print_json({"store": url, **counts, "locks": named, "damaged_locks": wrong})
+        print_json({"store": url, "objects": objects, "bytes": size, "kinds": described})
         return
     click.echo(f"{url}: {pluralize(objects, 'object')}, {format_bytes(size)}")
     for kind, each in kinds.items():
-        dates = f"last used {_date(each.oldest)} to {_date(each.newest)}"
-        click.echo(f"  {kind:<10} {each.objects:>8}  {format_bytes(each.size):>10}  {dates}")
-    for lock in locks.values():
-        held = f"{pluralize(len(lock.artifacts), 'file')}, {pluralize(len(lock.kernels), 'kernel')}"
-        click.echo(f"lock file {lock.name}: {held}")
-    for error in damaged.values():
-        click.echo(f"warning: {error}\n  nothing is pruned until then", err=True)
+        oldest, newest = (time.strftime("%Y-%m-%d", time.gmtime(date)) for date in (each.oldest, each.newest))
+        click.echo(f"  {kind:<10} {each.objects:>8}  {format_bytes(each.size):>10}  last used {oldest} to {newest}")
 
 
-@store.command(
-    short_help="Remove what is not used.",
-    epilog="Example: jitlto store prune s3://kernels/prod --older-than 30d --size 10G --dry-run",
-)
+@store.command(epilog="Example: jitlto store prune s3://kernels/prod --older-than 30d --size 10G --dry-run")
 @_url
 @click.option("--older-than", "age", callback=_age, metavar="AGE", help="Remove what was not used for so long: 30d.")
-@click.option("--size", callback=_size, metavar="SIZE", help="Then remove the least recently used until this is left.")
-@click.option("--lock", "locks", type=FILE, multiple=True, help="Keep what this lock file names. Repeatable.")
+@click.option("--size", type=Size(), help="Then remove the least recently used until this is left.")
+@click.option("--artifacts", "pushed", is_flag=True, help="Remove pushed files too, which nobody makes again.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing; show what would be removed.")
 @json_option
-def prune(url: str, age: float | None, size: int | None, locks: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
+def prune(url: str, age: float | None, size: int | None, pushed: bool, dry_run: bool, as_json: bool) -> None:
     """Remove objects that were not used for long, and the least recently used ones until the rest is small enough.
 
-    What a lock file in the store names stays, even if it is more than SIZE. What is removed is compiled, linked or
-    pushed again when it is needed.
+    What is removed is compiled or linked again when it is needed. Files that `jitlto push` has stored stay, and do not
+    count, without --artifacts.
     """
     if age is None and size is None:
         raise click.UsageError("give --older-than, --size or both")
-    from jitlto.stores import upkeep
-    from jitlto.stores.lock_file import LockFile
-
-    def run() -> bool:
-        given = [LockFile.read(path) for path in locks]
-        done = upkeep.prune(_open(url, writes=not dry_run), older_than=age, size=size, locks=given, dry_run=dry_run)
-        if as_json:
-            print_json({"store": url, "dry_run": dry_run, **asdict(done)})
-        else:
-            _print_pruned(url, done, size, dry_run)
-        return True
-
-    conclude(run)
+    backend = _open(url, writes=not dry_run)
+    done = upkeep.prune(backend, older_than=age, size=size, with_artifacts=pushed, dry_run=dry_run)
+    if as_json:
+        print_json({"store": url, "dry_run": dry_run, **asdict(done)})
+    else:
+        _print_pruned(url, done, dry_run)
 
 
-def _print_pruned(url: str, done: Pruned, size: int | None, dry_run: bool) -> None:
+def _print_pruned(url: str, done: Pruned, dry_run: bool) -> None:
     nouns = {"compiled": "compiled source"}
     removed = ", ".join(
         pluralize(count, nouns.get(kind, kind.removesuffix("s"))) for kind, count in sorted(done.removed.items())
@@ -132,16 +183,9 @@ def _print_pruned(url: str, done: Pruned, size: int | None, dry_run: bool) -> No
     verb = "would remove" if dry_run else "removed"
     gone = f"{pluralize(sum(done.removed.values()), 'object')}, {format_bytes(done.size)}"
     click.echo(f"{url}: {verb} {gone}{f' ({removed})' if removed else ''}; {format_bytes(done.size_left)} left")
-    if done.locked:
-        click.echo(f"  lock files keep {pluralize(done.locked, 'object')}, {format_bytes(done.size_locked)}")
-    if size is not None and done.size_left > size:
-        click.echo(f"  more than {format_bytes(size)}: remove a lock file with `jitlto store unlock URL NAME`")
 
 
-@store.command(
-    short_help="Check names, checksums and signatures.",
-    epilog="Example: jitlto store verify s3://kernels/prod --signers allowed_signers --delete",
-)
+@store.command(epilog="Example: jitlto store verify s3://kernels/prod --signers allowed_signers --delete")
 @_url
 @click.option(
     "--signers", type=FILE, help="The trusted keys [default: JITLTO_STORE_SIGNERS, where entries have to be signed]."
@@ -153,59 +197,40 @@ def _print_pruned(url: str, done: Pruned, size: int | None, dry_run: bool) -> No
 def verify(url: str, signers: Path | None, delete: bool, delete_untrusted: bool, dry_run: bool, as_json: bool) -> None:
     """Read everything in a store, and check names, checksums and signatures. Exit status 1 if anything is wrong.
 
-    Without trusted keys, signatures are not checked. Lock files, and objects under names that jitlto does not give, are
-    reported and never removed.
+    Without trusted keys, signatures are not checked. Objects under names that jitlto does not give are reported and
+    never removed.
     """
-    from jitlto.stores import upkeep
-    from jitlto.stores.artifact_address import parse_store
-    from jitlto.stores.keys import TrustedKeys
-    from jitlto.stores.trust import Trust
+    settings, counted = config.current(), list[int]()
+    path = signers or (settings.store_signers if Trust.of(settings, parse_store(url)).signed else None)
+    trusted = TrustedKeys.load(path) if path else None
+    if delete_untrusted and trusted is None:
+        raise click.UsageError("--delete-untrusted needs the trusted keys: give --signers")
 
-    def run() -> bool:
-        address, settings = parse_store(url), config.current()
-        path = signers or (settings.store_signers if Trust.of(settings, address).signed else None)
-        trusted = TrustedKeys.load(path) if path else None
-        if delete_untrusted and trusted is None:
-            raise click.UsageError("--delete-untrusted needs the trusted keys: give --signers")
-        counted = 0
+    def start(count: int) -> None:
+        counted.append(count)
+        shown.add(count)
 
-        def start(count: int) -> None:
-            nonlocal counted
-            counted = count
-            tally.started(range(count))
-
-        with progress("verifying") as tally:
-            done = iter(range(1 << 62))
-            found = upkeep.verify(
-                _open(url, writes=(delete or delete_untrusted) and not dry_run),
-                trusted,
-                delete=delete,
-                delete_untrusted=delete_untrusted,
-                dry_run=dry_run,
-                on_start=start,
-                on_object=lambda _: tally.finished(next(done)),
-            )
-        if as_json:
-            damaged = [asdict(each) for each in found]
-            signatures = trusted is not None
-            print_json(
-                {"store": url, "objects": counted, "signatures": signatures, "dry_run": dry_run, "damaged": damaged}
-            )
-        else:
-            _print_verified(url, counted, found, signed=trusted is not None, dry_run=dry_run)
-            if delete and (left := sum(each.untrusted and not each.removed for each in found)):
-                click.echo(f"  not removed: {pluralize(left, 'object')} that no trusted key has signed", err=True)
-                click.echo("  hint: check the trusted keys; --delete-untrusted removes such objects", err=True)
-        return not found
-
-    conclude(run)
+    backend = _open(url, writes=(delete or delete_untrusted) and not dry_run)
+    how = {"delete": delete, "delete_untrusted": delete_untrusted, "dry_run": dry_run}
+    with progress("verifying") as shown:
+        found = upkeep.verify(backend, trusted, **how, on_start=start, on_object=shown.step)
+    if as_json:
+        damaged = [asdict(each) for each in found]
+        about = {"objects": counted[0], "signatures": trusted is not None, "dry_run": dry_run}
+        print_json({"store": url, **about, "damaged": damaged})
+    else:
+        _print_verified(url, counted[0], found, signed=trusted is not None, dry_run=dry_run)
+        if delete and (left := sum(each.untrusted and not each.removed for each in found)):
+            click.echo(f"  not removed: {pluralize(left, 'object')} that no trusted key has signed", err=True)
+            click.echo("  hint: check the trusted keys; --delete-untrusted removes such objects", err=True)
+    if found:
+        raise SystemExit(1)
 
 
 def _print_verified(url: str, count: int, found: Sequence[Damage], *, signed: bool, dry_run: bool) -> None:
     verb = "would be removed" if dry_run else "removed"
     for each in found[:SHOWN]:
-        click.secho("error: ", fg="red", nl=False, err=True)
-        click.echo(f"{each.name}: {each.reason}{f' ({verb})' if each.removed else ''}", err=True)
+        print_error(f"{each.name}: {each.reason}{f' ({verb})' if each.removed else ''}")
     if len(found) > SHOWN:
         click.echo(f"  and {len(found) - SHOWN} more (--json lists all)", err=True)
     state = f"{len(found)} wrong" if found else "all right"
@@ -214,20 +239,3 @@ def _print_verified(url: str, count: int, found: Sequence[Damage], *, signed: bo
     click.echo(f"{url}: {pluralize(count, 'object')}, {state}")
     if not signed:
         click.echo("  signatures not checked: give --signers", err=True)
-
-
-@store.command(
-    short_help="Remove a lock file from a store.", epilog="Example: jitlto store unlock s3://kernels/prod production"
-)
-@_url
-@click.argument("name")
-def unlock(url: str, name: str) -> None:
-    """Remove a lock file from a store: what it alone kept is removed by the next prune that finds it unused."""
-    from jitlto.stores import upkeep
-
-    upkeep.remove_lock(_open(url), name)
-    click.echo(f"{url}: lock file {name} removed")
-
-
-def _date(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime(seconds))

@@ -5,42 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from jitlto.base import config
 from jitlto.base.errors import JitltoError, NoDeviceError, RegistryError
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.base.versions import Architecture
-from jitlto.cli.families import DB_HELP, find_family
-from jitlto.cli.outcome import conclude
-from jitlto.cli.output import print_cause, print_json
-from jitlto.cli.parameters import FILE, PATH, TargetList, jobs_option, json_option, parse_pairs, targets_option
-from jitlto.cli.progress import progress
-from jitlto.cuda import nvjitlink
-
-if TYPE_CHECKING:  # usage errors need not wait for the run side
-    from jitlto.record.check_result import Cause
-    from jitlto.runtime.warming import WarmJobs, WarmResult
-
-
-def _read_size(_: object, __: object, value: str | None) -> int | None:
-    try:
-        return None if value is None else config.parse_size(value.removesuffix("B"), "--budget")
-    except JitltoError as error:
-        raise click.BadParameter(f"{error.what}; {error.hint}") from None
+from jitlto.build.findings import group_findings, link_failure
+from jitlto.cli.output import print_cause, print_json, progress
+from jitlto.cli.parameters import FILE, PATH, Size, jobs_option, json_option, parse_pairs, targets_option
+from jitlto.cli.selection import DB_HELP, find_family
+from jitlto.cuda import device, nvjitlink
+from jitlto.record.check_result import Cause
+from jitlto.runtime.warming import WarmJobs, WarmResult, WarmTarget, family_jobs, recorded_jobs
 
 
 @click.command(epilog="Example: jitlto warm used.jsonl --arch sm_90,sm_100 --db search.fragdb -o search.pack")
 @click.argument("target", metavar="FILE|[PACKAGE:]FAMILY")
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
-@targets_option("--arch", "Targets", TargetList())
+@targets_option("--arch", "Targets")
 @click.option("--db", "database", type=PATH, help=DB_HELP)
 @click.option("-o", "--output", type=FILE, help="Write a pack to this file.")
-@click.option(
-    "--budget", metavar="SIZE", callback=_read_size, help="Bound the pack, e.g. 20MB: to what saves the most link time."
-)
+@click.option("--budget", type=Size(), help="Bound the pack, e.g. 20MB: to what saves the most link time.")
 @jobs_option("links")
 @json_option
 def warm(
@@ -67,31 +53,25 @@ def warm(
     if budget is not None and output is None:
         raise click.UsageError("--budget needs -o")
 
-    def run() -> bool:
-        from jitlto.runtime.warming import WarmTarget
-
-        if settings and Path(target).is_file():
-            raise click.UsageError(f"NAME=VALUE does not apply to a file: {target}")
-        destination = WarmTarget(output, budget)
-        work = _jobs(target, settings, archs, database)
-        begin = time.perf_counter()
-        with progress("linking") as tally:
-            tally.started(range(len(work.jobs)))
-            result = destination.link(work.jobs, jobs, tally.finished)
-        seconds = time.perf_counter() - begin
-        causes = _causes(result)
-        if as_json:
-            _print_as_json(work, result, causes, output, seconds)
-        else:
-            _print(work, result, causes, output, seconds)
-        return not causes and not result.unshared
-
-    conclude(run)
+    if settings and Path(target).is_file():
+        raise click.UsageError(f"NAME=VALUE does not apply to a file: {target}")
+    destination = WarmTarget(output, budget)
+    work = _jobs(target, settings, archs, database)
+    begin = time.perf_counter()
+    with progress("linking") as shown:
+        shown.add(len(work.jobs))
+        result = destination.link(work.jobs, jobs, shown.step)
+    seconds = time.perf_counter() - begin
+    causes = _causes(result)
+    if as_json:
+        _print_as_json(work, result, causes, output, seconds)
+    else:
+        _print(work, result, causes, output, seconds)
+    if causes or result.unshared:
+        raise SystemExit(1)
 
 
 def _jobs(target: str, settings: Sequence[str], targets: Sequence[Architecture], database: Path | None) -> WarmJobs:
-    from jitlto.runtime.warming import family_jobs, recorded_jobs
-
     if Path(target).is_file():
         return recorded_jobs(Path(target), lambda name: find_family(name, database), targets, database)
     try:
@@ -108,8 +88,6 @@ def _jobs(target: str, settings: Sequence[str], targets: Sequence[Architecture],
 
 def _current_device() -> list[None]:
     """Return the target None, for the current device: its exact architecture depends on the fragments too."""
-    from jitlto.cuda import device
-
     try:
         device.current()
     except NoDeviceError as error:
@@ -118,8 +96,6 @@ def _current_device() -> list[None]:
 
 
 def _causes(result: WarmResult) -> Sequence[Cause]:
-    from jitlto.build.findings import group_findings, link_failure
-
     findings, fragments = [], []
     for outcome in result.failures:
         assert outcome.error is not None  # noqa: S101 - failures have one

@@ -93,24 +93,19 @@ class HeaderSearch:
         names = [found and found.exact_name for _, found in text.found]
         # What a macro names is found in the first directory that has it.
         earlier = [root for root in range(place.root) if places.look(root, place.path)]
-        every = [each.tree_name for each in places.visible(self._own)] if text.is_open else []
-        return hashlib.sha256(json.dumps([digest, place.root, names, earlier, every]).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([digest, place.root, names, earlier]).encode()).hexdigest()
 
-    def closure(self, text: bytes, extra: Iterable[str] = ()) -> Source:
+    def closure(self, text: bytes) -> Source:
         """Return the source with every header that its includes, and theirs, can name in any branch.
 
         A superset of what the compiler will read. Headers that no root has are left out: the compiler says which of
         them it needed.
-
-        Args:
-            extra: Names that the compiler asked for: macros of a toolkit's headers made them.
 
         Raises:
             JitltoError: ``jitlto-header-…``, if the headers would not be those that nvcc's preprocessor reads.
         """
         main = self._read(None, text)
         start = {place for _, place in main.found if place}
-        start |= {place for name in extra if (place := self._places.search(name)) is not None}
         if main.is_open:
             start |= set(self._places.visible(self._own))
         key = frozenset(start)

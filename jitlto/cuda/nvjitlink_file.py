@@ -15,7 +15,8 @@ from jitlto.cuda import libraries
 _NAMES = ("libnvJitLink.so.13", "libnvJitLink.so.12")  # in the search order of cuda.pathfinder
 # Programs call the functions of the release whose nvJitLink.h they were compiled with, so that a library exports those
 # of all releases of its major up to its own. The names are at the beginning of the file.
-_EXPORTED = re.compile(rb"\0__nvJitLinkComplete_(\d+)_(\d+)(?=\0)")
+_PREFIX = b"\0__nvJitLinkComplete_"
+_EXPORTED = re.compile(_PREFIX + rb"(\d+)_(\d+)(?=\0)")
 _BEGINNING = 1 << 16
 
 
@@ -37,9 +38,11 @@ def _release(path: str) -> str | None:
     """Return the release of an nvJitLink; None if the file is not like those that are known."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - a string, for speed
-            exported = _EXPORTED.findall(file.read(_BEGINNING))
+            beginning = file.read(_BEGINNING)
     except OSError:
         return None
+    first, last = beginning.find(_PREFIX), beginning.rfind(_PREFIX)  # faster than the expression
+    exported = _EXPORTED.findall(beginning, first, last + 40) if first >= 0 else []
     major, minor = max(((int(major), int(minor)) for major, minor in exported), default=(0, 0))
     return f"{major}.{minor}" if major else None
 

@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
+import jax
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
+
 from jitlto.base.errors import OperatorError
 from jitlto.frameworks.declaration import Backward, Operator
 from jitlto.frameworks.fit import check_call
@@ -60,25 +64,8 @@ class _Statics:
         return self.operator.bind(self.describe(arrays))
 
 
-def jax_call(operator: Operator) -> Callable[..., Any]:
-    """Return a function of JAX that calls an operator on arrays on a GPU.
-
-    It works under ``jax.jit``, ``jax.vmap`` (one call after the other) and, if the declaration has a ``backward``,
-    ``jax.grad``, and does not keep a program out of command buffers. Flags and scalars are numbers or texts, not
-    arrays: a program is compiled for them. Arrays that the kernel writes to are not changed: their new contents are
-    returned after the outputs.
-
-    Args:
-        operator: The declaration.
-
-    Raises:
-        OperatorError: If JAX is not installed.
-    """
-    try:
-        import jax
-    except ImportError as error:
-        what = f"JAX cannot be imported: {error}"
-        raise OperatorError(what, code="operator-framework", hint="install jax[cuda12] or jax[cuda13]") from None
+def make_function(operator: Operator) -> Callable[..., Any]:
+    """Return a function that calls an operator; see :func:`jitlto.jax_call`."""
     names = [argument.name for argument in operator.arguments]
 
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -145,8 +132,6 @@ def _returned(results: Sequence[Any]) -> Any:
 
 def _bind(statics: _Statics, *arrays: Any) -> list[Any]:
     """Call the primitive, if the kernel takes the call; without anything to launch, return zeros."""
-    import jax
-
     operator, case = statics.operator, statics.bind(arrays)
     results = operator.results(case)
     if not all(isinstance(size, int) for array in arrays for size in array.shape):
@@ -170,10 +155,6 @@ def _bind(statics: _Statics, *arrays: Any) -> list[Any]:
 
 @cache
 def _primitive() -> Any:
-    import jax
-    from jax.extend.core import Primitive
-    from jax.interpreters import mlir
-
     primitive = Primitive("jitlto_call")
     primitive.multiple_results = True
 
@@ -212,8 +193,6 @@ def _refuse(ctx: Any, *_: Any, statics: _Statics) -> Any:
 
 def _lower(target: Target, ctx: Any, *operands: Any, statics: _Statics) -> Any:
     """Make a call of the handler: choose and link the kernel."""
-    import jax
-
     register(target)
     operator = statics.operator
     call: Call = operator.resolve(statics.bind(ctx.avals_in))
@@ -232,9 +211,7 @@ def _lower(target: Target, ctx: Any, *operands: Any, statics: _Statics) -> Any:
 
 def _differentiable(statics: _Statics, call: Callable[..., Any], backward: Backward) -> Callable[..., Any]:
     """Return the call of an operator with gradients, as a function of its arrays."""
-    import jax
-
-    operator, second = statics.operator, jax_call(backward.operator)
+    operator, second = statics.operator, make_function(backward.operator)
     given = {operator.arguments[number].name: place for place, number in enumerate(statics.given)}
     outputs = {output.name: number for number, output in enumerate(operator.outputs)}
     others = {
@@ -274,6 +251,4 @@ def _differentiable(statics: _Statics, call: Callable[..., Any], backward: Backw
 
 def _conjugated(gradient: Any) -> Any:
     """Return a complex gradient as JAX has it, if it is one of PyTorch's, or the other way round."""
-    import jax
-
     return jax.numpy.conj(gradient) if jax.numpy.iscomplexobj(gradient) else gradient

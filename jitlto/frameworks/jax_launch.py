@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 
 from jitlto.base.errors import OperatorError
@@ -85,8 +86,6 @@ def register(target: Target) -> None:
             raise OperatorError(what, code="operator-framework", hint=hint)
         if _registered.get(target.platform) is core:
             return
-        import jax
-
         major, minor = _interface_version(Path(jax.ffi.include_dir()))
         if major != _MAJOR:
             what = f"JAX {jax.__version__} has version {major}.{minor} of XLA's foreign function interface, not 0.x"

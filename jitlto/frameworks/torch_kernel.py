@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache
 from typing import Any, Protocol
+
+import torch
 
 from jitlto.base.errors import OperatorError
 from jitlto.frameworks.declaration import Operator
@@ -14,6 +15,7 @@ from jitlto.frameworks.shapes import DTYPES
 from jitlto.frameworks.torch_transforms import complete, has_tangent, refuse_tangents
 
 _MOST_CALLS = 4096  # bounds the memory of programs with new shapes in every call
+_DTYPES: Mapping[str, Any] = {name: getattr(torch, name) for name in DTYPES if hasattr(torch, name)}
 _LEGACY_STREAM = 1  # CUDA's handle for the default stream, for which PyTorch says 0
 
 
@@ -40,8 +42,6 @@ class Cuda:
     key = "CUDA"
 
     def __init__(self) -> None:
-        import torch
-
         self._torch = torch.cuda
         # What PyTorch's own compiler calls in the code that it generates; a torch.cuda.Stream takes much longer. A
         # PyTorch without CUDA has neither, and calls neither: there it traces operators and runs none.
@@ -80,8 +80,6 @@ def bind(operator: Operator, args: Sequence[Any]) -> Case:
     Raises:
         OperatorError: As :meth:`Operator.bind`; the hint mentions autocast if that may have chosen the dtype.
     """
-    import torch
-
     try:
         return operator.bind(describe(operator, args))
     except OperatorError as error:
@@ -92,20 +90,9 @@ def bind(operator: Operator, args: Sequence[Any]) -> Case:
         raise
 
 
-@cache
-def torch_dtypes() -> Mapping[str, Any]:
-    """Return PyTorch's dtypes by name."""
-    import torch
-
-    return {name: getattr(torch, name) for name in DTYPES if hasattr(torch, name)}
-
-
 def make_outputs(call_results: Sequence[tuple[tuple[Any, ...], str]], device: Any) -> list[Any]:
     """Return new tensors of some shapes and dtypes."""
-    import torch
-
-    dtypes = torch_dtypes()
-    return [torch.empty(shape, dtype=dtypes[dtype], device=device) for shape, dtype in call_results]
+    return [torch.empty(shape, dtype=_DTYPES[dtype], device=device) for shape, dtype in call_results]
 
 
 def returned(outputs: Sequence[Any]) -> Any:
@@ -117,8 +104,6 @@ class Implementation:
     """What an operator does with tensors that have memory."""
 
     def __init__(self, operator: Operator, backend: Backend) -> None:
-        import torch
-
         self._operator, self._backend = operator, backend
         numbered = tuple(enumerate(operator.arguments))
         self._arrays = tuple(n for n, argument in numbered if isinstance(argument, Array))

@@ -10,6 +10,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import torch
+from torch._subclasses.fake_tensor import FakeTensor  # PyTorch has no public name for it
+from torch.autograd.function import once_differentiable
+
 from jitlto.base.errors import OperatorError
 from jitlto.frameworks.declaration import Backward, Operator
 from jitlto.frameworks.fit import UNKNOWN, check_call
@@ -44,25 +48,8 @@ _lock = threading.RLock()
 _registered: dict[str, tuple[Operator, Any, Any]] = {}  # by qualified name: the declaration, its library, the operator
 
 
-def torch_operator(operator: Operator) -> Any:
-    """Register an operator with PyTorch and return it, which is ``torch.ops.<namespace>.<name>.default``.
-
-    It runs on CUDA tensors, on their device and in its current stream; ``torch.compile`` and ``torch.export`` trace it
-    without a graph break, and gradients flow if the declaration has a ``backward``. Tensors that are not contiguous are
-    copied first. A second declaration of a name replaces the first, so that a cell of a notebook can be run again.
-
-    Args:
-        operator: The declaration.
-
-    Raises:
-        OperatorError: If PyTorch is not installed, or a library has defined an operator of this name.
-    """
-    try:
-        import torch
-    except ImportError as error:
-        what = f"PyTorch cannot be imported: {error}"
-        raise OperatorError(what, code="operator-framework", hint="install torch") from None
-
+def register(operator: Operator) -> Any:
+    """Register an operator and return it; see :func:`jitlto.torch_operator`."""
     with _lock:
         known = _registered.get(operator.qualname)
         if known is not None and known[0] is operator:
@@ -71,7 +58,7 @@ def torch_operator(operator: Operator) -> Any:
             known[1]._destroy()
             del _registered[operator.qualname]
         # Registered first: nothing is left behind if it fails.
-        second = torch_operator(operator.backward.operator) if operator.backward else None
+        second = register(operator.backward.operator) if operator.backward else None
         backend = make_backend()
         library = torch.library.Library(operator.namespace, "FRAGMENT")
         tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
@@ -158,7 +145,6 @@ def _type(number: int, argument: Argument) -> str:
 
 def _fake(operator: Operator) -> Callable[..., Any]:
     """Return the function that makes the outputs of a call without memory, and checks that the kernel takes it."""
-    from torch._subclasses.fake_tensor import FakeTensor  # PyTorch has no public name for it
 
     def fake(*args: Any) -> Any:
         args = complete(operator, args)
@@ -176,8 +162,6 @@ def _fake(operator: Operator) -> Callable[..., Any]:
 
 def _without_symbols(operator: Operator, described: Sequence[Any]) -> list[Any] | None:
     """Return the arguments of a call with the example's sizes for symbols; None if a size has no example."""
-    import torch
-
     values: list[Any] = []
     for argument, value in zip(operator.arguments, described, strict=True):
         if isinstance(argument, Array) and value is not None:
@@ -198,9 +182,6 @@ def _example(size: Any) -> int | None:
 
 def _register_gradients(operator: Operator, backward: Backward, made: Any, second: Any, library: Any) -> None:
     """Register the gradients of an operator, for ``torch.autograd`` and for ``torch.func``."""
-    import torch
-    from torch.autograd.function import once_differentiable
-
     setup_context = _saving(operator, backward)
     first, transformed = second, second
     if backward.operator.backward is None:  # second derivatives are an error, and not silently those of a constant

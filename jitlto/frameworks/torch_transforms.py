@@ -10,6 +10,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+from torch._subclasses.functional_tensor import FunctionalTensorMode  # PyTorch has no public name for it
+
 from jitlto.base.errors import OperatorError
 from jitlto.frameworks.declaration import Operator
 from jitlto.frameworks.parts import REQUIRED, Argument, Array, Output, Scalar
@@ -57,8 +60,6 @@ def register_varying_floats(operator: Operator, made: Any, overload: Any, librar
     optimised is replaced by the value that they have there, with a guard that may get lost (PyTorch issue 197889).
     Arithmetic with tensors is what they are turned into without that.
     """
-    import torch
-    from torch._subclasses.functional_tensor import FunctionalTensorMode  # PyTorch has no public name for it
 
     def rule(mode: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if not any(isinstance(value, torch.SymFloat) for value in args):
@@ -98,8 +99,6 @@ def refuse_tangents(operator: Operator, args: Sequence[Any]) -> None:
     Raises:
         OperatorError: If one does.
     """
-    import torch
-
     try:
         found = any(
             torch.autograd.forward_ad.unpack_dual(value).tangent is not None
@@ -123,8 +122,6 @@ def _forward_error(operator: Operator) -> OperatorError:
 
 def register_forward_mode(operator: Operator, made: Any, library: Any) -> None:
     """Have ``torch.func.jvp`` and what is built on it refuse an operator without gradients: it would return zeros."""
-    import torch
-
     unwrap = torch.library.get_kernel(made, _UNWRAPPING)
 
     def refuse(keys: Any, *args: Any) -> Any:
@@ -145,7 +142,6 @@ def make_function(
         backward: Returns the gradients; None if there are none, which is an error where they are asked for.
         setup_context: Saves what it needs.
     """
-    import torch
 
     def forward(*args: Any) -> Any:
         return made(*args)
@@ -182,8 +178,6 @@ def register_function(operator: Operator, made: Any, function: Any, library: Any
 
     What ``torch.library.register_autograd`` makes works with ``torch.autograd`` alone.
     """
-    import torch
-
     take = torch.library.get_kernel(made, _TAKING)
 
     def call(keys: Any, *args: Any) -> Any:

@@ -1,33 +1,31 @@
 """The kernel cache: linked kernels by digest, in packs beside databases, in the user's directory and in shared stores.
 
-A missing kernel is linked once, even if several threads, processes and machines request it at the same time. Locks
-between processes and leases between machines only save work: who has waited too long for another links the kernel.
+A missing kernel is linked once, even if several threads and processes request it at the same time. A lock between
+processes only saves work: who has waited too long for another links the kernel.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING
 
 from jitlto.base import events as runtime_events
 from jitlto.base.cache_dir import CacheDir
-from jitlto.base.errors import JitltoError, NotCachedError
+from jitlto.base.errors import NotCachedError
 from jitlto.base.events import Events, Kind
+from jitlto.link.single_flight import SingleFlight
+from jitlto.link.sources import Disk, SharedKernels, has_packs
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 
-if TYPE_CHECKING:  # imported only if there are shared stores
-    from jitlto.link.shared_kernels import SharedKernels
+if TYPE_CHECKING:  # not imported at run time: a kernel that is found needs none of them
+    from jitlto.link.sources import KernelSource
     from jitlto.plan.cache_entry import Chosen
+    from jitlto.plan.plan import Plan
 
-V = TypeVar("V")
-
-#: Name of the kind of entry, and of the directory, in the user's cache.
-ENTRIES = "kernels"
 #: :attr:`LinkedKernel.layer` → the event that is emitted for a kernel from this layer.
 EVENT_OF_LAYER = {
     "link": Kind.LINKED,
@@ -39,7 +37,7 @@ _PATIENCE = 60.0  # seconds to wait for another process before linking the same
 
 
 class KernelCache:
-    """Linked kernels by digest.
+    """Linked kernels by digest, and the linker that plans hold.
 
     Args:
         store: The user's cache directory; None to store nothing.
@@ -68,6 +66,83 @@ class KernelCache:
         self._flights = flights or SingleFlight()
         self._warned: set[str] = set()  # digests
 
+    def sources(self, database: Path) -> list[KernelSource]:
+        """Return the places on this machine where kernels of a database may lie, in order."""
+        if not has_packs(database):
+            return [*self._disk()]
+        from jitlto.link import packs  # imported lazily: most databases have no packs
+
+        return [*packs.beside(database), *self._disk()]
+
+    def _disk(self) -> list[Disk]:
+        return [] if self.store is None else [Disk(self.store)]
+
+    def find(self, digest: str, database: Path) -> LinkedKernel | None:
+        """Look a kernel up on this machine; None if it is missing. It may be in a shared store."""
+        return find_kernel(digest, self.sources(database))
+
+    def get_or_link(self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel:
+        """Find a kernel, or link it. One thread does the work; others that request the same kernel wait for its result.
+
+        Raises:
+            NotCachedError: If it is missing and may not be linked.
+            LinkError: If ``link`` raises it.
+        """
+        elsewhere = 0.0
+        with self._flights.of(key.digest) as flight:
+            if flight.waited is None:
+                kernel = self.find(key.digest, database)
+                if kernel is None:
+                    with self._alone(key) as elsewhere:
+                        # Another process may have linked it since the first look-up.
+                        kernel = self.find(key.digest, database) or self._find_far(key)
+                        if kernel is None:
+                            kernel = link()
+                            self._keep(key, kernel)
+                flight.value = kernel
+        found: LinkedKernel = flight.value
+        # Emitted after the waiting threads were released: a subscriber may be slow, or request the same kernel.
+        if flight.waited or elsewhere:
+            self._events.emit(Kind.WAITED, key.kernel, key.digest, flight.waited or elsewhere)
+        if flight.waited is None:
+            if found.layer in ("link", "store") and self.store is not None:
+                self.store.prune_if_due()
+            self._events.emit(EVENT_OF_LAYER[found.layer], key.kernel, key.digest, found.seconds)
+        return found
+
+    @contextmanager
+    def _alone(self, key: LinkKey) -> Iterator[float]:
+        """Wait until no other process links a kernel; yield the seconds of waiting."""
+        if not self._may_link and self.shared is None:
+            raise _not_cached(key)
+        if self.store is None or self.store.readonly:
+            yield 0.0
+        else:
+            with self.store.locked(key.digest, self._patience, f"links {key.kernel}") as waited:
+                yield waited
+
+    def _find_far(self, key: LinkKey) -> LinkedKernel | None:
+        """Find a kernel in the shared stores, and keep it here; raise an error if it may not be linked either."""
+        kernel = None if self.shared is None else find_kernel(key.digest, [self.shared])
+        if kernel is not None:
+            for place in self._disk():
+                place.put(key.digest, key.encode(kernel))
+        elif not self._may_link:
+            raise _not_cached(key)
+        return kernel
+
+    def _keep(self, key: LinkKey, kernel: LinkedKernel) -> None:
+        _log("linked %s for %s in %.3f s", key.kernel, kernel.target, kernel.seconds)
+        places: list[KernelSource] = [*self._disk(), *([self.shared] if self.shared else [])]
+        for place in places:
+            place.put(key.digest, key.encode(kernel))
+
+    def link(self, plan: Plan, *, ptx: bool = False) -> LinkedKernel:
+        """Link a plan, without looking into any cache for it; see :func:`~jitlto.link.linker.link_plan`."""
+        from jitlto.link.linker import link_plan  # imported lazily: loads nvJitLink
+
+        return link_plan(plan, self.store, ptx=ptx)
+
     def warn(self, chosen: Chosen, kernel: LinkedKernel) -> None:
         """Issue what nvJitLink and ptxas warned of when a kernel was linked, once for each kernel."""
         texts = kernel.warnings
@@ -78,137 +153,17 @@ class KernelCache:
             for text in texts:
                 warn(LinkWarning(f"{chosen.kernel} for {kernel.target}", text))
 
-    def find(self, digest: str, database: Path) -> LinkedKernel | None:
-        """Look a kernel up on this machine: in packs beside its database, then in the user's directory.
 
-        Returns:
-            LinkedKernel or None: None if it is missing. It may be in a shared store.
-        """
-        begin = time.perf_counter()
-        if has_packs(database):
-            from jitlto.link import packs  # imported lazily: most databases have no packs
-
-            for pack in packs.beside(database):
-                payload = pack.get(digest)
-                if payload is not None:
-                    found = LinkedKernel.decode(digest, payload, time.perf_counter() - begin, "pack")
-                    if found is not None:
-                        return found
-        payload = self.store.get(ENTRIES, digest) if self.store else None
-        return None if payload is None else LinkedKernel.decode(digest, payload, time.perf_counter() - begin, "disk")
-
-    def get_or_link(self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel:
-        """Find a kernel, or link it. One thread does the work; others that request the same kernel wait for its result.
-
-        Raises:
-            NotCachedError: If it is missing and may not be linked.
-            LinkError: If ``link`` raises it.
-        """
-        digest = key.digest
-        (kernel, elsewhere), here = self._flights.run(digest, lambda: self._find_or_link(key, digest, link, database))
-        if here is not None:
-            self._events.emit(Kind.WAITED, key.kernel, digest, here)
-            return kernel
-        # Emitted after the waiting threads were released: a subscriber may be slow, or request the same kernel.
-        if kernel.layer in ("link", "store") and self.store is not None:
-            self.store.prune_if_due()
-        if elsewhere:
-            self._events.emit(Kind.WAITED, key.kernel, digest, elsewhere)
-        self._events.emit(EVENT_OF_LAYER[kernel.layer], key.kernel, digest, kernel.seconds)
-        return kernel
-
-    def _find_or_link(
-        self, key: LinkKey, digest: str, link: Callable[[], LinkedKernel], database: Path
-    ) -> tuple[LinkedKernel, float]:
-        """Return a kernel, and the seconds spent waiting for another process or machine."""
-        store, shared = self.store, self.shared
-        found = self.find(digest, database)
-        if found is not None:
-            return found, 0.0
-        if not self._may_link and shared is None:
-            raise _not_cached(key)
-
-        def link_now() -> LinkedKernel:
-            if not self._may_link:
-                raise _not_cached(key)
-            kernel = link()
-            _log("info", "linked %s for %s in %.3f s", key.kernel, kernel.target, kernel.seconds)
-            return kernel
-
-        def find_or_link_now() -> tuple[LinkedKernel, float]:
-            return (link_now(), 0.0) if shared is None else shared.get_or_link(key, link_now)
-
-        if store is None or store.readonly:
-            return find_or_link_now()
-        with store.locked(digest, self._patience, f"links {key.kernel}") as waited:
-            found = self.find(digest, database)  # another process may have linked it since the first look-up
+def find_kernel(digest: str, sources: Sequence[KernelSource]) -> LinkedKernel | None:
+    """Return a kernel from the first place that has it; None if none has."""
+    begin = time.perf_counter()
+    for source in sources:
+        payload = source.find(digest)
+        if payload is not None:
+            found = LinkedKernel.decode(digest, payload, time.perf_counter() - begin, source.layer)
             if found is not None:
-                return found, waited
-            kernel, elsewhere = find_or_link_now()
-            store.put(ENTRIES, digest, key.encode(kernel))
-            return kernel, waited + elsewhere
-
-
-class _Flight:
-    """A computation under way, and its outcome. (`Future` would do, but importing it takes longer than a launch.)"""
-
-    __slots__ = ("ended", "failure", "thread", "value")
-
-    value: Any
-
-    def __init__(self) -> None:
-        self.ended = threading.Event()
-        self.failure: BaseException | None = None
-        self.thread = threading.get_ident()
-
-
-class SingleFlight:
-    """Computations under way, by key.
-
-    A :class:`~jitlto.base.errors.JitltoError` is raised in the waiting threads too. Any other failure (an interrupt, a
-    lack of memory) affects only the computing thread; one of the waiting threads then computes instead.
-    """
-
-    def __init__(self) -> None:
-        self.after_fork()
-
-    def after_fork(self) -> None:
-        """Forget all computations: in a forked process, the threads that compute do not exist."""
-        self._flights: dict[Hashable, _Flight] = {}
-        self._lock = threading.Lock()
-
-    def run(self, key: Hashable, compute: Callable[[], V]) -> tuple[V, float | None]:
-        """Compute a value, or wait for the thread that computes it.
-
-        Returns:
-            value (object)
-            waited (float or None): Seconds spent waiting for another thread; None if this thread computed the value.
-        """
-        begin = time.perf_counter()
-        while True:
-            with self._lock:
-                flights = self._flights  # kept, because a fork meanwhile would replace the attribute
-                flight = flights.get(key)
-                if flight is None:
-                    mine = flights[key] = _Flight()
-                    break
-            if flight.thread == threading.get_ident():
-                return compute(), None  # requested by the computation itself, e.g. by a subscriber to events
-            flight.ended.wait()
-            if flight.failure is None:
-                return flight.value, time.perf_counter() - begin
-            if isinstance(flight.failure, JitltoError):
-                raise_copy(flight.failure)
-        try:
-            mine.value = compute()
-        except BaseException as error:
-            mine.failure = error
-            raise
-        finally:
-            with self._lock:
-                del flights[key]
-            mine.ended.set()
-        return mine.value, None
+                return found
+    return None
 
 
 def _not_cached(key: LinkKey) -> NotCachedError:
@@ -220,24 +175,9 @@ def _not_cached(key: LinkKey) -> NotCachedError:
     )
 
 
-def raise_copy(failure: JitltoError) -> NoReturn:
-    """Raise a copy of an error: the traceback of one that is raised repeatedly grows with each raise."""
-    import copy  # imported lazily: not needed when a kernel is found
-
-    raise copy.copy(failure) from failure.__cause__
-
-
-def has_packs(database: Path) -> bool:
-    """Return whether packs lie beside a database, perhaps of another one."""
-    try:
-        return any(name.endswith(".pack") for name in os.listdir(database.parent))  # noqa: PTH208 - names are enough
-    except OSError:
-        return False
-
-
-def _log(level: str, message: str, *values: object) -> None:
-    if level == "info" and "logging" not in sys.modules:
+def _log(message: str, *values: object) -> None:
+    if "logging" not in sys.modules:
         return  # nobody has asked for what is logged below a warning, and the import takes 2 ms
     import logging
 
-    getattr(logging.getLogger(__name__), level)(message, *values)
+    logging.getLogger(__name__).info(message, *values)

@@ -1,11 +1,8 @@
 """Packs: read-only files of linked kernels, shipped beside a database, and of the look-ups that lead to them.
 
-Magic, the SHA-256 of the directory, the directory, the records, the entries one after the other; numbers are little
-endian. A record gives kind (``k`` for a kernel, ``l`` for a look-up), key, offset, size and SHA-256 of an entry. The
-key of a kernel is the digest of its plan; :mod:`~jitlto.link.packed_requests` makes look-ups and their keys.
-Records and entries are sorted, look-ups first. The directory has for each first byte of a key the number of records up
-to there, and the SHA-256 of those with this byte: a look-up reads and checks no more than them and its entry, however
-large the pack is. Equal entries make equal files.
+Magic, the SHA-256 of the index, its number of records, the records, the entries one after the other; numbers are little
+endian. A record gives kind, key, offset, size and SHA-256 of an entry; records and entries are sorted. Kinds, keys and
+entries are those of every :class:`~jitlto.link.sources.KernelSource`. Equal entries make equal files.
 """
 
 from __future__ import annotations
@@ -14,33 +11,28 @@ import hashlib
 import os
 import stat
 import struct
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from itertools import accumulate
 from pathlib import Path
-from types import MappingProxyType
-from typing import BinaryIO
 
 from jitlto.base import files
 from jitlto.base.cache_dir import WarnOnce
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import Identity, identity
+from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 
 _FAMILY = b"jitlto pack "
-_MAGIC = _FAMILY + b"2\n"
-_HEAD = struct.Struct(f"<{len(_MAGIC)}s32s")
-_BUCKET = struct.Struct("<Q32s")
-_BUCKETS = 256
+_MAGIC = _FAMILY + b"3\n"
+_HEAD = struct.Struct(f"<{len(_MAGIC)}s32sQ")
 _RECORD = struct.Struct("<c32sQQ32s")
-_START = _HEAD.size + _BUCKETS * _BUCKET.size  # of the records
-_LARGEST = 1 << 30  # bytes of an entry, or of the records of keys with one first byte
-KERNEL, LOOKUP = b"k", b"l"
+_LARGEST = 1 << 30  # bytes of an entry, or of the index
+_LETTERS = {REQUESTS: b"a", CONTENTS: b"c", KERNELS: b"k"}  # in the order in which they lie
 _warn_once = WarnOnce(__name__)
 
 
 class Pack:
-    """An open pack.
+    """An open pack, a source of kernels that takes none.
 
     Args:
         path: The file.
@@ -50,99 +42,84 @@ class Pack:
         ValueError: If it is not a pack, or its index is damaged.
     """
 
+    layer = "pack"
+
     def __init__(self, path: Path) -> None:
         self.path = path
         # Kept open, so that index and entries still belong together if the file is replaced.
         self._file = path.open("rb")
-        with self._closed_if_wrong() as file:
-            head = file.read(_START)
-            if not head.startswith(_MAGIC):
-                if head.startswith(_FAMILY):
-                    raise ValueError("made by another version of jitlto; make it again with `jitlto warm`")
-                raise ValueError("not a pack of linked kernels")
-            if len(head) < _START:
-                raise ValueError("truncated")
-            self._directory = head[_HEAD.size :]
-            if hashlib.sha256(self._directory).digest() != _HEAD.unpack_from(head)[1]:
-                raise ValueError("damaged")
-            self._end = os.fstat(file.fileno()).st_size
-            if _START + _RECORD.size * self._bucket(_BUCKETS - 1)[1] > self._end:
-                raise ValueError("truncated")
-
-    @contextmanager
-    def _closed_if_wrong(self) -> Iterator[BinaryIO]:
         try:
-            yield self._file
+            self._end = os.fstat(self._file.fileno()).st_size
+            self._index = self._read_index()
         except BaseException:
             self._file.close()
             raise
 
+    def _read_index(self) -> bytes:
+        head = self._file.read(_HEAD.size)
+        if not head.startswith(_MAGIC):
+            if head.startswith(_FAMILY):
+                raise ValueError("made by another version of jitlto; make it again with `jitlto warm`")
+            raise ValueError("not a pack of linked kernels")
+        if len(head) < _HEAD.size:
+            raise ValueError("truncated")
+        _, sha, count = _HEAD.unpack(head)
+        size = count * _RECORD.size
+        if _HEAD.size + size > self._end or size > _LARGEST:
+            raise ValueError("truncated")
+        index = self._file.read(size)
+        if hashlib.sha256(index).digest() != sha:
+            raise ValueError("damaged")
+        return index
+
     @property
     def digests(self) -> tuple[str, ...]:
         """The digests of the plans whose kernels it holds, sorted."""
-        return self.keys(KERNEL)
+        return tuple(key.hex() for letter, key, *_ in _RECORD.iter_unpack(self._index) if letter == _LETTERS[KERNELS])
 
-    def keys(self, kind: bytes) -> tuple[str, ...]:
-        """The keys of all entries of a kind, sorted; without those in damaged parts of the index, which is logged."""
-        return tuple(key.hex() for first in range(_BUCKETS) for key in self._keys(kind, first))
-
-    def _keys(self, kind: bytes, first: int) -> list[bytes]:
-        try:
-            return [key for each, key, *_ in self._records(first) if each == kind]
-        except (OSError, ValueError) as error:
-            _warn_once((self.path, first), "%s: a part of its index is not used: %s", self.path, error)
-            return []
-
-    def get(self, digest: str, kind: bytes = KERNEL) -> bytes | None:
+    def find(self, digest: str, kind: str = KERNELS) -> bytes | None:
         """Return an entry, by default the kernel of a plan; None if it is missing, or damaged, which is logged once."""
+        wanted = _LETTERS[kind] + bytes.fromhex(digest)
+        places = range(0, len(self._index), _RECORD.size)
+        place = bisect_left(places, wanted, key=lambda each: self._index[each : each + len(wanted)])
+        if place == len(places) or not self._index.startswith(wanted, places[place]):
+            return None
         try:
-            return self.read(digest, kind)
+            return self._read(*_RECORD.unpack_from(self._index, places[place]))
         except OSError as error:
             _warn_once(self.path, "%s cannot be read: %s", self.path, error.strerror or error)
         except ValueError as error:
             _warn_once((self.path, digest), "%s is %s: the entry %s in it is not used", self.path, error, digest)
         return None
 
-    def read(self, digest: str, kind: bytes = KERNEL) -> bytes | None:
-        """Read an entry; None if there is none.
+    def put(self, digest: str, payload: bytes, kind: str = KERNELS) -> None:
+        """Do nothing: a pack is written as a whole."""
+
+    def iterate(self) -> Iterator[tuple[bytes, str, bytes]]:
+        """Read all entries.
+
+        Yields:
+            letter (bytes): Of its kind.
+            key (str)
+            payload (bytes)
 
         Raises:
-            OSError: If it cannot be read.
-            ValueError: If it is damaged.
+            OSError: If one cannot be read.
+            ValueError: If one is damaged.
         """
-        key = bytes.fromhex(digest)
-        for each, other, offset, size, sha in self._records(key[0]):
-            if other == key and each == kind:
-                # Checked here, because reading allocates the listed size even if the file is shorter.
-                payload = self._pread(size, offset) if offset + size <= self._end else b""
-                if len(payload) != size or hashlib.sha256(payload).digest() != sha:
-                    raise ValueError("damaged")
-                return payload
-        return None
+        for record in _RECORD.iter_unpack(self._index):
+            yield record[0], record[1].hex(), self._read(*record)
 
-    def _pread(self, size: int, offset: int) -> bytes:
-        if size > _LARGEST:  # a few bytes of a file can say that terabytes follow, and nothing be there
-            raise ValueError("damaged")
-        return os.pread(self._file.fileno(), size, offset)
+    def _read(self, _letter: bytes, key: bytes, offset: int, size: int, sha: bytes) -> bytes:
+        # Checked here, because reading allocates the listed size even if the file is shorter.
+        fits = size <= _LARGEST and offset + size <= self._end
+        payload = os.pread(self._file.fileno(), size, offset) if fits else b""
+        if len(payload) != size or hashlib.sha256(payload).digest() != sha:
+            raise ValueError(f"damaged: {key.hex()} does not match its SHA-256")
+        return payload
 
-    def _bucket(self, first: int) -> tuple[int, int, bytes]:
-        """Return the numbers of the first record of a bucket and of that after its last, and its SHA-256."""
-        end, sha = _BUCKET.unpack_from(self._directory, first * _BUCKET.size)
-        begin = _BUCKET.unpack_from(self._directory, (first - 1) * _BUCKET.size)[0] if first else 0
-        return begin, end, sha
-
-    def _records(self, first: int) -> Iterator[tuple[bytes, bytes, int, int, bytes]]:
-        """Yield the records of the keys that begin with a byte."""
-        begin, end, sha = self._bucket(first)
-        size = _RECORD.size * (end - begin)
-        if not size:
-            return
-        if size < 0 or _START + _RECORD.size * end > self._end:
-            raise ValueError("damaged")
-        data = self._pread(size, _START + _RECORD.size * begin)
-        if hashlib.sha256(data).digest() != sha:
-            raise ValueError("damaged")
-        yield from _RECORD.iter_unpack(data)
+    def close(self) -> None:
+        self._file.close()
 
 
 def verify(path: Path, images: Collection[str] | None = None) -> int:
@@ -159,93 +136,64 @@ def verify(path: Path, images: Collection[str] | None = None) -> int:
         JitltoError: At the first check that fails, or if kernels of it match no plan of the database.
     """
     stale: list[str] = []
-    digests: tuple[str, ...] = ()
+    count = 0
+    remedy = "jitlto warm FAMILY --db DB -o PACK"
     try:
         if not path.is_file():
             raise ValueError("not a regular file" if path.exists() else "no such file")
         pack = Pack(path)
-        with pack._file:
-            for first in range(_BUCKETS):
-                for _ in pack._records(first):
-                    pass
-            digests = pack.digests
-            for digest in digests:
-                payload = _checked(pack, digest, KERNEL)
-                if payload is None or LinkedKernel.decode(digest, payload, 0.0, "pack") is None:
-                    raise ValueError(f"damaged: kernel {digest} does not match its SHA-256")
-                if images is not None and not _inputs(payload).issubset(images):
-                    stale.append(LinkKey.from_entry(payload).kernel)
-            if any(_checked(pack, key, LOOKUP) is None for key in pack.keys(LOOKUP)):
-                raise ValueError("damaged: a look-up does not match its SHA-256")
-        if not stale:
-            return len(digests)
-    except OSError as error:
-        what = f"cannot be read: {error.strerror or error}"
-    except ValueError as error:
-        what = str(error)
+        try:
+            for letter, digest, payload in pack.iterate():
+                if letter != _LETTERS[KERNELS]:
+                    continue
+                count += 1
+                if LinkedKernel.decode(digest, payload, 0.0, "pack") is None:
+                    raise ValueError(f"damaged: kernel {digest} is another one")
+                key = LinkKey.from_entry(payload)
+                if images is not None and not key.images.issubset(images):
+                    stale.append(key.kernel)
+        finally:
+            pack.close()
+    except (OSError, ValueError) as error:
+        what = f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+        hint = f"fetch it again, or make it: {remedy}"
+        raise JitltoError(what, code="jitlto-damaged-pack", where=str(path), hint=hint) from error
     if stale:
         raise JitltoError(
-            f"{len(stale)} of {len(digests)} kernels match no plan of this database, such as {min(stale)}",
+            f"{len(stale)} of {count} kernels match no plan of this database, such as {min(stale)}",
             code="jitlto-stale-pack",
             where=str(path),
-            hint="the database has been built again since: make the pack again: jitlto warm FAMILY --db DB -o PACK",
+            hint=f"the database has been built again since: make the pack again: {remedy}",
         )
-    raise JitltoError(
-        what,
-        code="jitlto-damaged-pack",
-        where=str(path),
-        hint="fetch it again, or make it: jitlto warm FAMILY --db DB -o PACK",
-    )
+    return count
 
 
-def _inputs(payload: bytes) -> set[str]:
-    """Return the SHA-256 of each image that an entry was linked from."""
-    images = LinkKey.from_entry(payload).inputs.get("images")
-    return set(images) if isinstance(images, list) else set()
-
-
-def _checked(pack: Pack, key: str, kind: bytes) -> bytes | None:
-    """Return an entry; None if it is damaged."""
-    try:
-        return pack.read(key, kind)
-    except ValueError:
-        return None
-
-
-def write(path: Path, kernels: Mapping[str, bytes], lookups: Mapping[str, bytes] = MappingProxyType({})) -> None:
+def write(path: Path, entries: Mapping[str, Mapping[str, bytes]]) -> None:
     """Write a pack atomically.
 
     Args:
         path: The file.
-        kernels: Entries of kernels, by the digest of their plan.
-        lookups: Entries that lead to them, by key.
+        entries: By kind and key.
 
     Raises:
         OSError: If it cannot be written.
     """
-    entries = [(bytes.fromhex(key), KERNEL, payload) for key, payload in kernels.items()]
-    entries += [(bytes.fromhex(key), LOOKUP, payload) for key, payload in lookups.items()]
-    entries.sort(key=lambda entry: (entry[1] == KERNEL, entry[0]))
-    offset = _START + _RECORD.size * len(entries)
-    buckets: list[list[bytes]] = [[] for _ in range(_BUCKETS)]
-    for key, kind, payload in entries:
-        buckets[key[0]].append(_RECORD.pack(kind, key, offset, len(payload), hashlib.sha256(payload).digest()))
+    listed = [(_LETTERS[kind], bytes.fromhex(key), each[key]) for kind, each in entries.items() for key in each]
+    listed.sort(key=lambda entry: entry[:2])
+    offset = _HEAD.size + _RECORD.size * len(listed)
+    index = bytearray()
+    for letter, key, payload in listed:
+        index += _RECORD.pack(letter, key, offset, len(payload), hashlib.sha256(payload).digest())
         offset += len(payload)
-    records = list(map(b"".join, buckets))
-    ends = accumulate(map(len, buckets))
-    directory = b"".join(
-        _BUCKET.pack(end, hashlib.sha256(data).digest()) for end, data in zip(ends, records, strict=True)
-    )
     with files.replacing(path) as temporary, temporary.open("xb") as file:
-        file.write(_HEAD.pack(_MAGIC, hashlib.sha256(directory).digest()) + directory)
-        file.writelines(records)
-        file.writelines(payload for *_, payload in entries)
+        file.write(_HEAD.pack(_MAGIC, hashlib.sha256(index).digest(), len(listed)) + index)
+        file.writelines(payload for *_, payload in listed)
 
 
-def size_of(kernels: Mapping[str, bytes], lookups: Mapping[str, bytes]) -> int:
+def size_of(entries: Mapping[str, Mapping[str, bytes]]) -> int:
     """Return the bytes of the file that :func:`write` makes."""
-    entries = [*kernels.values(), *lookups.values()]
-    return _START + _RECORD.size * len(entries) + sum(map(len, entries))
+    sizes = [_RECORD.size + len(payload) for each in entries.values() for payload in each.values()]
+    return _HEAD.size + sum(sizes)
 
 
 def beside(database: Path) -> tuple[Pack, ...]:

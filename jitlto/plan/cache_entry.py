@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jitlto.base.frozen import Frozen
 from jitlto.base.types import Parameter
@@ -26,16 +26,20 @@ class Chosen(Frozen):
     digest: str
     signature: tuple[Parameter, ...]
 
-    def to_list(self) -> list[object]:
-        """Return it as values that JSON has, for :meth:`from_list`."""
-        return [self.kernel, self.digest, [list(p.as_dict().values()) for p in self.signature]]
+    def encode(self) -> bytes:
+        """Encode it as JSON, for :meth:`decode`."""
+        return json.dumps([self.kernel, self.digest, [list(p.as_dict().values()) for p in self.signature]]).encode()
 
     @classmethod
-    def from_list(cls, kernel: object, digest: object, signature: list[list[Any]]) -> Chosen:
-        """Read what :meth:`to_list` returned; raise TypeError if it is something else."""
-        parameters = tuple(Parameter(*parameter) for parameter in signature)
+    def decode(cls, payload: bytes) -> Chosen | None:
+        """Decode what :meth:`encode` returned; None if it is something else."""
+        try:
+            kernel, digest, signature = json.loads(payload)
+            parameters = tuple(Parameter(*parameter) for parameter in signature)
+        except (ValueError, TypeError, RecursionError):
+            return None
         if any([str, str, int, int, str] != list(map(type, vars(parameter).values())) for parameter in parameters):
-            raise TypeError("not a signature")
+            return None
         return cls(str(kernel), str(digest), parameters)
 
 
@@ -59,6 +63,12 @@ class LinkKey(Frozen):
         """The content, parsed."""
         inputs: dict[str, object] = json.loads(self.content)
         return inputs
+
+    @property
+    def images(self) -> set[str]:
+        """The SHA-256 of each image that is linked."""
+        images = self.inputs.get("images")
+        return set(images) if isinstance(images, list) else set()
 
     def encode(self, kernel: LinkedKernel) -> bytes:
         """Encode the entry of a kernel: the content, a line of JSON, the cubin."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -15,14 +15,14 @@ from msgspec.structs import replace
 
 from jitlto.base.cache_dir import CacheDir, WarnOnce
 from jitlto.base.cached import cached_property
-from jitlto.base.errors import ArchitectureError, JitltoError, LinkError, VersionError
+from jitlto.base.errors import JitltoError, LinkError, VersionError
 from jitlto.base.events import Events, Kind
 from jitlto.base.frozen import Shared
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
 from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.compatibility import LinkTarget, choose_target, select_images
-from jitlto.cuda.nvjitlink import InputKind, LinkInput
+from jitlto.cuda.nvjitlink import InputKind
 from jitlto.database import FragmentDatabase
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
 from jitlto.plan.resolve import Resolution, UserSymbols
@@ -35,12 +35,14 @@ if TYPE_CHECKING:  # not imported at run time: a plan whose kernel is in a cache
     from jitlto.plan.user_code.inputs import UserInput
 
     class Kernels(Protocol):
-        """Where linked kernels are found and kept."""
+        """What links plans, and keeps linked kernels."""
 
         @property
         def store(self) -> CacheDir | None: ...
 
         def get_or_link(self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel: ...
+
+        def link(self, plan: Plan, *, ptx: bool = False) -> LinkedKernel: ...
 
         def warn(self, chosen: Chosen, kernel: LinkedKernel) -> None: ...
 
@@ -96,7 +98,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         mode: ``lto`` or ``ptx``, as requested.
         arch: The target; None for that of the current device.
         database: The database that images are read from.
-        services: The session whose cache stores its kernel.
+        services: The session whose kernel cache links it.
         request: The request that it answers, for planning it elsewhere; None if the request cannot be recorded.
         again: Makes its family, for the same.
     """
@@ -255,6 +257,22 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         """The data about the kernel that launching it needs."""
         return Chosen(self.link_key.kernel, self.digest, self.resolution.entry.signature)
 
+    def answers(self, linker: object, capability: tuple[int, int]) -> bool:
+        """Return whether a later process that makes the same request would get this kernel.
+
+        One that was made from PTX instead of LTO-IR is not, so that each process warns about it.
+
+        Args:
+            linker: The release of nvJitLink that it would find; or something else if that cannot be told from files.
+            capability: The compute capability of its device.
+        """
+        target, (major, minor) = self.link_target, capability
+        if target.link_mode != self.mode or target.jit_base is not None:
+            return False
+        own = Architecture(10 * major + minor)
+        same = linker == str(target.nvjitlink) if isinstance(linker, str) else nvjitlink.find_installed() is not None
+        return same and target == choose_target(self.fragments, self.mode, own, target.nvjitlink, requested=False)
+
     def link(self, arch: str | Architecture | None = None, *, use_cache: bool = True) -> LinkedKernel:
         """Link into a cubin, or find one that was linked before. Needs no GPU if an architecture is given.
 
@@ -270,42 +288,11 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         key, cache = self.link_key, self.services.kernel_cache
         if use_cache:
             self.services.events.emit(Kind.REQUESTED, key.kernel, self.digest, plan=self)
-        kernel = cache.get_or_link(key, self._link, self.database.location) if use_cache else self._link()
+            kernel = cache.get_or_link(key, partial(cache.link, self), self.database.location)
+        else:
+            kernel = cache.link(self)
         cache.warn(self.chosen, kernel)
         return kernel
-
-    def _link(self, *, ptx: bool = False) -> LinkedKernel:
-        """Link, without using caches; into PTX, even if the target needs a cubin, if ``ptx`` is true."""
-        target, flags = self.link_target, self.flags
-        kind = InputKind.FATBIN if target.link_mode == "lto" else InputKind.PTX
-        supplied = [item for user in self.supplied for mode, item in user.images if mode == target.link_mode]
-        base, binary = target.jit_base, []
-        if supplied:
-            from jitlto.cuda.nvfatbin import holds_ltoir  # imported lazily: few plans have inputs
-
-            binary = [i for i in supplied if i.kind is not InputKind.LTOIR and not holds_ltoir(i.data)]
-        if ptx:  # what is not LTO-IR is linked after it was optimised
-            supplied = [item for item in supplied if item not in binary]
-        elif base and binary:
-            raise ArchitectureError(
-                f"{', '.join(i.name for i in binary)} cannot become part of PTX for {base.compute}: it is not LTO-IR",
-                code="link-architecture-input",
-                hint="give its source or LTO-IR, or install an nvJitLink that links for the target",
-            )
-        images = zip(self.fragments, self.images, strict=True)
-        begin = time.perf_counter()
-        with self.services.events.step("link", self.entry.key.text):
-            inputs = [LinkInput(kind, self.database.read(image), fragment.key.text) for fragment, image in images]
-            linked = nvjitlink.link([*inputs, *supplied], target.linked_for, flags, ptx=ptx or base is not None)
-        seconds = time.perf_counter() - begin
-        if base and not ptx:
-            nvjitlink.check_linked_ptx(linked)
-        if supplied:
-            from jitlto.link.conflicts import check_conflicts  # imported lazily: few plans have inputs
-
-            pairs, store = list(zip(self.fragments, inputs, strict=True)), self.services.kernel_cache.store
-            check_conflicts(pairs, self.supplied, target, self.options, store)
-        return LinkedKernel(linked.data, self.entry.entry, target.code, linked.log, seconds)
 
     def link_ptx(self, arch: str | Architecture | None = None) -> str:
         """Return the PTX that link-time optimisation makes of the plan, for inspection and checks.
@@ -323,7 +310,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
                 code="link-no-ptx",
                 hint="dump the cubin or its SASS",
             )
-        return self._link(ptx=True).cubin.decode()
+        return self.services.kernel_cache.link(self, ptx=True).cubin.decode()
 
     def calls_left(self, arch: str | Architecture | None = None) -> list[str]:
         """Return the demangled names of functions, of fragments and of the caller, that the link did not inline.

@@ -1,19 +1,8 @@
-"""The result of a check, as ``jitlto check --json`` prints and ``jitlto report --check`` reads it."""
+"""The result of a check, as ``jitlto check --json`` prints it."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import msgspec
-
-from jitlto.base import files
-from jitlto.base.cached import decoder
-from jitlto.base.errors import JitltoError
-
-Count = Annotated[int, msgspec.Meta(ge=0)]
-
-_HINT = "create it with `jitlto check DB --json > FILE`"
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -34,7 +23,7 @@ class Cause(msgspec.Struct, frozen=True):
     hint: str | None
     log: str
     at: tuple[Place, ...]
-    count: Count = 0
+    count: int = 0
     code: str = ""
 
 
@@ -57,12 +46,12 @@ class FamilyCheck(msgspec.Struct, frozen=True):
 
     family: str
     holds: bool
-    kernels: Count
-    completed_by_callers: Count
+    kernels: int
+    completed_by_callers: int
     failures: tuple[Cause, ...]
     notes: tuple[Note, ...]
-    fragments: Count = 0
-    compared: Count | None = None
+    fragments: int = 0
+    compared: int | None = None
 
 
 class FamilyLinks(msgspec.Struct, frozen=True):
@@ -78,13 +67,13 @@ class FamilyLinks(msgspec.Struct, frozen=True):
 
     family: str
     holds: bool
-    linked: Count
-    kernels: Count
-    cover: Count | None
-    tuples: Count | None
+    linked: int
+    kernels: int
+    cover: int | None
+    tuples: int | None
     failures: tuple[Cause, ...]
-    completed_by_callers: Count = 0
-    known: Count = 0
+    completed_by_callers: int = 0
+    known: int = 0
 
     @property
     def tuple_name(self) -> str:
@@ -116,31 +105,3 @@ class CheckResult(msgspec.Struct, frozen=True):
     link: LinkCheck | None
     database: str = ""
     shard: str = ""
-
-    def links_of(self, family: str) -> FamilyLinks | None:
-        """Return the links of a family, if it was linked."""
-        return next((links for links in self.link.families if links.family == family), None) if self.link else None
-
-    def only(self, family: str) -> CheckResult:
-        """Return the result for one family alone."""
-        link = self.link
-        if link:
-            link = msgspec.structs.replace(link, families=tuple(x for x in link.families if x.family == family))
-        families = tuple(each for each in self.families if each.family == family)
-        return msgspec.structs.replace(self, families=families, link=link)
-
-
-def read_check_result(path: Path) -> CheckResult:
-    """Read a result from a file.
-
-    Raises:
-        JitltoError: If the file cannot be read or is not the result of a check.
-    """
-    try:
-        return decoder(CheckResult).decode(files.read(path))
-    except OSError as error:
-        what, code = f"cannot be read: {error.strerror}", "jitlto-unreadable-file"
-        raise JitltoError(what, code=code, where=str(path), hint=_HINT) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        what, code = f"not a result of jitlto check: {error}", "jitlto-malformed-file"
-        raise JitltoError(what, code=code, where=str(path), hint=_HINT) from error

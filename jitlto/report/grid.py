@@ -1,58 +1,44 @@
-"""A group's product as a table: dimensions stacked on two axes, with a cell for each combination.
+"""A group's product as a table: some of its parameters go down, the others across, with a cell for each combination.
 
-Dimensions that depend on each other share an axis where possible, so that excluded combinations fill whole rows. In a
-large product, adjacent empty rows are drawn as one row.
+Most matrices leave combinations out on purpose, by tying two parameters together: a vector length exists only for some
+types. A combination that is missing although every two of its values occur together is a *hole*, and should be checked,
+unless the family declares that it is left out on purpose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import combinations, groupby, product
+from itertools import combinations, product
 from math import log, prod
 
-from jitlto.report.coverage import Cell, Coverage, Follows, Never
+from jitlto.record.exclusions import Exclusion, is_excluded
 
-_DRAWN_WHOLE = 100  # cells; a product up to this size is drawn with all its rows
-_MOST_CELLS = 20_000  # a larger table is not drawn
+#: One value of each parameter, in the order of the parameters.
+Cell = tuple[str, ...]
+
+# Bounds, for a page that is made and opened at once whatever a database says. What is beyond them is not drawn.
+_MOST_COMBINATIONS = 20_000
+_MOST_CELLS = 4_000
 _MOST_COLUMNS = 48
-_MOST_HOLES = 2_000
-_MOST_VARYING = 20  # dimensions
-_MOST_DIMENSIONS = 10  # whose splits are all tried
+_DRAWN_WHOLE = 100  # cells; of a larger table, rows in which nothing is known are left out
 _ASPECT = 2.5  # the best number of columns for each row: cells are about square, pages wider than high
 
 
 class State(StrEnum):
-    """The state of a cell."""
+    """The state of a combination."""
 
     EXISTS = "exists"
     #: In a different part of the build, or left out by a merge.
     APART = "apart"
-    #: Excluded by a rule: two of its values never occur together.
+    #: Two of its values never occur together.
     MISSING = "missing"
-    #: Missing, and excluded by no rule.
+    #: Missing, although every two of its values occur together.
     HOLE = "hole"
     #: Missing, as the family declares.
     EXCLUDED = "excluded"
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """A value on an axis that spans some rows or columns."""
-
-    value: str
-    span: int
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row: the heads that begin in it, outermost first, its values and its cells; or ``omitted`` empty rows."""
-
-    heads: tuple[Head, ...]
-    at: tuple[tuple[str, str], ...] = ()
-    cells: tuple[tuple[State, Cell], ...] = ()
-    omitted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,129 +46,90 @@ class Grid:
     """A drawn product.
 
     Args:
-        row_names, column_names: The dimensions of each axis, outermost first.
-        column_heads: The heads of each column dimension.
-        column_at: For each column, the name and value of each column dimension.
-        rows: From top to bottom.
+        row_names: The parameters that go down.
+        heads: For each parameter that goes across its name, the columns that each of its values spans, and the values.
+        rows: The values that a row stands for, and its cells.
+        left_out: The number of rows that are not drawn, because they are empty.
     """
 
     row_names: tuple[str, ...]
-    column_names: tuple[str, ...]
-    column_heads: tuple[tuple[Head, ...], ...]
-    column_at: tuple[tuple[tuple[str, str], ...], ...]
-    rows: tuple[Row, ...]
+    heads: tuple[tuple[str, int, tuple[str, ...]], ...]
+    rows: tuple[tuple[Cell, tuple[tuple[State, Cell], ...]], ...]
+    left_out: int
 
     @property
-    def width(self) -> int:
-        return len(self.column_at)
+    def states(self) -> set[State]:
+        """The states that occur."""
+        return {state for _, cells in self.rows for state, _ in cells}
 
 
-def draw(coverage: Coverage, present: Collection[Cell], apart: Collection[Cell] = ()) -> Grid | None:
-    """Lay out a product; None if it has fewer than two dimensions or too many cells."""
-    if not 2 <= len(coverage.varying) <= _MOST_VARYING:
+def natural(text: str) -> tuple[object, ...]:
+    """Return a sort key that puts 8 before 16, and ``a8`` before ``a16``.
+
+    >>> sorted(["16", "b", "8", "a16", "a8"], key=natural)
+    ['8', '16', 'a8', 'a16', 'b']
+    """
+    # ASCII digits only, and compared as text: int() refuses literals of thousands of digits.
+    parts = re.split(r"([0-9]+)", text)
+    return tuple((0, len(p.lstrip("0")), p.lstrip("0")) if n % 2 else (1, p, "") for n, p in enumerate(parts) if p)
+
+
+def find_values(names: Sequence[str], cells: Collection[Cell]) -> list[list[str]]:
+    """Return the values of each parameter in some cells, numbers in numerical order."""
+    columns = zip(*cells, strict=True) if cells else ((),) * len(names)
+    return [sorted(set(column), key=lambda value: (natural(value), value)) for column in columns]
+
+
+def draw(
+    names: Sequence[str], present: Iterable[Cell], apart: Iterable[Cell] = (), exclude: Collection[Exclusion] = ()
+) -> Grid | None:
+    """Draw the product of all values that occur; None if fewer than two parameters vary, or if it is too large.
+
+    Args:
+        names: The parameters.
+        present: Cells in the database.
+        apart: Cells of the same build that are not.
+        exclude: The group's exclusions.
+    """
+    states = dict.fromkeys(apart, State.APART) | dict.fromkeys(present, State.EXISTS)
+    values = find_values(names, states)
+    varying = [n for n, several in enumerate(values) if len(several) > 1]
+    sizes = [len(values[n]) for n in varying]
+    if len(varying) < 2 or prod(sizes) > _MOST_COMBINATIONS:
         return None
-    across = _split(coverage)
-    down = tuple(n for n in coverage.varying if n not in across)
-    # Columns: the dimension with the most values innermost, because long runs are easier to read. Rows: the author's
-    # order, in which followers come after the dimension that determines them.
-    across = tuple(sorted(across, key=lambda n: len(coverage.dimensions[n].values)))
-    values = [dimension.values for dimension in coverage.dimensions]
-    places = {n: {value: place for place, value in enumerate(values[n])} for n in down}
+    pairs = {(a, b): {(cell[a], cell[b]) for cell in states} for a, b in combinations(varying, 2)}
+    for cell in product(*values):
+        if cell not in states:
+            if exclude and is_excluded(exclude, dict(zip(names, cell, strict=True))):
+                states[cell] = State.EXCLUDED
+            elif all((cell[a], cell[b]) in together for (a, b), together in pairs.items()):
+                states[cell] = State.HOLE
+    split = min(range(1, len(varying)), key=lambda place: _distance(sizes, place))
+    down, across = varying[:split], varying[split:]
+    lines = list(product(*(values[n] for n in down)))
+    if prod(sizes) > _DRAWN_WHOLE:
+        drawn = {tuple(cell[n] for n in down) for cell in states}
+        lines = [line for line in lines if line in drawn]
     columns = list(product(*(values[n] for n in across)))
-    states = dict.fromkeys((coverage.excluded or ())[:_MOST_HOLES], State.EXCLUDED)
-    states |= dict.fromkeys((coverage.holes or ())[:_MOST_HOLES], State.HOLE)
-    states |= dict.fromkeys(apart, State.APART) | dict.fromkeys(present, State.EXISTS)
-    if coverage.product <= _DRAWN_WHOLE:
-        lines = list(product(*(values[n] for n in down)))
-    else:
-        lines = sorted(
-            {tuple(cell[n] for n in down) for cell in states},
-            key=lambda line: [places[n][value] for n, value in zip(down, line, strict=True)],
-        )
     if len(lines) * len(columns) > _MOST_CELLS:
         return None
+    base = [several[0] for several in values]
 
-    def cells(line: Cell) -> tuple[tuple[State, Cell], ...]:
-        cell = [dimension.values[0] for dimension in coverage.dimensions]
-        for n, value in zip(down, line, strict=True):
-            cell[n] = value
-        found = []
-        for column in columns:
-            for n, value in zip(across, column, strict=True):
-                cell[n] = value
-            found.append((states.get(tuple(cell), State.MISSING), tuple(cell)))
-        return tuple(found)
+    def cell_at(line: Cell, column: Cell) -> tuple[State, Cell]:
+        chosen = dict(zip((*down, *across), (*line, *column), strict=True))
+        cell = tuple(chosen.get(n, value) for n, value in enumerate(base))
+        return states.get(cell, State.MISSING), cell
 
-    down_names, across_names = (tuple(coverage.dimensions[n].name for n in axis) for axis in (down, across))
-    each = prod(len(values[n]) for n in down[1:])  # rows of each value of the outermost dimension
-    blocks: dict[str, list[Cell]] = {outermost: [] for outermost in values[down[0]]}
-    for line in lines:
-        blocks[line[0]].append(line)
-    rows: list[Row] = []
-    for block in blocks.values():
-        omitted = each - len(block)
-        heads = _heads(block, bool(omitted))
-        rows += [
-            Row(tuple(row_heads), tuple(zip(down_names, line, strict=True)), cells(line))
-            for line, row_heads in zip(block, heads, strict=True)
-        ]
-        rows += [Row((), omitted=omitted)] * bool(omitted)
-    column_heads = tuple(_column_heads([values[n] for n in across]))
-    column_at = tuple(tuple(zip(across_names, column, strict=True)) for column in columns)
-    return Grid(down_names, across_names, column_heads, column_at, tuple(rows))
+    heads, span, before = [], len(columns), 1
+    for n in across:
+        span //= len(values[n])
+        heads.append((names[n], span, tuple(values[n]) * before))
+        before *= len(values[n])
+    rows = tuple((line, tuple(cell_at(line, column) for column in columns)) for line in lines)
+    return Grid(tuple(names[n] for n in down), tuple(heads), rows, prod(sizes[:split]) - len(lines))
 
 
-def _split(coverage: Coverage) -> tuple[int, ...]:
-    """Return the dimensions for the columns: they separate few dependent pairs and come close to a page's shape."""
-    sizes: Mapping[int, int] = {n: len(coverage.dimensions[n].values) for n in coverage.varying}
-    place = {dimension.name: n for n, dimension in enumerate(coverage.dimensions)}
-    tied = [(place[rule.name], place[rule.other]) for rule in coverage.rules]
-    weighed = sorted(sizes, key=lambda n: (sizes[n], n))[:_MOST_DIMENSIONS]
-    known = coverage.exist + coverage.apart
-
-    def cost(across: Sequence[int]) -> tuple[float, tuple[int, ...]]:
-        columns = prod(sizes[n] for n in across)
-        down = [n for n in sizes if n not in across]
-        rows = min(known, _rows(down, sizes, coverage))
-        cut = len({pair for pair in tied if (pair[0] in across) != (pair[1] in across)})
-        too_wide = 10 * max(0.0, log(columns / _MOST_COLUMNS))
-        return too_wide + 1.5 * cut + abs(log(columns / rows / _ASPECT)), tuple(across)
-
-    splits = (
-        across for count in range(1, len(sizes)) for across in combinations(weighed, count) if len(across) < len(sizes)
-    )
-    return min(map(cost, splits))[1]
-
-
-def _rows(down: Sequence[int], sizes: Mapping[int, int], coverage: Coverage) -> int:
-    """Estimate the number of rows that are not empty: followers add no rows, and a half-empty pair halves them."""
-    names = {coverage.dimensions[n].name: n for n in down}
-    rows = float(prod(sizes[n] for n in down))
-    for rule in coverage.rules:
-        if rule.name in names and rule.other in names:
-            if isinstance(rule, Follows):
-                rows /= sizes[names[rule.other]]
-            elif isinstance(rule, Never):
-                rows *= 1 - len(rule.values) / (sizes[names[rule.name]] * sizes[names[rule.other]])
-    return max(1, round(rows))
-
-
-def _heads(block: Sequence[Cell], more: bool) -> list[list[Head]]:
-    """Return the heads that begin in each row of a block; the outermost also spans the row of omitted ones, if any."""
-    heads: list[list[Head]] = [[] for _ in block]
-    for level in range(len(block[0]) if block else 0):
-        row = 0
-        for prefix, run in groupby(block, key=lambda line: line[: level + 1]):
-            span = len(list(run))
-            heads[row].append(Head(prefix[-1], span + (more and level == 0)))
-            row += span
-    return heads
-
-
-def _column_heads(values: Sequence[Sequence[str]]) -> list[tuple[Head, ...]]:
-    heads, repeat = [], 1
-    for level, several in enumerate(values):
-        span = prod(len(inner) for inner in values[level + 1 :])
-        heads.append(tuple(Head(value, span) for value in several) * repeat)
-        repeat *= len(several)
-    return heads
+def _distance(sizes: Sequence[int], place: int) -> float:
+    """Return how far from a page's shape a table is whose first parameters go down."""
+    rows, columns = prod(sizes[:place]), prod(sizes[place:])
+    return abs(log(columns / rows / _ASPECT)) + 10 * max(0.0, log(columns / _MOST_COLUMNS))

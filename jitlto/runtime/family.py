@@ -19,11 +19,12 @@ from jitlto.base.events import Kind
 from jitlto.base.files import TWIN_SUFFIX, digest_of
 from jitlto.base.frozen import Frozen, Shared
 from jitlto.base.text import check_type
-from jitlto.base.types import EXACT, cpp_name, is_exact, is_same_value
+from jitlto.base.types import EXACT, cpp_name, is_exact
 from jitlto.cuda import device
 from jitlto.launch.core import extension
-from jitlto.link.kernel_cache import EVENT_OF_LAYER, has_packs, raise_copy
-from jitlto.link.lookup_cache import request_key
+from jitlto.link.kernel_cache import EVENT_OF_LAYER
+from jitlto.link.requests import KernelRequest, find_linker
+from jitlto.link.single_flight import raise_copy
 from jitlto.runtime import session as sessions
 from jitlto.runtime.discovery.registry import DatabaseFile
 from jitlto.runtime.session import Session
@@ -33,7 +34,7 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.database import FragmentDatabase
     from jitlto.launch.dispatcher import Dispatcher
     from jitlto.launch.launcher import Launcher
-    from jitlto.link.lookup_cache import Contents
+    from jitlto.link.requests import Contents
     from jitlto.plan.cache_entry import Chosen, LinkedKernel
     from jitlto.plan.plan import Plan, Request
     from jitlto.plan.planner import Planner
@@ -336,8 +337,7 @@ class KernelFamily(Shared):
         """Return the launcher of a configuration on the current device: linked at the first call, then looked up.
 
         If a pack answers the request, or an earlier process of this user made it, its kernel is found without planning
-        (``jitlto.link.packed_requests``, ``jitlto.link.lookup_cache``), and
-        :attr:`Launcher.plan` is planned on first use.
+        (``jitlto.link.requests``), and :attr:`Launcher.plan` is planned on first use.
 
         Raises:
             PlanError, LinkError, NoDeviceError: If it cannot be planned, linked or loaded. A failed link is remembered
@@ -375,25 +375,17 @@ class KernelFamily(Shared):
         configuration = self._current(configuration)
         link_options = dict(link_options or {})  # copied, so that a later change by the caller has no effect
         requested = _LauncherRequest(entry, link_mode, link_options, configuration, device.current().compute_capability)
-        cache, key = self.session.lookup_cache, None
-        if cache is not None:
-            key = self._request_key(requested)
-            chosen = cache.find_chosen(key) if key else None
-            if chosen is not None:
-                launcher = self._find(chosen, requested)
-        if launcher is None and not self.session.is_recording and has_packs(self._file.location):
-            chosen = self._packed(requested)
-            if chosen is not None:
-                launcher = self._find(chosen, requested)
+        asked = None if self.session.is_recording else self._kernel_request(requested)
+        look_ups = self.session.look_ups(self._file.location)
+        chosen = look_ups.find_chosen(asked) if asked else None
+        if chosen is not None:
+            launcher = self._find(chosen, requested)
         if launcher is None:
             self.session.open_stores_soon()
             plan = self.planner(entry, **configuration).plan(link_mode=link_mode, link_options=link_options)
             launcher = self._load_plan(plan)
-            # A result made from PTX instead of LTO-IR is not cached, so that each process warns about it.
-            target, (major, minor) = plan.link_target, requested.capability
-            as_requested = target.link_mode == link_mode and target.jit_base is None
-            if cache and key and as_requested and target.architecture.number == 10 * major + minor:
-                cache.store_chosen(key, plan.chosen)
+            if asked and plan.answers(asked.linker, requested.capability):
+                look_ups.put_chosen(asked, plan.chosen)
         self._requests[request] = launcher
         return launcher
 
@@ -405,43 +397,20 @@ class KernelFamily(Shared):
             self._twin = KernelFamily(self.name, file, self.session)
         return self._twin or self
 
-    def _request_key(self, requested: _LauncherRequest) -> str | None:
-        """Return the key of a request in the lookup cache; None if a value cannot be part of a key."""
-        configuration = requested.configuration
-        try:
-            values = {n: value if type(value) is str else cpp_name(value) for n, value in configuration.items()}
-        except TypeError:
-            return None
-        for name, value in configuration.items():
-            # A dtype whose type several of the family's values name is ambiguous, which planning reports.
-            if not isinstance(value, str | int | float):
-                known = self.parameters.get(name, ())
-                if sum(is_same_value(values[name], other) for other in known) > 1:
-                    return None
-        how = requested.entry, requested.link_mode, requested.link_options
-        return request_key(self._file.contents.digest, self.name, *how, values, requested.capability)
-
-    def _packed(self, requested: _LauncherRequest) -> Chosen | None:
-        """Return the kernel that answers a request from the packs beside the database; None if none has the answer."""
-        from jitlto.link import packed_requests
-
+    def _kernel_request(self, requested: _LauncherRequest) -> KernelRequest | None:
+        """Return a request as look-ups know it; None if a parameter or a value is wrong, which planning reports."""
         known, configuration, entry = self.parameters, requested.configuration, requested.entry
         values = {n: value for n, value in configuration.items() if type(value) is str and value in known.get(n, ())}
         if len(values) < len(configuration):  # some have other spellings, or are wrong
-            from jitlto.plan.configuration import normalize_configuration
+            from jitlto.plan.configuration import normalize_configuration  # imported lazily: most are spelled so
 
             try:
                 values = normalize_configuration(configuration, known, self.name)
             except JitltoError:
-                return None  # which planning reports
-        linker = packed_requests.installed_nvjitlink()
-        if linker is None:
-            return None
+                return None
         group = self.entrypoints[0] if entry is None and len(self.entrypoints) == 1 else entry
-        digest, database = self._file.contents.digest, self._file.location
-        how = requested.link_mode, requested.link_options, requested.capability
-        scope = packed_requests.Scope(digest, self.name, group, *how, linker)
-        return packed_requests.find_chosen(database, scope, values)
+        how = requested.link_mode, requested.link_options, values, requested.capability
+        return KernelRequest(self._file.contents.digest, self.name, group, *how, find_linker())
 
     def dispatcher(
         self,

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from jitlto.cuda.nvjitlink import InputKind
 
 _SCHEMA = 1
-_OLD_NAMES = {"recorded": "wisdom", "supplied": "given"}  # as jitlto 0.1.0 wrote them
 _BEGIN = b'{"arch": "'  # of every line, for its names are sorted
 _log = logging.getLogger(__name__)
 
@@ -74,9 +73,6 @@ class UsedPlan(NamedTuple):
         """
         try:
             content = json.loads(line)
-            for name, old in _OLD_NAMES.items():
-                if old in content:
-                    content.setdefault(name, content.pop(old))
             if content["recorded"] != _SCHEMA:
                 raise ValueError("another schema")
             request = Request(

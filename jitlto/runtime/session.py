@@ -21,14 +21,15 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.events import Events
 from jitlto.base.frozen import Shared
 from jitlto.cuda import device
-from jitlto.link.kernel_cache import KernelCache, SingleFlight, has_packs
-from jitlto.link.lookup_cache import Contents, LookupCache
+from jitlto.link.kernel_cache import KernelCache
+from jitlto.link.requests import LookUps
+from jitlto.link.single_flight import SingleFlight
 from jitlto.runtime.discovery.registry import Registry
 
 if TYPE_CHECKING:
     from jitlto.base.config import Config
     from jitlto.launch.residency import Residency
-    from jitlto.link.shared_kernels import SharedKernels
+    from jitlto.link.sources import SharedKernels
 
 # NVTX itself loads the library that this variable names, which profilers set where they collect ranges.
 _PROFILER = "NVTX_INJECTION64_PATH"
@@ -121,8 +122,7 @@ class Session(Shared):
                     self._registry = Registry(
                         settings.database_path,
                         settings=settings,
-                        lookup_cache=lambda: self.lookup_cache,
-                        packed_contents=self._packed_contents,
+                        look_ups=self.look_ups,
                     )
         return self._registry
 
@@ -152,22 +152,9 @@ class Session(Shared):
             if shared is not None:
                 shared.stores.open_soon()
 
-    def _packed_contents(self, database: Path, digest: str) -> Contents | None:
-        """Return the contents of a database that this machine has not seen, from packs beside it."""
-        if has_packs(database):
-            from jitlto.link import packed_requests  # imported lazily: most databases have no packs
-
-            contents = packed_requests.find_contents(database, digest)
-            if contents is not None:
-                return contents
-        self.open_stores_soon()
-        return None
-
-    @property
-    def lookup_cache(self) -> LookupCache | None:
-        """The lookup cache; None without a cache, and while plans are recorded, because a hit makes no plan."""
-        store = self.kernel_cache.store
-        return None if store is None or self.is_recording else LookupCache(store)
+    def look_ups(self, database: Path) -> LookUps:
+        """Return the look-ups that this machine has of a database."""
+        return LookUps(self.kernel_cache.sources(database))
 
     @property
     def is_recording(self) -> bool:
@@ -215,7 +202,7 @@ class Session(Shared):
 def _shared_kernels(settings: Config) -> SharedKernels | None:
     if not settings.store or settings.cache == "off":
         return None
-    from jitlto.link.shared_kernels import SharedKernels  # imported lazily: many processes have no store
+    from jitlto.link.sources import SharedKernels  # imported lazily: many processes have no store
 
     return SharedKernels(settings, readonly=settings.cache == "readonly" or settings.mode == "cached")
 

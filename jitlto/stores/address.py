@@ -1,18 +1,22 @@
-"""Addresses of shared stores, as ``JITLTO_STORE`` lists them: URLs with ``#read``, ``#write`` or neither."""
+"""Addresses of shared stores, as ``JITLTO_STORE`` lists them, and of files in them, which end with a SHA-256."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.base.errors import StoreError
-from jitlto.base.frozen import Frozen
 
 #: Schemes, and whether such a store can be written.
 SCHEMES = {"s3": True, "gs": True, "az": True, "file": True, "http": False, "https": False}
+_MARK = "#sha256="
+_FILE_HINT = "an address is what `jitlto push FILE URL` prints: URL#sha256=DIGEST"
 _HINT = "write e.g. s3://bucket/prefix, or s3://bucket/prefix#read to read only"
 
 
-class StoreAddress(Frozen):
+@dataclass(frozen=True, slots=True)
+class StoreAddress:
     """A shared store, and what this process does with it.
 
     Args:
@@ -89,3 +93,54 @@ def _parse(word: str, where: str) -> StoreAddress:
 def _invalid(word: str, why: str, where: str, hint: str) -> StoreError:
     what = f"is not the address of a store: {why}" if word == where else f"invalid store {word!r}: {why}"
     return StoreError(what, code="store-address", where=where, hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactAddress:
+    """The address of an artifact: ``s3://bucket/prefix#sha256=…``.
+
+    Args:
+        store: The store's address, to read from.
+        digest: The SHA-256 of the artifact, in hexadecimal.
+    """
+
+    store: StoreAddress
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.store.url}{_MARK}{self.digest}"
+
+    @classmethod
+    def parse(cls, text: str) -> ArtifactAddress:
+        """Parse an address.
+
+        Raises:
+            JitltoError: If it is not the address of a store, or has no digest.
+        """
+        url, mark, digest = text.partition(_MARK)
+        if not mark:
+            what = "the address has no #sha256=..., so what it holds cannot be verified"
+            raise StoreError(what, code="store-no-digest", where=text, hint=_FILE_HINT)
+        if not re.fullmatch("[0-9a-f]{64}", digest):
+            what = f"{digest!r} is not a SHA-256: 64 hexadecimal digits in lower case"
+            raise StoreError(what, code="store-no-digest", where=text, hint=_FILE_HINT)
+        return cls(parse_store(url), digest)
+
+
+def parse_store(url: str, *, writes: bool = False) -> StoreAddress:
+    """Parse the address of one store.
+
+    Args:
+        url: The address.
+        writes: Whether the store is to be written.
+
+    Raises:
+        StoreError: If it is invalid, if there are several, or if it is to be written and can only be read.
+    """
+    addresses = parse_addresses(url, url)
+    if len(addresses) != 1:
+        raise StoreError("give the address of one store", code="store-address", where=url, hint=_FILE_HINT)
+    if writes and not addresses[0].writes:
+        hint = "give the address that it is written by, such as s3://bucket/prefix"
+        raise StoreError("this store can only be read", code="store-address", where=url, hint=hint)
+    return addresses[0].only(writes=writes)

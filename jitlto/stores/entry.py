@@ -1,17 +1,14 @@
-"""Entries of shared stores: a payload with its name, its SHA-256 and a signature over both.
+"""Entries of shared stores: those of :mod:`jitlto.base.entry`, signed.
 
-The format is described in ``docs/shared-stores.md``. What was signed for one name is rejected under every other, so
-that an old entry cannot be passed off as a different one.
+A signature is of the entry's name and of the SHA-256 of its payload: what was signed for one name is rejected under
+every other, so that an old entry cannot be passed off as a different one. It follows the SHA-256 of its public key.
 """
 
 from __future__ import annotations
 
-import hashlib
-import struct
-
+from jitlto.base import entry
 from jitlto.base.errors import RejectedEntryError
-from jitlto.base.frozen import Frozen
-from jitlto.stores.keys import SigningKey, TrustedKeys
+from jitlto.stores.trust import SigningKey, TrustedKeys
 
 #: The reason why what no writer of this version makes is rejected, such as an error page.
 NOT_AN_ENTRY = "it is not an entry of this version"
@@ -19,28 +16,10 @@ NOT_AN_ENTRY = "it is not an entry of this version"
 A_PAGE = "it is not an entry but a page, as a proxy or the sign-in of a network sends it"
 #: What to do about pages.
 PAGE_HINT = "sign in to the network, or correct the settings of its proxy (HTTPS_PROXY, NO_PROXY)"
-_MAGIC = b"jitlto entry 1\n"
-_UNSIGNED, _ED25519 = 0, 1
-_FIXED = struct.Struct(f"<{len(_MAGIC)}sBHQ32s")  # magic, algorithm, bytes of the name, bytes of the payload, SHA-256
-_KEY_ID = 32  # bytes
-_SIGNATURE = 64  # bytes
-#: No header is longer than this, in bytes.
+#: No head is longer than this, in bytes.
 MOST_HEADER_BYTES = 4096
-_MOST_NAME_BYTES = MOST_HEADER_BYTES - _FIXED.size - _KEY_ID - _SIGNATURE
-
-
-class Header(Frozen):
-    """What stands before the payload of an entry.
-
-    Args:
-        size: Bytes of the header itself.
-        payload_size: Bytes of the payload.
-        digest: SHA-256 of the payload.
-    """
-
-    size: int
-    payload_size: int
-    digest: bytes
+_KEY_ID, _SIGNATURE = 32, 64  # bytes
+_MOST_NAME_BYTES = 3800
 
 
 def object_name(kind: str, key: str) -> str:
@@ -50,15 +29,13 @@ def object_name(kind: str, key: str) -> str:
 
 def encode(kind: str, key: str, payload: bytes, signing_key: SigningKey | None) -> bytes:
     """Return the object for a payload, signed if there is a key."""
-    name = _name(kind, key)
-    if len(name) > _MOST_NAME_BYTES:
+    if len(kind) + len(key) > _MOST_NAME_BYTES:
         raise ValueError(f"the key of an entry has more than {_MOST_NAME_BYTES} bytes")
-    algorithm = _UNSIGNED if signing_key is None else _ED25519
-    header = _FIXED.pack(_MAGIC, algorithm, len(name), len(payload), hashlib.sha256(payload).digest()) + name
-    if signing_key is not None:
-        header += signing_key.id
-        header += signing_key.sign(header)
-    return header + payload
+    if signing_key is None:
+        return entry.encode(f"{kind}/{key}", payload)
+    key_id, sign = signing_key.id, signing_key.sign
+    size = _KEY_ID + _SIGNATURE
+    return entry.encode(f"{kind}/{key}", payload, sign=lambda head: key_id + sign(head + key_id), size=size)
 
 
 def decode(kind: str, key: str, data: bytes, trusted: TrustedKeys | None) -> bytes:
@@ -73,15 +50,15 @@ def decode(kind: str, key: str, data: bytes, trusted: TrustedKeys | None) -> byt
     Raises:
         RejectedEntryError: If it is not a good entry of this kind and key, or no trusted key has signed it.
     """
-    header = read_header(kind, key, data, len(data), trusted)
-    payload = data[header.size :]
-    if hashlib.sha256(payload).digest() != header.digest:
+    head = read_header(kind, key, data, len(data), trusted)
+    payload = data[head.size :]
+    if entry.digest_of(payload) != head.digest:
         raise RejectedEntryError("its payload is damaged", where=object_name(kind, key))
     return payload
 
 
-def read_header(kind: str, key: str, start: bytes, size: int, trusted: TrustedKeys | None) -> Header:
-    """Check and return the header of an entry.
+def read_header(kind: str, key: str, start: bytes, size: int, trusted: TrustedKeys | None) -> entry.Head:
+    """Check and return what stands before the payload.
 
     Args:
         kind: The kind of entry that was requested.
@@ -97,32 +74,27 @@ def read_header(kind: str, key: str, start: bytes, size: int, trusted: TrustedKe
     def rejected(reason: str) -> RejectedEntryError:
         return RejectedEntryError(reason, where=object_name(kind, key))
 
-    if len(start) < _FIXED.size or not start.startswith(_MAGIC):
-        raise rejected(A_PAGE if is_page(start) else NOT_AN_ENTRY)
-    _, algorithm, name_size, payload_size, digest = _FIXED.unpack_from(start)
-    end = _FIXED.size + name_size
-    if start[_FIXED.size : end] != _name(kind, key):
+    try:
+        head = entry.Head(start)
+    except ValueError:
+        raise rejected(A_PAGE if is_page(start) else NOT_AN_ENTRY) from None
+    if head.name != f"{kind}/{key}".encode():
         raise rejected("it is the entry of a different name")
-    if algorithm not in (_UNSIGNED, _ED25519):
+    if head.schema != 1 or len(head.signature) not in (0, _KEY_ID + _SIGNATURE):
         raise rejected(NOT_AN_ENTRY)
-    header_size = end + (_KEY_ID + _SIGNATURE if algorithm == _ED25519 else 0)
-    if size != header_size + payload_size or len(start) < header_size:
+    if size != head.size + head.payload_size:
         raise rejected("it is truncated or extended")
     if trusted is not None:
-        if algorithm == _UNSIGNED:
+        key_id, signature = head.signature[:_KEY_ID], head.signature[_KEY_ID:]
+        if not signature:
             raise rejected("it is not signed")
-        signed = start[: end + _KEY_ID]
-        if start[end : end + _KEY_ID] not in trusted:
+        if key_id not in trusted:
             raise rejected("it is signed by a key that is not trusted")
-        if not trusted.verify(start[end : end + _KEY_ID], start[end + _KEY_ID : header_size], signed):
+        if not trusted.verify(key_id, signature, head.signed + key_id):
             raise rejected("its signature is wrong")
-    return Header(header_size, payload_size, digest)
+    return head
 
 
 def is_page(start: bytes) -> bool:
     """Return whether what begins like this is HTML or XML."""
     return start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<"
-
-
-def _name(kind: str, key: str) -> bytes:
-    return f"{kind}/{key}".encode()

@@ -1,24 +1,25 @@
 """Manifests: the SHA-256 of files, in the format of ``sha256sum``, and signatures of them.
 
 One line per file: the SHA-256 in hexadecimal, two spaces, the name relative to the manifest. A signature is OpenSSH's,
-in a separate file beside the manifest (PROTOCOL.sshsig; ``ssh-keygen -Y sign`` and ``-Y verify``).
+in a separate file beside the manifest, made by ``ssh-keygen -Y sign``: the key may be in an agent or on hardware.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from jitlto.base import files
 from jitlto.base.errors import ManifestError
 from jitlto.base.text import check_type
+from jitlto.stores.trust import Signer, lines_of, signer_of
 
 #: Namespace of signatures, so that a signature made for a different purpose is not accepted.
 NAMESPACE = "jitlto"
@@ -214,20 +215,25 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
         The name of the signer.
 
     Raises:
-        ManifestError: If there is no signature, no ssh-keygen, or no trusted signature of these bytes.
+        ManifestError: If there is no signature, or no trusted one of these bytes, or no package cryptography.
     """
-    program = _ssh_keygen()
     path = signature_of(manifest.path)
     if not os.path.lexists(path):
         what = f"is not signed: {path} does not exist"
         raise _error("manifest-unsigned", what, manifest.path, f"download {path.name} too")
-    # Reading them reports an unreadable file, which ssh-keygen does not always do.
     signature, trusted = bytes_of(path), bytes_of(signers)
-    located = ["-s", os.path.abspath(path), "-f", os.path.abspath(signers)]  # noqa: PTH100
-    for name in _candidates(program, located, signature, trusted) if signer is None else [signer]:
-        command = [program, "-Y", "verify", *located, "-n", NAMESPACE, "-I", name]
-        if "\0" not in name and not _run(command, manifest.text).returncode:
-            return name
+    try:
+        key = signer_of(signature, manifest.text, NAMESPACE)
+    except ImportError as error:
+        what, hint = "signatures need the package cryptography, which is not installed", "pip install 'jitlto[remote]'"
+        raise _error("manifest-missing-package", what, manifest.path, hint) from error
+    except ValueError:
+        key = b""
+    for _, line in lines_of(trusted):
+        with suppress(ValueError):  # a line that cannot be read, or has an unknown restriction, trusts nobody
+            listed = Signer.parse(line)
+            if listed.key == key and listed.may_sign(NAMESPACE) and (name := listed.name_of(signer)) is not None:
+                return name
     raise _error(
         "manifest-untrusted",
         f"the signature {path} was not made by {f'the key of {signer!r}' if signer else 'a key'} that "
@@ -235,39 +241,6 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
         manifest.path,
         "do not use the files; download manifest and signature again, or get the signer's new public key",
     )
-
-
-def _candidates(program: str, located: list[str], signature: bytes, trusted: bytes) -> list[str]:
-    """Return every name that is listed with the key of a signature, each once.
-
-    A key may be listed in several lines, each with several names, and for other namespaces and times in each:
-    ``find-principals`` stops at the first. But it alone knows the names in a certificate.
-    """
-    names = re.split(b"[,\n]", _run([program, "-Y", "find-principals", *located]).stdout)
-    key = _key_of(signature)
-    for line in trusted.splitlines():
-        fields = re.match(rb'\s*(?:"([^"]*)"|([^\s#"]\S*))\s(.*)', line)
-        if fields and key in fields[3].split():
-            names += (fields[1] or fields[2] or b"").split(b",")
-    texts = (name.strip().decode("utf-8", "surrogateescape") for name in names)
-    return list(dict.fromkeys(name for name in texts if name and not name.startswith("!")))
-
-
-def _key_of(signature: bytes) -> bytes:
-    """Return the public key in a signature, in the form in which signers are listed; empty if it is malformed.
-
-    In base64, a signature is ``SSHSIG``, a version of 4 bytes, the key's length in 4 bytes, the key, and more.
-    """
-    lines = [line for line in signature.splitlines() if not line.startswith(b"-----")]
-    try:
-        data = base64.b64decode(b"".join(lines))
-    except ValueError:
-        return b""
-    return base64.b64encode(data[14 : 14 + int.from_bytes(data[10:14], "big")])
-
-
-def _run(command: list[str], standard_input: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(command, input=standard_input, capture_output=True, check=False)
 
 
 def signature_of(path: Path) -> Path:

@@ -1,33 +1,71 @@
-"""How long a process waits for a store that fails, in all, and when a store that failed is tried again."""
+"""What a store that fails may cost a process: a bound time, a breaker, and threads that nobody waits for at the end."""
 
 from __future__ import annotations
 
+import _thread
 import threading
 import time
+from collections.abc import Callable
+from queue import SimpleQueue
 
 #: Seconds that a process loses at most by waiting for one store that fails: ``JITLTO_STORE_PATIENCE``.
 DEFAULT = 0.05
-_WAITED = 0.75  # of it, by intent: a thread that wakes up while another one imports waits longer than that
-_FOR_OPENING = 0.3  # of it
-_DELAY = 0.05  # of it: what opening may take beyond that because this machine is busy
-_PROOF = 3  # good replies: after them, waiting for the store to be opened was not in vain
-_MOST_FAILURES = 3  # one after the other; then the store is off
-_FIRST_BACK_OFF = 1.0  # seconds
-_LONGEST_BACK_OFF = 300.0
+# Parts of it. What is left is for threads that wake up late, behind one that imports.
+_FOR_OPENING, _FOR_REPLIES = 0.3, 0.45
+_TOO_LITTLE = 0.001  # seconds: no reply comes in less
+_MOST_FAILURES = 3  # one after the other; then the breaker opens
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0  # seconds
 
 
-class BackOff:
-    """Whether requests of one sort may be sent: not for a while after several have failed, longer each time."""
+class Bound:
+    """The time that callers may still lose by waiting for one store; that of several threads at once counts once.
+
+    A wait that ends with a good reply costs nothing. Waiting for the store to be opened, and for its first reply, has a
+    part of its own: a store that takes longer is used when it has answered.
+
+    Args:
+        seconds: The time for this process.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._lock = threading.Lock()
+        self._left = {True: _FOR_OPENING * seconds, False: _FOR_REPLIES * seconds}
+        self._counted_until = 0.0
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nobody waits for the store any more."""
+        return self._left[False] <= 0
+
+    def left(self, since: float, *, opening: bool = False) -> float:
+        """Return the seconds that a caller may still wait who has received nothing since a :func:`time.monotonic`."""
+        with self._lock:
+            return self._left[opening] - max(0.0, time.monotonic() - max(since, self._counted_until))
+
+    def lose(self, since: float, *, opening: bool = False) -> None:
+        """Count the time since then: what a caller waited for failed, or has not come."""
+        with self._lock:
+            now = time.monotonic()
+            left = self._left[opening] - max(0.0, now - max(since, self._counted_until))
+            self._left[opening] = left if left > _TOO_LITTLE else 0.0
+            self._counted_until = now
+
+
+class Breaker:
+    """Whether requests of one sort are sent: not for a while after several have failed, longer each time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._failures = 0
-        self._pause = _FIRST_BACK_OFF
+        self.succeeded()
+
+    def succeeded(self) -> None:
+        """Note a request that succeeded."""
+        self._failures, self._pause = 0, _FIRST_PAUSE
         self._retry_at: float | None = None
 
     @property
-    def is_off(self) -> bool:
-        """Whether no request may be sent now, other than one for which :meth:`may_retry` was true."""
+    def is_open(self) -> bool:
+        """Whether no request is sent now, other than one for which :meth:`may_retry` was true."""
         return self._retry_at is not None
 
     def may_retry(self) -> bool:
@@ -36,18 +74,12 @@ class BackOff:
             now = time.monotonic()
             if self._retry_at is None or now < self._retry_at:
                 return False
-            self._pause = min(self._pause * 2, _LONGEST_BACK_OFF)
+            self._pause = min(self._pause * 2, _LONGEST_PAUSE)
             self._retry_at = now + self._pause
             return True
 
-    def succeeded(self) -> None:
-        """Note a request that succeeded."""
-        if self._failures or self._retry_at is not None:
-            with self._lock:
-                self._failures, self._pause, self._retry_at = 0, _FIRST_BACK_OFF, None
-
     def failed(self, *, at_once: bool = False) -> bool:
-        """Note a request that failed; return whether the store is off now and was not before.
+        """Note a request that failed; return whether the breaker opens now.
 
         Args:
             at_once: Whether one such failure is enough.
@@ -60,66 +92,41 @@ class BackOff:
             return True
 
 
-class Patience:
-    """The time that callers may still lose by waiting for one store.
-
-    Waiting for a store that is being opened counts, and so does waiting for replies that fail or do not come; that of
-    several threads at the same time counts once. Three tenths of the time, at most, go into opening and the first
-    reply, which no longer count when the store has answered a few times. A quarter is kept for what waits take longer
-    than intended.
+class Workers:
+    """Daemon threads, for whose tasks a process does not wait when it ends, as it would for concurrent.futures.
 
     Args:
-        seconds: The time for this process.
+        most: Number of threads at most.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._lock = threading.Lock()
-        self._left = _WAITED * seconds
-        self._left_for_opening = _FOR_OPENING * seconds
-        self._delay = _DELAY * seconds
-        self._counted_until = 0.0
-        self._opening = 0.0  # counted
-        self._good = 0  # replies
+        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._idle = self._started = 0
 
-    @property
-    def is_spent(self) -> bool:
-        """Whether nobody waits for the store any more."""
-        return self._left <= 0
-
-    @property
-    def left(self) -> float:
-        """Seconds that callers may still lose."""
-        return self._left
-
-    @property
-    def left_for_opening(self) -> float:
-        """Seconds that a caller may wait for the store to be opened."""
-        return min(self._left, self._left_for_opening)
-
-    def deadline(self, since: float, *, opening: bool = False) -> float:
-        """Return until when a caller may wait who has received nothing since a time of :func:`time.monotonic`."""
+    def submit(self, task: Callable[[], None]) -> bool:
+        """Run a function that raises nothing as soon as a thread is free; return False if none can be started."""
         with self._lock:
-            return max(since, self._counted_until) + (self.left_for_opening if opening else self._left)
+            starts = self._idle <= self._tasks.qsize() and self._started < self._most
+            self._started += starts
+            self._tasks.put(task)
+        if starts:
+            try:
+                # Thread.start() would wait until the new thread has had its turn, behind one that imports.
+                _thread.start_new_thread(self._run, ())
+            except RuntimeError:  # no more threads, or the interpreter is ending
+                with self._lock:
+                    self._started -= 1
+                    return self._started > 0
+        return True
 
-    def answered(self) -> None:
-        """Note a good reply in time."""
-        with self._lock:
-            self._good += 1
-            if self._good == _PROOF and self._left:
-                self._left += self._opening
-
-    def lost(self, since: float, *, opening: bool = False) -> None:
-        """Count the time since then: what a caller waited for failed, or has not come."""
-        with self._lock:
-            now = time.monotonic()
-            seconds = max(0.0, now - max(since, self._counted_until))
-            self._counted_until = now
-            if opening:
-                seconds = min(seconds, self._left_for_opening + self._delay)
-                self._left_for_opening -= seconds
-                self._opening += seconds
-                if self._left_for_opening < 0.001:
-                    self._left_for_opening = 0.0
-            self._left = max(0.0, self._left - seconds)
-            if self._left < 0.001:  # too little for any reply
-                self._left = 0.0
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._idle += 1
+            task = self._tasks.get()
+            with self._lock:
+                self._idle -= 1
+            task()
+            del task  # with what it holds

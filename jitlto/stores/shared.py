@@ -1,4 +1,4 @@
-"""The shared stores of a process, as both wings use them: what they hold is checked, and they never raise.
+"""The shared stores of a process: what they hold is checked, and they never raise.
 
 The first store, in the order of ``JITLTO_STORE``, that has a good entry answers. What an earlier store lacked is
 written to it too, if it is writable and its readers would trust it: a directory near by fills from a bucket far away.
@@ -10,37 +10,16 @@ import atexit
 import os
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 from jitlto.base.config import Config
-from jitlto.base.frozen import Frozen
 from jitlto.stores.address import StoreAddress, parse_addresses
-from jitlto.stores.client import StoreClient
-from jitlto.stores.leases import lease_name
 from jitlto.stores.patience import DEFAULT
-from jitlto.stores.statistics import Counters, StoreStatistics
+from jitlto.stores.store import Store, StoreStatistics
 from jitlto.stores.trust import Trust
-
-__all__ = ["Lease", "SharedStores", "StoreStatistics"]
 
 _AT_EXIT = 2.0  # seconds at most for what is not written yet
 _by_settings: dict[tuple[object, ...], SharedStores] = {}
-
-
-class Lease(Frozen):
-    """The right to make an entry; it only saves work, and ends by itself.
-
-    Args:
-        client: The store that it is of; None if there is none, and several may make the entry.
-        names: Its objects; none if the store could not say whether another machine has it.
-    """
-
-    client: StoreClient | None = None
-    names: tuple[str, ...] = ()
-
-    def release(self) -> None:
-        """End it, in the background; for one whose entry is written, :meth:`SharedStores.put` does that."""
-        if self.client is not None and self.names:
-            self.client.release_soon(self.names)
 
 
 class SharedStores:
@@ -54,17 +33,13 @@ class SharedStores:
     def __init__(self, addresses: Iterable[tuple[StoreAddress, Trust]], patience: float = DEFAULT) -> None:
         self._pid = os.getpid()
         self._is_fork_logged = False
-        self._counters = Counters()
-        self._clients = [StoreClient(address, trust, patience, self._counters) for address, trust in addresses]
-        atexit.register(self._at_exit)
+        self._counts = StoreStatistics()
+        self._stores = [Store(address, trust, patience, self._counts) for address, trust in addresses]
+        atexit.register(self.finish, _AT_EXIT)
 
     @classmethod
-    def from_config(cls, config: Config, *, patience: float = DEFAULT) -> SharedStores | None:
+    def from_config(cls, config: Config) -> SharedStores | None:
         """Return the stores of ``JITLTO_STORE``, the same for the same settings; None if there are none.
-
-        Args:
-            config: The settings.
-            patience: Seconds that waiting may cost where ``JITLTO_STORE_PATIENCE`` is not set.
 
         Raises:
             StoreError: If an address is malformed.
@@ -72,7 +47,7 @@ class SharedStores:
         if not config.store:
             return None
         addresses = parse_addresses(config.store, "JITLTO_STORE")
-        patience = patience if config.store_patience is None else config.store_patience
+        patience = DEFAULT if config.store_patience is None else config.store_patience
         settings = (os.getpid(), addresses, config.store_trust, config.store_signers, config.store_key, patience)
         stores = _by_settings.get(settings)
         if stores is None:
@@ -84,8 +59,8 @@ class SharedStores:
     def open_soon(self) -> None:
         """Open the stores in the background: before the first use this saves its caller the wait."""
         if self._is_usable():
-            for client in self._clients:
-                client.open_soon()
+            for store in self._stores:
+                store.open_soon()
 
     def get(self, kind: str, key: str) -> bytes | None:
         """Return the checked payload of an entry from the first store that has it; None if none has, in time."""
@@ -96,50 +71,30 @@ class SharedStores:
         missing = list(dict.fromkeys(keys))
         found: dict[str, bytes] = {}
         if self._is_usable():
-            for place, client in enumerate(self._clients):
+            for place, store in enumerate(self._stores):
                 if not missing:
                     break
-                if client.address.reads:
-                    for key, (payload, data) in client.get_many(kind, missing).items():
+                if store.address.reads:
+                    for key, (payload, data) in store.get_many(kind, missing).items():
                         found[key] = payload
-                        for earlier in self._clients[:place]:
+                        for earlier in self._stores[:place]:
                             if earlier.address.reads:
                                 earlier.put_object(kind, key, data)
                     missing = [key for key in missing if key not in found]
-        self._counters.add(hits=len(found), misses=len(missing))
+        self._counts.hits += len(found)
+        self._counts.misses += len(missing)
         return found
 
     @property
     def takes_writes(self) -> bool:
         """Whether entries are written to a store, as far as is known yet."""
-        return self._is_usable() and any(client.writes for client in self._clients)
+        return self._is_usable() and any(store.writes for store in self._stores)
 
-    def put(
-        self, kind: str, key: str, payload: bytes, lease: Lease | None = None, *, may_be_there: bool = False
-    ) -> None:
-        """Write an entry to every store that is written to, where there is none; later, and in the background.
-
-        Args:
-            kind, key, payload: The entry.
-            lease: The right to make it, which ends when it is written.
-            may_be_there: Whether nobody has asked the stores for it before.
-        """
+    def put(self, kind: str, key: str, payload: bytes) -> None:
+        """Write an entry to every store that is written to and has no good one; later, and in the background."""
         if self._is_usable():
-            for client in self._clients:
-                names = lease.names if lease and lease.client is client else ()
-                client.put(kind, key, payload, names, may_be_there)
-
-    def lease(self, kind: str, key: str) -> Lease | None:
-        """Return the right to make an entry, or None while somebody else has it.
-
-        Without a store that could say, it is given at once: then several may make the same entry, which is never wrong.
-        """
-        if self._is_usable():
-            for client in self._clients:
-                if client.writes:
-                    names = client.lease(lease_name(kind, key))
-                    return None if names == () else Lease(client, names or ())
-        return Lease()
+            for store in self._stores:
+                store.put(kind, key, payload)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything is written or given up; return False if something is left after ``timeout`` seconds."""
@@ -147,8 +102,8 @@ class SharedStores:
             return True
         end = None if timeout is None else time.monotonic() + timeout
         flushed = True
-        for client in self._clients:
-            flushed &= client.flush(None if end is None else max(0.0, end - time.monotonic()))
+        for store in self._stores:
+            flushed &= store.flush(None if end is None else max(0.0, end - time.monotonic()))
         return flushed
 
     def finish(self, timeout: float, stall: float | None = None) -> None:
@@ -161,23 +116,23 @@ class SharedStores:
         """
         if self._is_usable():
             until = time.monotonic() + timeout
-            for client in self._clients:
-                client.finish(until, stall)
+            for store in self._stores:
+                store.finish(max(0.0, until - time.monotonic()), stall)
 
     @property
     def is_opening(self) -> bool:
         """Whether a store is still being opened: what was not found may be there."""
-        return self._is_usable() and any(client.is_opening for client in self._clients if client.address.reads)
+        return self._is_usable() and any(store.is_opening for store in self._stores if store.address.reads)
 
     @property
     def is_waited_for(self) -> bool:
         """Whether a store is still waited for: it has not failed."""
-        return self._is_usable() and any(client.is_waited_for for client in self._clients)
+        return self._is_usable() and any(store.is_waited_for for store in self._stores)
 
     @property
     def statistics(self) -> StoreStatistics:
         """What the stores did until now."""
-        return self._counters.snapshot()
+        return replace(self._counts)
 
     def _is_usable(self) -> bool:
         """Return whether this is the process that made the stores, and not one forked from it, where obstore hangs."""
@@ -189,6 +144,3 @@ class SharedStores:
 
             logging.getLogger(__name__).debug("shared stores are off in a forked process")
         return False
-
-    def _at_exit(self) -> None:
-        self.finish(_AT_EXIT)

@@ -86,7 +86,6 @@ class Outcome:
         rejected: Why variants cannot be used.
         untried: How many variants were not timed.
         seconds: Seconds of device time that were measured.
-        exhaustive: What timing all of them ``EXHAUSTIVE`` times would take, by their medians.
         is_complete: False if the budget ended the search.
     """
 
@@ -94,8 +93,12 @@ class Outcome:
     rejected: dict[Variant, str]
     untried: int = 0
     seconds: float = 0.0
-    exhaustive: float = 0.0
     is_complete: bool = True
+
+    @property
+    def exhaustive(self) -> float:
+        """What timing all of them ``EXHAUSTIVE`` times would take, by their medians."""
+        return EXHAUSTIVE * sum(each.seconds for each in self.candidates)
 
 
 class Search:
@@ -141,25 +144,15 @@ class Search:
         while len(default.times) < _ENOUGH + 2:
             self._time(default)
         self._sigma = max(_LEAST_NOISE, 1.48 * default.spread)
-        live = self._sweep(self._variants[1:])
-        is_complete = self._narrow(default, live)
-        timed = list(self._candidates.values())
-        _scale(timed)
-        outcome = Outcome(timed, self._rejected, seconds=self._measured, is_complete=is_complete)
-        outcome.untried = len(self._variants) - len(timed) - len(self._rejected)
-        outcome.exhaustive = EXHAUSTIVE * sum(each.seconds for each in timed)
-        return outcome
-
-    def _sweep(self, variants: Iterable[Variant]) -> list[Candidate]:
-        """Time each variant once or twice; return those that are not far behind."""
-        live = []
-        for variant in variants:
+        for variant in self._variants[1:]:
             if self._is_late():
                 break
-            candidate = self._enter(variant)
-            if candidate is not None and candidate.seconds <= _FAR * self._fastest():
-                live.append(candidate)
-        return [each for each in live if each.seconds <= _FAR * self._fastest()]
+            self._enter(variant)
+        is_complete = self._narrow(default)
+        timed = list(self._candidates.values())
+        _scale(timed)
+        untried = len(self._variants) - len(timed) - len(self._rejected)
+        return Outcome(timed, self._rejected, untried, self._measured, is_complete)
 
     def _enter(self, variant: Variant, *, needed: bool = False) -> Candidate | None:
         """Make a variant ready and time it; None if it cannot be used."""
@@ -182,10 +175,11 @@ class Search:
         self._candidates[variant] = candidate
         return candidate
 
-    def _narrow(self, default: Candidate, live: list[Candidate]) -> bool:
+    def _narrow(self, default: Candidate) -> bool:
         """Time those that may be the best more often, and drop the others; return whether the choice is sure."""
-        live = [each for each in (default, *live) if each.launch is not None]
-        allowed = _SHARE * EXHAUSTIVE * sum(each.seconds for each in self._candidates.values())
+        timed, edge = self._candidates.values(), _FAR * self._fastest()
+        live = [c for c in timed if c is default or (c.launch is not None and c.seconds <= edge)]
+        allowed = _SHARE * EXHAUSTIVE * sum(each.seconds for each in timed)
         rounds = 1
         while not self._is_late():
             live = self._survivors(live, allowed - self._measured)

@@ -110,7 +110,7 @@ class Entry(Struct, frozen=True, dict=True):
     def key(self) -> tuple[object, ...]:
         """What is measured: entries with one key are about the same. It has the digest of the default kernel."""
         place = (self.family, self.entry, self.configuration, self.bucket)
-        return (*place, msgspec.to_builtins(self.device), self.cold, self.default.kernel)
+        return (*place, msgspec.structs.astuple(self.device), self.cold, self.default.kernel)
 
     @cached_property
     def encoded(self) -> bytes:
@@ -185,10 +185,9 @@ class Wisdom:
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         best: dict[tuple[object, ...], Entry] = {}
         for entry in entries:
-            key = _hashable(entry.key)
-            other = best.get(key)
+            other = best.get(entry.key)
             if other is None or _evidence(entry) > _evidence(other):
-                best[key] = entry
+                best[entry.key] = entry
         self.entries = tuple(sorted(best.values(), key=lambda entry: entry.encoded))
 
     def __eq__(self, other: object) -> bool:
@@ -264,7 +263,3 @@ def _distance(entry: Entry, configuration: Pairs, bucket: Sizes, device: DeviceK
 def _differences(one: Variant, other: Variant) -> int:
     pairs = (one.parameters, other.parameters), (one.launch, other.launch), (one.link, other.link)
     return sum(len(set(a) ^ set(b)) for a, b in pairs)
-
-
-def _hashable(value: object) -> tuple[object, ...]:
-    return tuple(tuple(sorted(each.items())) if isinstance(each, dict) else each for each in value)  # type: ignore[attr-defined]

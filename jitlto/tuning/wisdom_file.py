@@ -11,7 +11,6 @@ import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -30,14 +29,10 @@ _PATIENCE = 10.0  # seconds to wait for another process that writes
 _log = logging.getLogger(__name__)
 
 
-class _Content(Struct, forbid_unknown_fields=True):
+class _Content(Struct):
     jitlto_wisdom: int
-    sha256: str
-    entries: msgspec.Raw
-
-
-class _Head(Struct):
-    jitlto_wisdom: Any = None
+    sha256: str = ""
+    entries: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 def encode(wisdom: Wisdom) -> bytes:
@@ -54,24 +49,22 @@ def decode(data: bytes, where: str) -> Wisdom:
         WisdomError: If they are not what :func:`encode` returns, but for white space.
     """
     try:
-        head = decoder(_Head).decode(data)
-        if head.jitlto_wisdom is None:
-            raise ValueError("it does not begin as one")
-        if type(head.jitlto_wisdom) is int and head.jitlto_wisdom > _SCHEMA:
-            what, hint = f"was written by a newer jitlto (schema {head.jitlto_wisdom})", "update jitlto, or tune again"
-            raise WisdomError(what, code="wisdom-newer", where=where, hint=hint)
         content = decoder(_Content).decode(data)
+        if content.jitlto_wisdom > _SCHEMA:
+            what, hint = (
+                f"was written by a newer jitlto (schema {content.jitlto_wisdom})",
+                "update jitlto, or tune again",
+            )
+            raise WisdomError(what, code="wisdom-newer", where=where, hint=hint)
         entries = decoder(tuple[Entry, ...]).decode(content.entries)
+        if content.jitlto_wisdom != _SCHEMA or content.sha256 != _digest(entry.encoded for entry in entries):
+            raise ValueError("its entries do not have the SHA-256 that it gives")
     except (ValueError, RecursionError) as error:
         is_ours = data.lstrip().startswith(b'{"jitlto_wisdom"')
         what = "is damaged" if is_ours else "is not a file of wisdom"
         hint = "get the file again, or remove it and tune again"
         code = "wisdom-damaged" if is_ours else "wisdom-foreign"
         raise WisdomError(f"{what}: {error}".partition(" - at")[0], code=code, where=where, hint=hint) from None
-    if content.jitlto_wisdom != _SCHEMA or content.sha256 != _digest(entry.encoded for entry in entries):
-        hint = "get the file again, or remove it and tune again"
-        what = "is damaged: its entries do not have the SHA-256 that it gives"
-        raise WisdomError(what, code="wisdom-damaged", where=where, hint=hint)
     return Wisdom(entries)
 
 

@@ -17,6 +17,7 @@ from jitlto.base.errors import LinkError
 from jitlto.base.events import KINDS, Event, Kind
 from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
+from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
 from jitlto.runtime import session
@@ -65,7 +66,7 @@ def test_a_link_and_a_find_are_told_and_counted(cache: KernelCache, plan: Plan, 
 
 
 def test_a_find_in_a_pack_is_told_as_such(tmp_path: Path, cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
-    packs.write(tmp_path / "family.pack", {plan.digest: entry(plan)})
+    packs.write(tmp_path / "family.pack", {KERNELS: {plan.digest: entry(plan)}})
     kernel = get_or_link(cache, plan, tmp_path / "family.fragdb")
     assert kernel.layer == "pack"
     assert told(heard) == [Kind.FOUND_IN_PACK]

@@ -43,7 +43,7 @@ import json, resource, sys, time
 from jitlto import load
 from jitlto.cuda import nvjitlink
 from jitlto.plan import resolve
-from jitlto.link import lookup_cache
+from jitlto.link import requests
 from jitlto.plan import planner
 from jitlto import database
 nvjitlink.version()

@@ -95,8 +95,8 @@ def _linked(paths: dict[str, list[Path]], place: Path, options: argparse.Namespa
     """Whether every kernel links: those of the database that each toolchain builds."""
     result: dict[str, Any] = {}
     for tool, each in paths.items():
-        database, cache = str(place / f"{tool}.fragdb"), ("--cache-dir", str(place / f"cache of {tool}"))
-        built = json.loads(_jitlto(*BUILD, *map(str, each), "-o", database, *cache, "--json"))
+        database, cache = str(place / f"{tool}.fragdb"), place / f"cache of {tool}"
+        built = json.loads(_jitlto(*BUILD, *map(str, each), "-o", database, "--json", cache=cache))
         proof = json.loads(_jitlto("check", database, "--link", "sm_90", "--no-compare", "--no-cache", "--json"))
         result[tool] = {
             "fragments": len(built["fragments"]),
@@ -109,7 +109,7 @@ def _linked(paths: dict[str, list[Path]], place: Path, options: argparse.Namespa
 def _no_op(paths: dict[str, list[Path]], place: Path, options: argparse.Namespace) -> dict[str, Any]:
     """A whole command that finds all in the build cache."""
     build = (*BUILD, *map(str, paths["nvcc"]), "-o", str(place / "out.fragdb"))
-    build = (*build, "--cache-dir", str(place / "cache of nvcc"))
+    os.environ["JITLTO_CACHE_DIR"] = str(place / "cache of nvcc")
     _jitlto(*build)
     wall, cpu = [], []
     for _ in range(11):
@@ -151,9 +151,10 @@ def _used(run: Callable[..., object], *arguments: Any) -> float:
     return end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
 
 
-def _jitlto(*arguments: str) -> bytes:
+def _jitlto(*arguments: str, cache: Path | None = None) -> bytes:
     command = [sys.executable, "-m", "jitlto", *arguments]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=ROOT).stdout
+    environment = os.environ | ({"JITLTO_CACHE_DIR": str(cache)} if cache else {})
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=ROOT, env=environment).stdout
 
 
 if __name__ == "__main__":

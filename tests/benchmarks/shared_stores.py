@@ -95,7 +95,6 @@ def _fleet(report: Report) -> dict[str, object]:
     kinds = ("linked", "found_in_store", "found_on_disk", "waited")
     return {
         **{kind: counters[kind] for kind in kinds},
-        "leases lost": report.leases_lost,
         "kernels": len(report.results[0]["cubins"]),
         "all processes have the same code": len(report.cubins) == 1,
         "seconds": round(report.seconds, 1),

@@ -40,9 +40,8 @@ def test_all_kernels_or_a_covering_array_are_linked(
             on_links=totals.append,
             on_link=done.append,
         )
-    links = result.links_of("mini")
     assert result.link is not None
-    assert links is not None
+    (links,) = result.link.families
     assert result.link.archs == ("sm_80", "sm_90")
     assert (links.holds, links.linked, links.kernels, links.tuples) == (True, linked, 4, tuples)
     assert (len(proofs), totals, sorted(done)) == (1, [2 * linked], list(range(2 * linked)))

@@ -128,9 +128,8 @@ def linked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def links_of(result: CheckResult) -> FamilyLinks:
-    links = result.links_of("mini")
-    assert links is not None
-    return links
+    assert result.link is not None
+    return result.link.families[0]
 
 
 def test_an_unchanged_kernel_is_linked_once(run_check: Check, linked: list[str]) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from jitlto.base.errors import LinkError, PlanError, VersionError
 from jitlto.base.versions import Architecture, Version
@@ -171,43 +170,6 @@ def test_one_hole_is_reported_once_whatever_else_is_chosen(proof: Prove) -> None
     assert len(found.failures) == 1
 
 
-def test_a_combination_that_a_matrix_leaves_out_is_noted(proof: Prove) -> None:
-    found = proof(*FAMILY)
-    assert found.holds
-    assert notes(found, Kind.GAP) == [
-        "no kernel of kern has data_type=double with metric=l2",
-        "no kernel of kern has data_type=double with mode=exact",
-        "no kernel of kern has data_type=double with mode=fast",
-    ]
-
-
-def test_a_combination_that_a_matrix_leaves_out_is_a_failure_of_a_complete_check(tmp_path: Path) -> None:
-    found = prove(load(tmp_path / "f.fragdb", tuple(FAMILY), {}, {}), complete=True)
-    assert [failure.kind for failure in found.failures] == [Kind.GAP] * 3
-    assert found.failures[0].configuration == {"data_type": "double", "metric": "l2"}
-
-
-def test_a_combination_that_a_group_excludes_is_meant(tmp_path: Path) -> None:
-    path = tmp_path / "f.fragdb"
-    load(path, tuple(FAMILY), {}, {})
-    with FragmentDatabase(path) as database:
-        record, fragments = database.families["f"], database.fragments()
-
-    def proved(*exclude: dict[str, str]) -> FamilyProof:
-        stated = tuple(tuple(sorted(each.items())) for each in exclude)
-        groups = tuple(replace(g, exclude=stated) if g.name == "op" else g for g in record.groups)
-        write(path, [replace(record, groups=groups)], fragments, {})
-        return prove(KernelFamily("f", FragmentDatabase(path)), complete=True)
-
-    found = proved({"data_type": "double", "metric": "l2"})
-    assert {"data_type": "double", "metric": "l2"} not in [f.configuration for f in found.failures]
-    assert len(found.failures) == 2
-    (note,) = [note for note in found.notes if note.kind is Kind.EXCLUDED]
-    assert note.subject == "kern" and "data_type=double with metric=l2" in note.message
-    assert proved({"data_type": "double", "metric": "l1"}).failures == proved().failures
-    assert len(proved().failures) == 3
-
-
 def test_two_groups_that_provide_one_symbol_are_ambiguous(proof: Prove) -> None:
     found = proof(kernel(OP), *(fragment(g, provides=[OP], metric=m) for g in ("one", "two") for m in ("l1", "l2")))
     assert failures(found) == [("ambiguity", {"metric": "l1"}), ("ambiguity", {"metric": "l2"})]
@@ -295,17 +257,6 @@ def test_symbols_in_the_interface_of_a_different_group_are_not_left_to_callers(p
     found = proof(*fragments, headers=header, supplied={"user": "user.cuh"})
     assert [failure.kind for failure in found.failures] == [Kind.REQUIREMENT]
     assert "nothing provides op(double)" in found.failures[0].message
-
-
-def test_a_kernel_of_mixed_types_plans_and_is_noted(proof: Prove) -> None:
-    found = proof(
-        kernel(OP, OP_DOUBLE),
-        fragment("op", provides=[OP], type="float"),
-        fragment("op", provides=[OP_DOUBLE], type="double"),
-    )
-    assert found.holds
-    assert [dict(k.configuration) for k in found.kernels] == [{}]
-    assert "callers cannot set type" in notes(found, Kind.MIXED)[0]
 
 
 def test_families_without_parameters_and_without_kernels(proof: Prove) -> None:

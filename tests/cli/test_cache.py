@@ -1,8 +1,7 @@
-"""``jitlto cache``: what it says is so, what it removes is gone, and a miss is explained by what differs."""
+"""``jitlto cache``: what it says is so, and what it removes is gone."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -15,12 +14,9 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.config import Config
 from jitlto.base.text import format_bytes
 from jitlto.cli.cache import cache as command_group
-from jitlto.plan.cache_entry import LinkKey
 from jitlto.runtime.family import load
 from jitlto.runtime.session import Session
-from tests.conftest import BuildFamily
 from tests.support.commands import fails, jitlto, succeeds
-from tests.support.families import MINI
 from tests.support.process import ROOT
 
 TWICE = ("data_type=float", "op_name=twice")
@@ -43,12 +39,6 @@ def own(tmp_path: Path) -> dict[str, str]:
 def _warm(database: Path, own: dict[str, str], *more: str | Path) -> None:
     done = jitlto("warm", "mini", "--arch", "sm_90", "--db", database, *more, **own)
     assert done.returncode == 0, done.stderr
-
-
-def _why(database: Path, own: dict[str, str], *more: str, configuration: tuple[str, ...] = TWICE) -> str:
-    done = jitlto("cache", "why", "mini", *configuration, "--db", database, "--arch", "sm_90", *more, **own)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def _info(own: dict[str, str], **variables: str) -> dict[str, dict[str, object]]:
@@ -83,9 +73,12 @@ def test_prune_keeps_what_was_used_last_and_clear_keeps_nothing(mini_copy: Path,
     _warm(mini_copy, own)
     held = _info(own)["cubins"]["bytes"]
     assert isinstance(held, int)
-    done = json.loads(jitlto("cache", "prune", "--size", str(held - 1), "--json", **own).stdout)["caches"]
-    assert [item["removed"] for item in done] == [1, 0]
-    assert done[0]["bytes"] + done[0]["bytes_left"] == held
+    kernels, builds = jitlto("cache", "prune", "--size", str(held - 1), **own).stdout.splitlines()
+    assert "removed 1 entry, " in kernels
+    assert "removed 0 entries, " in builds
+    left = _info(own)["cubins"]["bytes"]
+    assert isinstance(left, int)
+    assert 0 < left < held
     assert "removed 0 entries" in jitlto("cache", "prune", **own).stdout
     assert "removed 4 entries" in jitlto("cache", "clear", "--only", "cubins", **own).stdout
     assert _info(own)["cubins"]["entries"] == {}
@@ -107,16 +100,9 @@ def test_a_cache_that_is_off_or_cannot_be_used_is_reported(
     assert "JITLTO_CACHE=off" in jitlto("cache", "info", JITLTO_CACHE="off", **own).stdout
     assert _info(own, JITLTO_CACHE="off")["cubins"]["usable"] is False
     assert "JITLTO_CACHE=readonly" in jitlto("cache", "info", JITLTO_CACHE="readonly", **own).stdout
-    assert (
-        "JITLTO_CACHE=off"
-        in jitlto(
-            "cache", "why", "mini", *TWICE, "--db", mini_copy, "--arch", "sm_90", JITLTO_CACHE="off", **own
-        ).stdout
-    )
     _warm(mini_copy, own)
     (tmp_path / "cache" / "cubins").chmod(0o777)
     assert "can be written by others" in str(_info(own)["cubins"]["note"])
-    assert "can be written by others" in _why(mini_copy, own)
     fails(jitlto("cache", "clear", **own), 1, "[jitlto-unusable-cache]", "JITLTO_CACHE_DIR")
     (tmp_path / "file").touch()
     under = {"JITLTO_CACHE_DIR": str(tmp_path / "file")}
@@ -131,7 +117,6 @@ def test_why_a_cache_cannot_be_used_is_reported_once(mini_copy: Path, own: dict[
     said = f"cannot be used: {place} can be written by others"
     described = jitlto("cache", "info", **own).stdout
     assert (f"\n  {said}" in described, described.count("cannot be used")) == (True, 1)
-    assert said.replace("used:", f"used: {place}:") in _why(mini_copy, own)
     command = ("warm", "mini", "--arch", "sm_90", "--db", mini_copy)
     refused = jitlto(*command, **own)
     fails(refused, 1, "[jitlto-unusable-cache]", f"{place}: ")
@@ -147,8 +132,8 @@ def test_databases_from_shared_stores_are_counted_and_cleared(
     load("mini", address, session=Session(Config.read(own)))
     held = _info(own)["fetched"]
     assert (held["entries"], held["bytes"]) == ({"databases": 1}, mini_copy.stat().st_size)
-    done = json.loads(jitlto("cache", "clear", "--only", "fetched", "--json", **own).stdout)["caches"]
-    assert [(each["name"], each["removed"], each["bytes_left"]) for each in done] == [("fetched", 1, 0)]
+    assert "fetched: removed 1 database, " in jitlto("cache", "clear", "--only", "fetched", **own).stdout
+    assert _info(own)["fetched"]["entries"] == {}
 
 
 def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, str], tmp_path: Path) -> None:
@@ -165,102 +150,18 @@ def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, s
     assert (listed["entries"], listed["bytes"], listed["bound"]) == ({"databases": 1}, 5000, None)
     assert "cache/editable" not in jitlto("cache", "clear", "--only", "build", **own).stdout
     (tmp_path / "cache" / "build").mkdir(mode=0o700, exist_ok=True)
-    done = json.loads(jitlto("cache", "clear", "--json", **own).stdout)["caches"][2]
-    assert (done["name"], done["removed"], done["bytes"], done["bytes_left"]) == ("editable", 1, 5000, 0)
+    assert "editable: removed 1 database, 4.9 KiB; 0 B left" in jitlto("cache", "clear", **own).stdout
     assert [path.name for path in kept.iterdir()] == ["fragments.lock"]
     assert (tmp_path / "mine.fragdb").exists()
     assert "removed 0 databases" in jitlto("cache", "clear", "--only", "editable", **own).stdout
 
 
-@pytest.mark.slow
-def test_a_hit_names_its_file_by_the_layer_that_a_program_would_take(
-    mini_copy: Path, own: dict[str, str], tmp_path: Path
-) -> None:
-    assert "miss" in _why(mini_copy, own)
-    assert "no pack beside" in _why(mini_copy, own)
-    _warm(mini_copy, own)
-    found = json.loads(_why(mini_copy, own, "--json"))
-    assert (found["hit"], found["layer"]) == (True, "disk")
-    assert Path(found["file"]).is_file()
-    assert Path(found["file"]).is_relative_to(tmp_path / "cache" / "cubins")
-    _warm(mini_copy, own, "-o", tmp_path / "mini.pack")
-    assert f"hit: mini/kern[data_type=float] for sm_90 is in a pack of mini.fragdb: {tmp_path}/mini.pack" in _why(
-        mini_copy, own
-    )
-    found = json.loads(_why(mini_copy, own, "--json"))
-    assert (found["layer"], found["file"]) == ("pack", str(tmp_path / "mini.pack"))
-
-
-def test_a_damaged_entry_is_a_miss(mini_copy: Path, own: dict[str, str]) -> None:
-    _warm(mini_copy, own)
-    path = Path(json.loads(_why(mini_copy, own, "--json"))["file"])
-    path.write_bytes(path.read_bytes()[:-1])
-    assert "miss" in _why(mini_copy, own)
-
-
-def _differences(database: Path, own: dict[str, str], *more: str, **kwargs: tuple[str, ...]) -> list[dict[str, object]]:
-    found = json.loads(_why(database, own, "--json", *more, **kwargs))
-    assert found["hit"] is False
-    differences: list[dict[str, object]] = found["nearest"]["differences"]
-    return differences
-
-
-@pytest.mark.slow
-def test_a_miss_by_architecture_or_link_mode_says_so(mini_copy: Path, own: dict[str, str]) -> None:
-    _warm(mini_copy, own)
-    assert _differences(mini_copy, own, "--arch", "sm_80") == [
-        {"field": "arch", "there": "sm_90", "here": "sm_80", "fragment": None}
-    ]
-    assert "arch: sm_90 there, sm_80 here" in _why(mini_copy, own, "--arch", "sm_80")
-    flags = _differences(mini_copy, own, "--link-mode", "ptx")[0]
-    assert (flags["field"], flags["there"], flags["here"]) == ("flags", ["-lto"], [])
-
-
-@pytest.mark.slow
-def test_a_miss_by_a_changed_source_names_the_fragment(build_family: BuildFamily, own: dict[str, str]) -> None:
-    path = build_family(MINI, "mini").path
-    _warm(path, own)
-    changed = MINI | {"op.json": MINI["op.json"].replace("a + a", "a + a + 0.5f")}
-    assert build_family(changed, "mini").path == path
-    (difference,) = _differences(path, own)
-    assert (difference["field"], difference["fragment"]) == ("images", "mini/op[data_type=float,op_name=twice]")
-    assert "images: a different image of mini/op[data_type=float,op_name=twice]" in _why(path, own)
-    # The other fragments are what they were.
-    assert "hit" in _why(path, own, configuration=("data_type=float", "op_name=square"))
-
-
-def test_a_miss_by_another_linker_names_both_versions(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
-    plan = load("mini", mini_copy).plan(arch="sm_90", data_type="float", op_name="twice")
-    older = json.dumps({**plan.link_key.inputs, "nvjitlink": "12.0"}, sort_keys=True).encode()
-    recipe = LinkKey(older, plan.link_key.kernel, plan.link_key.configuration, hashlib.sha256(older).hexdigest())
-    CacheDir(tmp_path / "cache" / "cubins", 1 << 20).put(
-        "kernels", recipe.digest, recipe.encode(plan.link(use_cache=False))
-    )
-    here = plan.link_key.inputs["nvjitlink"]
-    assert f"nvjitlink: 12.0 there, {here} here" in _why(mini_copy, own)
-
-
-@pytest.mark.slow
-def test_another_configuration_is_the_nearest_only_if_there_is_none_of_this(
-    mini_copy: Path, own: dict[str, str]
-) -> None:
-    done = jitlto("warm", "mini", "op_name=square", "--arch", "sm_90,sm_80", "--db", mini_copy, **own)
-    assert done.returncode == 0
-    assert _differences(mini_copy, own) == [{"field": "op_name", "there": "square", "here": "twice", "fragment": None}]
-    done = jitlto("warm", "mini", "op_name=twice", "--arch", "sm_80", "--db", mini_copy, **own)
-    assert [d["field"] for d in _differences(mini_copy, own)] == ["arch"]
-
-
 def test_usage_errors_are_one_message(mini_copy: Path) -> None:
     fails(jitlto("cache", "prune", "--size", "1X"), 2, "invalid size '1X'", "500M")
-    fails(jitlto("cache", "why", "mini", "a"), 2, "NAME=VALUE")
-    fails(jitlto("cache", "why", "mini", "a=1", "a=2"), 2, "twice")
-    fails(
-        jitlto("cache", "why", "mini", "data_typ=float", "--db", mini_copy),
-        1,
-        "[plan-unknown-parameter]",
-        "'data_type'",
-    )
+    fails(jitlto("plan", "mini", "a"), 2, "NAME=VALUE")
+    fails(jitlto("plan", "mini", "a=1", "a=2"), 2, "twice")
+    unknown = jitlto("plan", "mini", "data_typ=float", "--db", mini_copy)
+    fails(unknown, 1, "[plan-unknown-parameter]", "'data_type'")
 
 
 @pytest.mark.parametrize("name", sorted(command_group.commands))
@@ -284,16 +185,12 @@ def test_sizes_have_three_digits_and_the_largest_unit_that_fits() -> None:
 def test_shared_stores_are_listed_filled_and_searched(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     url = (tmp_path / "store").as_uri()
-    dead = _why(mini_copy, own | {"JITLTO_STORE": "http://127.0.0.1:1", "JITLTO_STORE_TRUST": "checksum"})
-    assert "could be asked: http://127.0.0.1:1" in dead
-    assert "not in the shared stores" not in dead
     there = own | {"JITLTO_STORE": url}
-    assert f"not in the shared stores: {url}\n" in _why(mini_copy, there)
     done = jitlto("warm", "mini", *TWICE, "--arch", "sm_90", "--db", mini_copy, **there)
     assert (done.returncode, "shared stores: 1 kernel written\n" in done.stdout) == (0, True), done.stderr
     shutil.rmtree(tmp_path / "cache")
-    found = json.loads(_why(mini_copy, there, "--json"))
-    assert (found["hit"], found["layer"], found["file"]) == (True, "store", url)
+    found = jitlto("plan", "mini", *TWICE, "--arch", "sm_90", "--db", mini_copy, **there)
+    assert "found in a shared store" in found.stdout
     assert url in jitlto("cache", "info", **there).stdout
     for setting, stores in {"on": [url], "off": []}.items():
         described = jitlto("cache", "info", "--json", **there, JITLTO_CACHE=setting)

@@ -145,20 +145,6 @@ def test_a_real_refusal_of_nvjitlink_is_one_cause_for_all_kernels_and_architectu
     assert done.stderr.count("error: ") == 1
 
 
-@pytest.mark.slow
-def test_gaps_are_notes_or_failures(build_family: BuildFamily) -> None:
-    one = (
-        '{"data_type": "float", "_op": [{"op_name": "twice", "expr": "a + a"}, {"op_name": "square", "expr": "a * a"}]}'
-    )
-    path = build_family(
-        {**MINI, "op.json": f'[{one}, {{"data_type": "double", "op_name": "twice", "expr": "a + a"}}]'}
-    ).path
-    done = jitlto("check", path)
-    assert done.returncode == 0
-    assert "note: no kernel of kern has data_type=double with op_name=square" in done.stdout
-    fails(jitlto("check", path, "--complete"), 1, "no kernel of kern has data_type=double with op_name=square")
-
-
 def test_usage_errors_have_status_2(mini_path: Path) -> None:
     fails(jitlto("check", mini_path, "--cover", "2"), 2, "need --link")
     fails(jitlto("check", mini_path, "--link", "sm_90", "--cover", "0"), 2, "--cover")

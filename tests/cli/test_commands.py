@@ -30,13 +30,13 @@ def test_verify_reads_packs_too_beside_a_database_and_by_themselves(mini_path: P
     assert f"{pack}: 1 kernel intact" in jitlto("verify", database).stdout
     assert jitlto("verify", pack, pack).stdout == f"{pack}: 1 kernel intact\n"
     whole = pack.read_bytes()
-    why = ("cache", "why", "mini", *TWICE, "--arch", "sm_90", "--db", database, "--json")
-    assert json.loads(jitlto(*why).stdout)["layer"] == "pack"
+    plan = ("plan", "mini", *TWICE, "--arch", "sm_90", "--db", database)
+    assert "found in a pack" in jitlto(*plan).stdout
     for damaged in (whole[:-9] + bytes([whole[-9] ^ 4]) + whole[-8:], whole[:-1], b""):
         pack.write_bytes(damaged)
         for target in (database, pack):
             fails(jitlto("verify", target), 1, str(pack), "[jitlto-damaged-pack]", "jitlto warm")
-        assert json.loads(jitlto(*why).stdout)["layer"] != "pack"
+        assert "found in a pack" not in jitlto(*plan).stdout
     fails(jitlto("verify", tmp_path / "none.pack"), 1, "[jitlto-damaged-pack]", "none.pack")
 
 
@@ -56,15 +56,12 @@ def test_verify_fails_for_a_pack_of_kernels_that_match_no_plan(mini_path: Path, 
 
 
 def test_no_command_waits_for_a_fifo_that_nobody_writes_to(mini_path: Path, tmp_path: Path) -> None:
-    fifo, out = tmp_path / "fifo", tmp_path / "out"
+    fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     kernel = ("mini", *TWICE, "--db", mini_path, "--arch", "sm_90")
     for command, status in (
         (("expand", fifo), 1),
         (("plan", *kernel, "--source", fifo), 2),
-        (("build", "search", "-o", out, "--costs", fifo), 1),
-        (("report", mini_path, "-o", out, "--timings", fifo), 1),
-        (("report", mini_path, "-o", out, "--check", fifo), 1),
     ):
         fails(jitlto(*command), status, f"{fifo}", "a FIFO without a writer")
     copy = shutil.copy(mini_path, tmp_path)
@@ -104,12 +101,11 @@ def test_the_parts_of_a_build_and_one_of_them_exclude_each_other() -> None:
 @pytest.mark.slow
 def test_a_family_is_rendered_built_listed_shown_and_verified(tmp_path: Path) -> None:
     family = write_family(tmp_path / "mini", MINI)
-    rendered = json.loads(jitlto("render", family, "-o", tmp_path / "out", "--json").stdout)
-    assert len(rendered) == 6
-    assert all(Path(item["path"]).read_text() for item in rendered)
+    assert "6 sources" in succeeds("render", family, "-o", tmp_path / "out")
+    assert len([path for path in (tmp_path / "out").rglob("*.cu") if path.read_text()]) == 6
     database = tmp_path / "mini.fragdb"
     built = json.loads(jitlto("build", family, "-o", database, "--json").stdout)
-    assert sorted(built["fragments"]) == sorted(item["key"] for item in rendered)
+    assert len(built["fragments"]) == 6
     listed = json.loads(jitlto("ls", database, "--json").stdout)
     assert listed["digest"] == built["digest"] == FragmentDatabase(database).digest
     assert [fragment["key"] for fragment in listed["fragments"]] == sorted(built["fragments"])
@@ -152,15 +148,11 @@ def test_unreadable_databases_have_status_1(tmp_path: Path, mini_path: Path) -> 
     fails(jitlto("show", mini_path, "nonsense"), 1, "nonsense")
 
 
-def test_part_of_a_key_is_enough_where_it_means_one_fragment(tmp_path: Path, mini_path: Path) -> None:
+def test_part_of_a_key_is_enough_where_it_means_one_fragment(mini_path: Path) -> None:
     assert "mini/op[data_type=float,op_name=twice]" in succeeds("show", mini_path, "op[data_type=float,op_name=twice]")
     two = "mini/op[data_type=float,op_name=square]", "mini/op[data_type=float,op_name=twice]"
     fails(jitlto("show", mini_path, "op[data_type=float]"), 1, "[jitlto-ambiguous-fragment-key]", *two)
-    family = write_family(tmp_path / "mini", MINI)
-    explain = ("build", family, "--cache-dir", tmp_path / "cache", "--explain")
-    assert "mini/kern[data_type=float]" in succeeds(*explain, "kern[data_type=float]")
-    fails(jitlto(*explain, "op"), 1, "[jitlto-ambiguous-fragment-key]", *two)
-    fails(jitlto(*explain, "kren"), 1, "[build-unknown-fragment]", "'kern'", "--dry-run")
+    fails(jitlto("show", mini_path, "kren"), 1, "[database-no-such-fragment]", "'kern'", "jitlto ls")
 
 
 def test_plan_says_what_a_kernel_is_made_of_and_links_it_or_where_it_is(mini_path: Path, tmp_path: Path) -> None:
@@ -174,13 +166,11 @@ def test_plan_says_what_a_kernel_is_made_of_and_links_it_or_where_it_is(mini_pat
     assert "bytes, found in the user's cache" in found.stdout
 
 
-def test_an_entrypoint_is_chosen_by_option_or_as_configurations_name_it(mini_path: Path) -> None:
+def test_an_entrypoint_is_chosen_as_configurations_name_it(mini_path: Path) -> None:
     base = ("--db", mini_path, "--arch", "sm_90")
-    ways = ((), ("entry=kern",), ("--entry", "kern"))
+    ways = ((), ("entry=kern",))
     assert len({succeeds("plan", "mini", *TWICE, *way, *base, "--dump", "json") for way in ways}) == 1
-    succeeds("cache", "why", "mini", *TWICE, "entry=kern", *base)
     fails(jitlto("plan", "mini", *TWICE, "entry=kren", *base), 1, "[plan-unknown-entrypoint]", "'kren'")
-    fails(jitlto("plan", "mini", *TWICE, "entry=kern", "--entry", "kren", *base), 2, "kern", "kren")
     for name in ("arch", "self", "link_options"):
         fails(jitlto("plan", "mini", *TWICE, f"{name}=1", *base), 1, "[plan-unknown-parameter]", f"'{name}'")
 

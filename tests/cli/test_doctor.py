@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from jitlto.base.errors import ToolchainError
-from jitlto.cli import cli
 from jitlto.compile.nvcc import Compiler
 from tests.runtime.discovery.test_entry_points import install_mini, site
 from tests.support.commands import jitlto, jitlto_process
@@ -159,26 +157,6 @@ def test_families_of_installed_packages_are_listed_with_what_is_wrong_with_them(
         assert str(finding["remedy"]).endswith(f"pip install --force-reinstall --no-deps {name.split()[0]}")
     said = jitlto("doctor").stdout.splitlines()[-1]
     assert said == "building and linking work, but there are problems with databases: see – above"
-
-
-@pytest.mark.slow
-def test_a_part_of_a_build_is_no_database_to_use(mini_path: Path, tmp_path: Path) -> None:
-    from jitlto.build.pipeline import build
-    from jitlto.build.shards import Shard
-    from jitlto.families import declaration
-    from tests.support.families import MINI, write_family
-
-    family = declaration.load_family(write_family(tmp_path / "mini", MINI))
-    part = build([family], tmp_path / "part.fragdb", jobs=1, shard=Shard(1, 2)).path
-    done = CliRunner().invoke(cli, ["doctor", str(part), "--arch", "sm_90"])
-    assert done.exit_code == 1
-    assert "✗ only part 1 of 2 of a build" in done.stdout
-    assert "merge all parts first" in done.stdout
-    told = [CliRunner().invoke(cli, ["doctor", str(path), "--arch", "sm_90", "--json"]) for path in (part, mini_path)]
-    assert [(json.loads(d.stdout)["part"], json.loads(d.stdout)["well"]) for d in told] == [
-        ("part 1 of 2", False),
-        (None, True),
-    ]
 
 
 @pytest.mark.slow

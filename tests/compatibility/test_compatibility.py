@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from msgspec.structs import replace
 
-from jitlto import cli
 from jitlto.base.errors import ArchitectureError, LaunchError, ToolchainError
 from jitlto.base.versions import Architecture, Version
-from jitlto.check.environment import Diagnosis, describe_driver
-from jitlto.cuda import device, driver, nvjitlink, toolkit
+from jitlto.check.environment import describe_driver
+from jitlto.cuda import device, driver, nvjitlink
 from jitlto.cuda.compatibility import newest_ptx_isa
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.cuda.nvdisasm import disassemble
@@ -318,9 +316,7 @@ def test_forward_compatibility(cell: Cell, tmp_path: Path) -> None:
             "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"
         )
     found = Driver(Version(13, 0), driver.find_loaded_library(maps), driver.read_module_release([module]))
-    report = Diagnosis()
-    describe_driver(report, found, Version(13, 0))
-    (said,) = [finding for finding in report.findings if finding.name == "forward compatibility"]
+    _, said = describe_driver(found, Version(13, 0))
     states = {cases.IN_USE: Forward.ACTIVE, cases.NOT_IN_USE: Forward.NONE}
     assert found.forward == states.get(cell.holds, cell.holds)
     assert said.ok == (cell.holds != "mismatch")
@@ -348,57 +344,7 @@ def test_each_cell_is_a_case_of_the_test_that_the_page_names(table: cases.Table)
     assert mark.kwargs == named(table.cells)
 
 
-# doctor, as a command.
-
-
-def doctor(*arguments: str | Path) -> tuple[int, str]:
-    done = CliRunner().invoke(cli.cli, ["doctor", *map(str, arguments)])
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done.exit_code, done.output
-
-
-def test_doctor_groups_fragments_that_fare_alike(mini_path: Path) -> None:
-    status, said = doctor(mini_path, "--arch", "sm_90", "--arch", "sm_70")
-    linker = nvjitlink.version()
-    assert status == 1
-    assert said.count("mini: 6 fragments") == 1
-    assert f"LTO-IR of nvrtc {toolkit.nvrtc_version()} for compute_75" in said
-    assert "✓ sm_90: links, with link-time optimisation" in said
-    assert "✗ sm_70: does not link: " in said
-    assert f"nvJitLink {linker}" in said
-    assert len(said.splitlines()) <= 6
-
-
-def test_doctor_supposes_another_driver(mini_path: Path) -> None:
-    linker = nvjitlink.version()
-    assert doctor(mini_path, "--arch", "sm_90", "--driver", f"{linker.major}.0")[0] == 0
-    status, said = doctor(mini_path, "--arch", "sm_90", "--driver", "11.8")
-    assert status == 1
-    assert f"but a driver for CUDA 11.8 does not load a cubin made by nvJitLink {linker}" in said
-    assert f"cuda-compat-{linker.major}-{linker.minor}" in said
-
-
-def test_doctor_without_targets_says_it_for_all_or_for_the_device(mini_path: Path) -> None:
-    status, said = doctor(mini_path)
-    assert status == 0
-    assert "links, with link-time optimisation" in said
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("DB", "--arch", "hopper"), "invalid architecture"),
-        (("DB", "--driver", "new"), "invalid version"),
-        (("--arch", "sm_90"), "need a database"),
-    ],
-)
-def test_doctor_refuses_what_it_cannot_read(mini_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    status, said = doctor(*(str(mini_path) if word == "DB" else word for word in arguments))
-    assert status == 2
-    assert message in said
-
-
-def test_doctor_says_what_fragments_of_two_majors_make_of_a_kernel(mini_path: Path, tmp_path: Path) -> None:
+def test_a_kernel_of_fragments_of_two_majors_links_as_ptx(mini_path: Path, tmp_path: Path) -> None:
     other = Version(nvjitlink.version().major - 1, 0)
 
     def mixed(image: Image) -> Image:
@@ -407,12 +353,6 @@ def test_doctor_says_what_fragments_of_two_majors_make_of_a_kernel(mini_path: Pa
     with FragmentDatabase(mini_path) as database:
         operators = {i.sha256 for f in database.fragments() if f.key.group == "op" for i in f.images}
     family = altered(mini_path, tmp_path / "mixed.fragdb", mixed)
-    status, said = doctor(family.database.path, "--arch", "sm_90")
-    assert status == 0
-    assert "mini: 2 fragments (kern): " in said
-    assert "mini: 4 fragments (op): " in said
-    assert f"LTO-IR of CUDA {other} does not link" in said
-    assert "note: a kernel of mini with fragments of both kinds links entirely as PTX" in said
     assert family.plan(arch="sm_90", data_type="float", op_name="twice").link_mode == "ptx"
 
 
@@ -444,7 +384,7 @@ def test_a_callers_source_becomes_part_of_it_and_what_is_no_ltoir_is_refused(min
     assert b"0f42280000" in linked.cubin  # 42.0f, as PTX writes it
     own = mini.plan(arch="sm_90", data_type="float", op_name="twice")
     (image,) = [i for f in own.fragments if f.key.group == "op" for i in f.images_of(ImageKind.PTX)]
-    planner = mini.planner(data_type="float").add_ptx(mini.database.read(image), "mine.ptx")
+    planner = mini.planner(data_type="float").add_binary(mini.database.read(image), "fatbin", "mine.ptx")
     with raises(ArchitectureError, "link-architecture-input", "mine.ptx", "compute_121"):
         planner.plan().link()
 

@@ -20,7 +20,8 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import JitltoError
 from jitlto.database import FragmentDatabase, writer
 from jitlto.link import packs
-from jitlto.link.kernel_cache import ENTRIES, KernelCache
+from jitlto.link.kernel_cache import KernelCache
+from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
 from jitlto.runtime.family import KernelFamily, load
@@ -111,9 +112,9 @@ def sample(mini_path: Path) -> Sample:
 def test_a_damaged_cache_entry_is_a_miss_that_heals(sample: Sample, tmp_path: Path) -> None:
     store = CacheDir(tmp_path / "cache", 1 << 30)
     cache = KernelCache(store)
-    paths = {plan.digest: Path(store._path(ENTRIES, plan.digest)) for plan in sample.plans}
+    paths = {plan.digest: Path(store._path(KERNELS, plan.digest)) for plan in sample.plans}
     for plan in sample.plans:
-        store.put(ENTRIES, plan.digest, sample.entry(plan))
+        store.put(KERNELS, plan.digest, sample.entry(plan))
     whole = {digest: path.read_bytes() for digest, path in paths.items()}
     chance, outcome = random.Random(1), Counter[str]()  # noqa: S311 - the same damage every time
     for _ in range(PLACES):
@@ -147,10 +148,10 @@ def test_a_damaged_pack_gives_identical_kernels_or_none(
     sample: Sample, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     entries = {plan.digest: sample.entry(plan) for plan in sample.plans}
-    packs.write(tmp_path / "whole.pack", entries)
-    packs.write(tmp_path / "half.pack", dict(list(entries.items())[::2]))
+    packs.write(tmp_path / "whole.pack", {KERNELS: entries})
+    packs.write(tmp_path / "half.pack", {KERNELS: dict(list(entries.items())[::2])})
     crossed = dict(zip(entries, [*list(entries.values())[1:], next(iter(entries.values()))], strict=True))
-    packs.write(tmp_path / "crossed.pack", crossed)
+    packs.write(tmp_path / "crossed.pack", {KERNELS: crossed})
     whole = (tmp_path / "whole.pack").read_bytes()
     others = [(tmp_path / name).read_bytes() for name in ("half.pack", "crossed.pack")] + [b"", whole]
     chance, outcome, cache = random.Random(2), Counter[str](), KernelCache(None)  # noqa: S311

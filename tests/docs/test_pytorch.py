@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from jitlto import KernelFamily, Operator, torch_operator
-from jitlto.frameworks import torch_operator as module
 from tests.support.operators import CpuBackend, CpuFamily, Reader
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 example = pytest.importorskip("docs.examples.pytorch")
+
+
+from jitlto.frameworks import torch_operator as module  # noqa: E402
 
 
 def _nearest(read: Reader, dataset: Any, queries: Any, indices: Any, distances: Any, *sizes: Any) -> None:

@@ -56,13 +56,6 @@ def test_groups_of_a_used_family_are_rendered_with_those_that_use_it(tree: Path,
 
 
 @pytest.mark.slow
-def test_a_lock_file_names_the_kernels_of_those_that_have_some(both: FragmentDatabase, tmp_path: Path) -> None:
-    made = json.loads(succeeds("lock", both.path, "--arch", "sm_90", "-o", tmp_path / "jitlto.lock", "--json"))
-    kernels = sum(len(list(KernelFamily(name, both).configurations())) for name in ("search", "cluster"))
-    assert made["kernels"] == kernels > 0
-
-
-@pytest.mark.slow
 def test_a_check_says_what_a_family_without_kernels_is_for(both: FragmentDatabase) -> None:
     (line,) = [line for line in succeeds("check", both.path).splitlines() if line.startswith("common:")]
     assert "no kernels" in line and "every kernel plans" not in line
@@ -155,7 +148,7 @@ def test_check_finds_a_shared_fragment_that_no_family_uses(tree: Path, cache: Ca
 def test_the_report_tells_who_provides_what_a_family_requires(both: FragmentDatabase) -> None:
     report = describe(both)
     cluster = next(view for view in report.families if view.name == "cluster")
-    assert [(call.caller, call.callee) for call in cluster.calls] == [("cluster_kernel", "scale")]
+    assert list(cluster.calls) == [("cluster_kernel", "scale")]
     assert not any(interface.missing for view in report.families for interface in view.interfaces)
 
 

@@ -15,7 +15,6 @@ from jitlto import jax_call as make
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
-from jitlto.frameworks import jax_launch
 from jitlto.runtime.family import KernelFamily
 from tests.support import launch_core
 from tests.support.families import write_family
@@ -25,6 +24,9 @@ from tests.support.process import output_of
 pytestmark = pytest.mark.gpu
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other tests use the GPU too
 jax = pytest.importorskip("jax", reason="JAX is not installed")
+
+
+from jitlto.frameworks import jax_launch  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 from jitlto import Array, Flag, Launch, Operator, Output, Scalar
 from jitlto.frameworks.parts import Argument
-from jitlto.frameworks.torch_kernel import Implementation
 from tests.support.operators import CpuBackend, CpuFamily
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from jitlto.frameworks.torch_kernel import Implementation  # noqa: E402
 
 ARRAY = Array("x", "float32", "n")
 
@@ -53,7 +56,6 @@ def _operator(family: CpuFamily, arguments: list[Argument], outputs: int, parame
 @pytest.mark.slow
 @given(declarations(), st.data())
 def test_known_calls_launch_as_new_ones_do(declared: tuple[list[Argument], int], data: st.DataObject) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     arguments, outputs = declared
     if not any(isinstance(argument, Array) and argument.dtype == "T" for argument in arguments):
         outputs = 1  # nothing says what T is

@@ -13,13 +13,15 @@ import pytest
 
 from jitlto import Array, Flag, Launch, Operator, Output, Scalar, torch_operator
 from jitlto.base.errors import OperatorError
-from jitlto.frameworks import torch_operator as module
-from jitlto.frameworks.torch_kernel import Implementation
-from jitlto.frameworks.torch_operator import schema
 from tests.support.errors import raises
 from tests.support.operators import CpuBackend, CpuFamily, declare, interpreted_and_compiled_gradients
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+from jitlto.frameworks import torch_operator as module  # noqa: E402
+from jitlto.frameworks.torch_kernel import Implementation  # noqa: E402
+from jitlto.frameworks.torch_operator import schema  # noqa: E402
 
 _namespaces = (f"jitlto_test{number}" for number in itertools.count())
 

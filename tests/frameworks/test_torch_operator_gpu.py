@@ -16,7 +16,6 @@ from jitlto.base.errors import OperatorError, UnknownValueError
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
-from jitlto.frameworks import torch_kernel
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.families import write_family
@@ -24,6 +23,9 @@ from tests.support.operators import FAMILY, declare, interpreted_and_compiled_gr
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+from jitlto.frameworks import torch_kernel  # noqa: E402
 
 _namespaces = (f"jitlto_gpu_test{number}" for number in itertools.count())
 

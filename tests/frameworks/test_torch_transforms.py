@@ -13,13 +13,16 @@ import pytest
 
 from jitlto import Array, Backward, Operator, Scalar, torch_operator
 from jitlto.base.errors import OperatorError
-from jitlto.frameworks import torch_operator as module
 from tests.support.errors import raises
 from tests.support.operators import CpuBackend, CpuFamily, declare
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 pytest.importorskip("torch._dynamo.testing")
+
+
+from jitlto.frameworks import torch_operator as module  # noqa: E402
+
 _namespaces = (f"jitlto_transforms{number}" for number in itertools.count())
 
 

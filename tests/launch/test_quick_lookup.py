@@ -30,7 +30,7 @@ def asked(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest.F
     monkeypatch.setattr(device, "current", lambda: stand_in)
     for module in (device, dispatcher):
         monkeypatch.setattr(module, "kind", lambda: 0)
-    monkeypatch.setattr(type(mini.session), "lookup_cache", None)
+    monkeypatch.setattr(type(mini.session), "is_recording", True)  # so that nothing is looked up
 
     def planner(entry: str | None, **configuration: Any) -> SimpleNamespace:
         configurations.append({"entry": entry} | configuration)

@@ -28,8 +28,8 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import LinkError, NotCachedError
 from jitlto.base.versions import Version
 from jitlto.cuda import nvjitlink
-from jitlto.link import kernel_cache
 from jitlto.link.kernel_cache import KernelCache
+from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
 from jitlto.runtime import session
@@ -97,7 +97,7 @@ class Process:
 
 
 def entries(directory: Path) -> list[Path]:
-    return sorted(p for p in (directory / kernel_cache.ENTRIES).rglob("*") if p.is_file())
+    return sorted(p for p in (directory / KERNELS).rglob("*") if p.is_file())
 
 
 def state(directory: Path) -> dict[str, tuple[int, int, int, int, bytes]]:
@@ -345,7 +345,7 @@ def test_what_appears_while_a_holder_sleeps_is_found_at_once(
         asking = pool.submit(process.ask, plan)
         time.sleep(0.2)
         assert not asking.done()
-        process.store.put(kernel_cache.ENTRIES, plan.digest, entry(plan))
+        process.store.put(KERNELS, plan.digest, entry(plan))
         begin = time.monotonic()
         assert asking.result(10).layer == "disk"
     assert time.monotonic() - begin < 1
@@ -451,7 +451,7 @@ def test_a_claim_ends_after_its_entry_is_there(directory: Path, plan: Plan) -> N
             if claim is not None:
                 # Nobody links it now: either nobody has begun, or it is there. It is looked for first: links are
                 # forgotten before it is cleared away.
-                if other.get(kernel_cache.ENTRIES, plan.digest) is None and process.links:
+                if other.get(KERNELS, plan.digest) is None and process.links:
                     missing.append(1)
                 claim.release()
             time.sleep(0.0005)
@@ -636,7 +636,7 @@ def test_files_that_may_not_grow_cost_a_link_and_one_warning(mini_path: Path, tm
     assert done.returncode == 0, done.stderr
     assert 1 <= int(done.stdout) <= 4  # one at a time; who comes when the first has landed links too
     assert done.stderr.count("no more entries can be stored") == 1
-    assert not [p for p in (tmp_path / "user" / "cubins" / kernel_cache.ENTRIES).rglob("*") if p.is_file()]
+    assert not [p for p in (tmp_path / "user" / "cubins" / KERNELS).rglob("*") if p.is_file()]
 
 
 @pytest.mark.slow
@@ -699,17 +699,17 @@ def test_a_directory_that_is_not_this_users_own_is_one_warning_and_no_cache(
         place.symlink_to(tmp_path / "nowhere" if fault == "a dangling link" else place)
     environment(JITLTO_CACHE_DIR=str(place.parent))
     before, truth = events.counters(), plan.link(use_cache=False)
-    start, link = threading.Barrier(8), Plan._link
+    start, link = threading.Barrier(8), KernelCache.link
 
     def ask(_: int) -> LinkedKernel:
         start.wait(10)
         return plan.link()
 
-    def link_slowly(self: Plan) -> LinkedKernel:
+    def link_slowly(self: KernelCache, plan: Plan) -> LinkedKernel:
         time.sleep(0.3)  # until the last thread has asked
-        return link(self)
+        return link(self, plan)
 
-    monkeypatch.setattr(Plan, "_link", link_slowly)
+    monkeypatch.setattr(KernelCache, "link", link_slowly)
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(ask, range(8))) == [truth] * 8
     # All eight asked before there was a cache, and there was but one: what they asked for together was linked together.
@@ -786,9 +786,9 @@ def test_links_and_other_things_in_the_place_of_files_harm_nothing(
     tmp_path: Path, directory: Path, plan: Plan, caplog: pytest.LogCaptureFixture, place: str, target: str
 ) -> None:
     store = CacheDir(directory, LARGE)
-    entry = Path(store._path(kernel_cache.ENTRIES, plan.digest))
+    entry = Path(store._path(KERNELS, plan.digest))
     path = {
-        "entry": entry, "its folder": entry.parent, "entries": directory / kernel_cache.ENTRIES,
+        "entry": entry, "its folder": entry.parent, "entries": directory / KERNELS,
         "lock": directory / "locks" / f"{plan.digest[:3]}.lock", "locks": directory / "locks",
     }[place]  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -842,7 +842,7 @@ def test_a_read_only_cache_finds_and_changes_nothing(directory: Path, plan: Plan
     claim = store.claim(another.digest)
     assert claim is not None
     claim.release()
-    store.put(kernel_cache.ENTRIES, another.digest, b"x")
+    store.put(KERNELS, another.digest, b"x")
     store.prune_if_due()
     assert store.clear() == 0
     assert state(directory) == before
@@ -893,7 +893,7 @@ def test_the_bound_holds_and_what_was_used_longest_ago_goes_first(directory: Pat
     for number, plan in enumerate(plans):
         process.ask(plan)
         assert process.store.usage().size <= bound
-        path = Path(process.store._path(kernel_cache.ENTRIES, plan.digest))
+        path = Path(process.store._path(KERNELS, plan.digest))
         os.utime(path, (number * 10_000, number * 10_000))
         if number == 2:
             assert process.ask(plans[0]).layer == "disk"  # which makes it the last used
@@ -945,7 +945,7 @@ def test_the_directory_is_not_walked_at_every_put(tmp_path: Path, monkeypatch: p
     walks = []
     monkeypatch.setattr(CacheDir, "_files", lambda store, whole=CacheDir._files: walks.append(1) or whole(store))
     for number in range(1000):
-        store.put(kernel_cache.ENTRIES, hashlib.sha256(bytes(number)).hexdigest(), bytes(4096))
+        store.put(KERNELS, hashlib.sha256(bytes(number)).hexdigest(), bytes(4096))
         store.prune_if_due()
         if number % 10 == 0:
             size = sum(f.stat().st_size for f in entries(store.directory))
@@ -988,8 +988,8 @@ def test_lock_files_do_not_accumulate(directory: Path) -> None:
 
 def test_pruning_leaves_what_another_process_is_writing(directory: Path) -> None:
     store, key = CacheDir(directory, 100), hashlib.sha256(b"x").hexdigest()
-    store.put(kernel_cache.ENTRIES, key, bytes(500))
-    half = Path(store._path(kernel_cache.ENTRIES, key)).with_name(".half")
+    store.put(KERNELS, key, bytes(500))
+    half = Path(store._path(KERNELS, key)).with_name(".half")
     half.write_bytes(bytes(500))
     assert store.prune() == 1
     assert store.clear() == 0

@@ -18,6 +18,7 @@ from jitlto.base.errors import JitltoError
 from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.packs import Pack
+from jitlto.link.sources import KERNELS, REQUESTS
 from jitlto.plan.plan import Plan
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
@@ -25,6 +26,10 @@ from tests.support.kernels import entry, get_or_link
 
 A, B, C = (hashlib.sha256(text).hexdigest() for text in (b"a", b"b", b"c"))
 digests = st.binary(max_size=4).map(lambda data: hashlib.sha256(data).hexdigest())
+
+
+def write(path: Path, kernels: dict[str, bytes]) -> None:
+    packs.write(path, {KERNELS: kernels})
 
 
 @pytest.fixture
@@ -44,11 +49,11 @@ def umask() -> Iterator[None]:
 @settings(max_examples=50)
 def test_what_is_written_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, entries: dict[str, bytes]) -> None:
     path = tmp_path_factory.mktemp("p") / "x.pack"
-    packs.write(path, entries)
+    write(path, entries)
     opened = Pack(path)
     assert opened.digests == tuple(sorted(entries))
-    assert {digest: opened.get(digest) for digest in entries} == entries
-    assert opened.get("0" * 64) is None
+    assert {digest: opened.find(digest) for digest in entries} == entries
+    assert opened.find("0" * 64) is None
 
 
 @pytest.mark.slow
@@ -60,23 +65,23 @@ def test_equal_entries_make_equal_files(
     folder = tmp_path_factory.mktemp("p")
     shuffled = list(entries.items())
     chance.shuffle(shuffled)  # type: ignore[attr-defined]
-    packs.write(folder / "one.pack", entries)
-    packs.write(folder / "other.pack", dict(shuffled))
+    write(folder / "one.pack", entries)
+    write(folder / "other.pack", dict(shuffled))
     assert (folder / "one.pack").read_bytes() == (folder / "other.pack").read_bytes()
 
 
 def test_a_pack_is_written_whole_or_not_at_all(tmp_path: Path, umask: None) -> None:
     path = tmp_path / "x.pack"
-    packs.write(path, {A: b"a"})
+    write(path, {A: b"a"})
     assert stat.S_IMODE(path.stat().st_mode) == 0o640  # as umask has it: it is there to be shared
     with pytest.raises(TypeError):
-        packs.write(path, {A: b"b", B: None})  # type: ignore[dict-item]
-    assert Pack(path).get(A) == b"a"
+        write(path, {A: b"b", B: None})  # type: ignore[dict-item]
+    assert Pack(path).find(A) == b"a"
     with pytest.raises(FileNotFoundError):
-        packs.write(tmp_path / "none" / "x.pack", {A: b"a"})
+        write(tmp_path / "none" / "x.pack", {A: b"a"})
     (tmp_path / "folder.pack").mkdir()
     with pytest.raises(OSError, match="regular file"):
-        packs.write(tmp_path / "folder.pack", {A: b"a"})
+        write(tmp_path / "folder.pack", {A: b"a"})
     assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.pack", "x.pack"]
 
 
@@ -85,7 +90,7 @@ def test_packs_are_found_beside_their_database_by_its_name(tmp_path: Path, stem:
     names = [f"{stem}.pack", f"{stem}.sm_90.pack", f"{stem}.x.y.pack"]
     others = [f"{stem}s.pack", f"{stem}-x.pack", f"x{stem}.pack", "other.pack", f"{stem}.pack.old", f".{stem}.pack"]
     for name in names + others:
-        packs.write(tmp_path / name, {A: name.encode()})
+        write(tmp_path / name, {A: name.encode()})
     (tmp_path / f"{stem}.folder.pack").mkdir()
     os.mkfifo(tmp_path / f"{stem}.fifo.pack")
     (tmp_path / f"{stem}.none.pack").symlink_to(tmp_path / "nowhere")
@@ -101,7 +106,7 @@ def test_packs_are_read_first_and_nothing_is_written_beside_them(tmp_path: Path,
     beside, user = tmp_path / "installed", tmp_path / "user"
     beside.mkdir()
     kernel = plan.link(use_cache=False)
-    packs.write(beside / "mini.pack", {plan.digest: plan.link_key.encode(kernel)})
+    write(beside / "mini.pack", {plan.digest: plan.link_key.encode(kernel)})
     before = {p: (p.stat().st_mtime_ns, p.stat().st_ctime_ns, p.read_bytes()) for p in beside.iterdir()}
     for store in (CacheDir(user, 1 << 30), None):
         cache = KernelCache(store, may_link=False)
@@ -117,16 +122,16 @@ def test_packs_are_read_first_and_nothing_is_written_beside_them(tmp_path: Path,
 
 
 def damaged(whole: bytes, where: str) -> bytes:
-    head, first = len(packs._MAGIC), packs._START
+    head, first = len(packs._MAGIC), packs._HEAD.size
     return {
         "empty": b"",
         "magic": b"x" + whole[1:],
-        "older": whole.replace(b"pack 2", b"pack 1", 1),
-        "newer": whole.replace(b"pack 2", b"pack 3", 1),
+        "older": whole.replace(b"pack 3", b"pack 2", 1),
+        "newer": whole.replace(b"pack 3", b"pack 4", 1),
         "sha": whole[:head] + bytes([whole[head] ^ 1]) + whole[head + 1 :],
-        "directory": whole[: head + 40] + bytes([whole[head + 40] ^ 1]) + whole[head + 41 :],
+        "count": whole[: first - 8] + bytes([whole[first - 8] ^ 1]) + whole[first - 7 :],
+        "record": whole[: first + 40] + bytes([whole[first + 40] ^ 1]) + whole[first + 41 :],
         "cut in the head": whole[:30],
-        "cut in the directory": whole[: first - 3],
         "cut in the records": whole[: first + 3],
     }[where]
 
@@ -135,8 +140,7 @@ def damaged(whole: bytes, where: str) -> bytes:
 @pytest.mark.parametrize(
     "where",
     [
-        "empty", "magic", "older", "newer", "sha", "directory",
-        "cut in the head", "cut in the directory", "cut in the records",
+        "empty", "magic", "older", "newer", "sha", "count", "record", "cut in the head", "cut in the records",
     ],
 )  # fmt: skip
 def test_a_damaged_pack_is_left_aside_with_one_warning(
@@ -144,7 +148,7 @@ def test_a_damaged_pack_is_left_aside_with_one_warning(
 ) -> None:
     kernel = plan.link(use_cache=False)
     bad, good = tmp_path / "mini.a.pack", tmp_path / "mini.b.pack"
-    packs.write(good, {plan.digest: plan.link_key.encode(kernel)})
+    write(good, {plan.digest: plan.link_key.encode(kernel)})
     bad.write_bytes(damaged(good.read_bytes(), where))
     cache = KernelCache(None, may_link=False)
 
@@ -164,7 +168,7 @@ def test_an_entry_damaged_in_a_pack_is_looked_for_elsewhere_with_one_warning_and
     tmp_path: Path, plan: Plan, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
     path, kernel = tmp_path / "mini.pack", plan.link(use_cache=False)
-    packs.write(path, {plan.digest: plan.link_key.encode(kernel)})
+    write(path, {plan.digest: plan.link_key.encode(kernel)})
     cache = KernelCache(CacheDir(tmp_path / "user", 1 << 30))
     assert get_or_link(cache, plan, tmp_path / "mini.fragdb").layer == "pack"
     whole = path.read_bytes()
@@ -176,7 +180,7 @@ def test_an_entry_damaged_in_a_pack_is_looked_for_elsewhere_with_one_warning_and
         case "removed":
             path.unlink()
         case _:
-            packs.write(path, {A: b"another", B: bytes(100_000)})
+            write(path, {A: b"another", B: bytes(100_000)})
     layers = [get_or_link(cache, plan, tmp_path / "mini.fragdb").layer for _ in range(3)]
     assert layers == ["link", "disk", "disk"]
     assert get_or_link(cache, plan, tmp_path / "mini.fragdb") == kernel
@@ -186,19 +190,17 @@ def test_an_entry_damaged_in_a_pack_is_looked_for_elsewhere_with_one_warning_and
 @pytest.mark.slow
 def test_an_entry_under_another_ones_name_is_not_taken(tmp_path: Path, mini: KernelFamily) -> None:
     one, other = (mini.plan(arch="sm_90", data_type="float", op_name=name) for name in ("twice", "square"))
-    packs.write(tmp_path / "mini.pack", {one.digest: entry(other)})
+    write(tmp_path / "mini.pack", {one.digest: entry(other)})
     cache = KernelCache(None)
     assert cache.find(one.digest, tmp_path / "mini.fragdb") is None
     assert get_or_link(cache, one, tmp_path / "mini.fragdb") == one.link(use_cache=False)
 
 
 def made_up(*records: tuple[bytes, str, int, int, bytes], count: int | None = None) -> bytes:
-    """A pack of any records, all of keys that begin with the byte 0, whose checksums are right."""
-    data = b"".join(packs._RECORD.pack(kind, bytes.fromhex(key), *rest) for kind, key, *rest in records)
-    ends = [len(records) if count is None else count] * 256
-    directory = packs._BUCKET.pack(ends[0], hashlib.sha256(data).digest())
-    directory += b"".join(packs._BUCKET.pack(end, hashlib.sha256().digest()) for end in ends[1:])
-    return packs._HEAD.pack(packs._MAGIC, hashlib.sha256(directory).digest()) + directory + data + bytes(64)
+    """A pack of any records, whose checksum is right."""
+    index = b"".join(packs._RECORD.pack(kind, bytes.fromhex(key), *rest) for kind, key, *rest in records)
+    number = len(records) if count is None else count
+    return packs._HEAD.pack(packs._MAGIC, hashlib.sha256(index).digest(), number) + index + bytes(64)
 
 
 ZERO = "0" * 64
@@ -216,7 +218,7 @@ ZERO = "0" * 64
 def test_a_record_that_somebody_made_up_is_a_miss(tmp_path: Path, record: tuple[bytes, str, int, int, bytes]) -> None:
     (tmp_path / "mini.pack").write_bytes(made_up(record))
     (pack,) = packs.beside(tmp_path / "mini.fragdb")
-    assert pack.get(ZERO) is None
+    assert pack.find(ZERO) is None
     assert pack.digests == (ZERO,) * (record[0] == b"k")
 
 
@@ -225,13 +227,13 @@ def test_a_pack_with_more_records_than_bytes_is_left_aside(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int
 ) -> None:
     (tmp_path / "mini.pack").write_bytes(made_up((b"k", ZERO, 0, 0, b""), count=count))
-    assert [pack.get(ZERO) for pack in packs.beside(tmp_path / "mini.fragdb")] in ([], [None])
+    assert [pack.find(ZERO) for pack in packs.beside(tmp_path / "mini.fragdb")] in ([], [None])
     assert caplog.text.count("WARNING") == 1
 
 
 @pytest.mark.parametrize(
     "made",
-    [made_up((b"k", ZERO, packs._START + 81, 1 << 39, b"")), made_up(count=1 << 32)],
+    [made_up((b"k", ZERO, packs._HEAD.size + 81, 1 << 39, b"")), made_up(count=1 << 32)],
     ids=["entry", "records"],
 )
 def test_a_pack_of_terabytes_that_hold_nothing_needs_no_memory(tmp_path: Path, made: bytes) -> None:
@@ -239,69 +241,51 @@ def test_a_pack_of_terabytes_that_hold_nothing_needs_no_memory(tmp_path: Path, m
     path.write_bytes(made)
     with path.open("r+b") as file:
         file.truncate(1 << 40)
-    (pack,) = packs.beside(tmp_path / "mini.fragdb")
-    assert pack.get(ZERO) is None
+    assert [pack.find(ZERO) for pack in packs.beside(tmp_path / "mini.fragdb")] in ([], [None])
     with raises(JitltoError, "jitlto-damaged-pack"):
         packs.verify(path)
 
 
-def test_a_damaged_record_is_a_miss_that_is_logged_once_and_others_are_found(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "mini.pack"
-    packs.write(path, {A: b"a", B: b"b"})
-    whole = path.read_bytes()
-    place = packs._START + packs._RECORD.size + 3  # in the second record
-    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-    (pack,) = packs.beside(tmp_path / "mini.fragdb")
-    first, second = sorted([A, B])
-    assert [pack.get(first) is not None, pack.get(second), pack.get(second)] == [True, None, None]
-    assert caplog.text.count("WARNING") == 1
-    assert pack.digests == (first,)
-    with raises(JitltoError, "jitlto-damaged-pack", where=str(path)):
-        packs.verify(path)
-
-
-def test_a_look_up_reads_one_bucket_however_many_kernels_there_are(
+def test_a_look_up_reads_its_entry_alone_however_many_kernels_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels = {hashlib.sha256(b"%d" % n).hexdigest(): b"%d" % n for n in range(5000)}
-    packs.write(tmp_path / "x.pack", kernels, {A: b"a look-up"})
+    packs.write(tmp_path / "x.pack", {KERNELS: kernels, REQUESTS: {A: b"a look-up"}})
     pack, sizes = Pack(tmp_path / "x.pack"), list[int]()
-    read = pack._pread
-    monkeypatch.setattr(pack, "_pread", lambda size, offset: sizes.append(size) or read(size, offset))  # type: ignore[func-returns-value]
-    assert pack.get(hashlib.sha256(b"4711").hexdigest()) == b"4711"
-    assert sum(sizes) < 50 * packs._RECORD.size
-    assert (pack.get(A), pack.get(A, packs.LOOKUP)) == (None, b"a look-up")
-    assert (len(pack.digests), pack.keys(packs.LOOKUP)) == (5000, (A,))
+    read = os.pread
+    monkeypatch.setattr(os, "pread", lambda file, size, at: sizes.append(size) or read(file, size, at))  # type: ignore[func-returns-value]
+    for digest, payload in kernels.items():
+        assert pack.find(digest) == payload
+    assert sum(sizes) == sum(map(len, kernels.values()))
+    assert (pack.find(A), pack.find(A, REQUESTS), len(pack.digests)) == (None, b"a look-up", 5000)
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
 def test_a_pack_that_may_not_be_read_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "mini.pack"
-    packs.write(path, {A: b"a"})
+    write(path, {A: b"a"})
     path.chmod(0)
     assert packs.beside(tmp_path / "mini.fragdb") == ()
     assert caplog.text.count("is not used: Permission denied") == 1
 
 
 def test_a_pack_says_where_its_entries_lie(tmp_path: Path) -> None:
-    packs.write(tmp_path / "x.pack", {C: b"ccc", A: b"a", B: b"bb"})
+    write(tmp_path / "x.pack", {C: b"ccc", A: b"a", B: b"bb"})
     whole = (tmp_path / "x.pack").read_bytes()
-    records = list(packs._RECORD.iter_unpack(whole[packs._START :][: 3 * packs._RECORD.size]))
+    records = list(packs._RECORD.iter_unpack(whole[packs._HEAD.size :][: 3 * packs._RECORD.size]))
     assert [key.hex() for _, key, *_ in records] == sorted([A, B, C])
     for kind, key, offset, size, sha in records:
-        assert (kind, whole[offset:][:size]) == (packs.KERNEL, {A: b"a", B: b"bb", C: b"ccc"}[key.hex()])
+        assert (kind, whole[offset:][:size]) == (b"k", {A: b"a", B: b"bb", C: b"ccc"}[key.hex()])
         assert sha == hashlib.sha256(whole[offset:][:size]).digest()
 
 
 def test_a_pack_that_is_replaced_serves_what_the_new_one_holds(tmp_path: Path) -> None:
     database, path = tmp_path / "k.fragdb", tmp_path / "k.pack"
-    packs.write(path, {"a" * 64: b"first"})
+    write(path, {"a" * 64: b"first"})
     (old,) = packs.beside(database)
-    packs.write(path, {"a" * 64: b"longer than before", "0" * 64: b"new"})
-    assert old.get("a" * 64) == b"first"
+    write(path, {"a" * 64: b"longer than before", "0" * 64: b"new"})
+    assert old.find("a" * 64) == b"first"
     (new,) = packs.beside(database)
-    assert (new.get("a" * 64), new.get("0" * 64)) == (b"longer than before", b"new")
+    assert (new.find("a" * 64), new.find("0" * 64)) == (b"longer than before", b"new")
     path.unlink()
     assert packs.beside(database) == ()

@@ -1,12 +1,10 @@
-"""Whatever a shared store replies, the kernel is the right one, and what a store says of leases costs little."""
+"""Whatever a shared store replies, the kernel is the right one."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import random
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,13 +12,10 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.config import Config
-from jitlto.link import shared_kernels
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.runtime.family import KernelFamily, load
 from jitlto.runtime.session import Session
-from jitlto.stores import leases, shared
-from jitlto.stores.address import parse_addresses
-from jitlto.stores.backend import open_backend
+from jitlto.stores import shared
 from tests.support.kernels import entry
 from tests.support.shared_stores import KeyPair, Object, WrongReplies, signed, trust
 from tests.support.store_server import Proxy, fault_proxy
@@ -95,64 +90,3 @@ def test_of_300_wrong_replies_none_becomes_a_kernel(
     assert layers == {"link": 300}
     proxy.set()
     assert machine()().layer == "store"  # what was rejected has been written anew
-
-
-@pytest.fixture
-def never_released(machine: Callable[[], Machine], mini: KernelFamily, proxy: Proxy, key: KeyPair) -> None:
-    """Another machine holds the leases of all kernels, and never releases them."""
-    address, *_ = parse_addresses(proxy.url, "here")
-    backend = open_backend(address, timeout=10)
-    for op_name in ("twice", "square"):
-        digest = mini.plan(arch="sm_90", data_type="float", op_name=op_name).digest
-        assert leases.take(backend, leases.lease_name("kernels", digest), lambda: None, key.signing)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("never_released")
-def test_leases_that_nobody_releases_cost_their_time_once(
-    machine: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared_kernels, "_PATIENCE", 0.3)
-    link = machine()
-    begin = time.monotonic()
-    assert link("twice").layer == "link"
-    assert 0.3 < time.monotonic() - begin < 3
-    begin = time.monotonic()
-    assert link("square").layer == "link"
-    assert time.monotonic() - begin < 0.3
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("never_released")
-def test_a_store_that_dies_while_another_machine_is_waited_for_is_left(
-    machine: Callable[[], Machine], proxy: Proxy
-) -> None:
-    link, kernels = machine(), []
-    thread = threading.Thread(target=lambda: kernels.append(link()))
-    thread.start()
-    time.sleep(0.5)
-    assert not kernels
-    proxy.set(fault="refuse")
-    thread.join(1)
-    assert [kernel.layer for kernel in kernels] == ["link"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("lie", ["exists", "unsigned", "junk"])
-def test_a_store_that_lies_about_leases_is_not_waited_for(
-    machine: Callable[[], Machine], proxy: Proxy, mini: KernelFamily, lie: str
-) -> None:
-    link = machine()
-    if lie == "exists":  # and is not there when it is read
-        proxy.set(fault="status", status=412, method="PUT", part="/leases/")
-    else:
-        digest = mini.plan(arch="sm_90", data_type="float", op_name="twice").digest
-        backend = open_backend(parse_addresses(proxy.url, "here")[0], timeout=10)
-        name = leases.lease_name("kernels", digest)
-        if lie == "junk":
-            backend.put(name, b"jitlto lease")
-        else:
-            assert leases.take(backend, name, lambda: None)
-    begin = time.monotonic()
-    assert link().layer == "link"
-    assert time.monotonic() - begin < 1

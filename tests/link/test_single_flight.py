@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from jitlto.base.errors import LinkError
-from jitlto.link.kernel_cache import SingleFlight, raise_copy
+from jitlto.link.single_flight import SingleFlight, raise_copy
 from tests.support.errors import raises
 
 

@@ -68,14 +68,6 @@ def test_a_plan_is_read_as_it_was_written_in_one_line(used: UsedPlan) -> None:
 
 
 @pytest.mark.slow
-@given(_used)
-def test_a_line_of_the_first_version_is_read(used: UsedPlan) -> None:
-    content = json.loads(used.to_line())
-    old = content | {"wisdom": content.pop("recorded"), "given": content.pop("supplied")}
-    assert UsedPlan.from_line(json.dumps(old, sort_keys=True).encode()) == used
-
-
-@pytest.mark.slow
 @given(_used, st.data())
 def test_a_line_that_is_cut_off_is_not_read(used: UsedPlan, data: st.DataObject) -> None:
     line = used.to_line()

@@ -45,7 +45,6 @@ def test_a_program_loads_plans_and_links(environment: Environment, mini_path: Pa
         ("check", "DB", "--link", "sm_90"),
         ("warm", "mini", "--db", "DB", "--arch", "sm_90"),
         ("show", "DB", "mini/op[data_type=float,op_name=twice]"),
-        ("doctor", "DB", "--arch", "sm_90"),
         ("doctor",),
     ],
     ids=" ".join,

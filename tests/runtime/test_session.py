@@ -106,7 +106,7 @@ def test_a_session_whose_settings_say_so_records_all_its_plans_and_no_others(min
         jitlto.load("mini", mini_path, session=each).plan(arch="sm_90", **TWICE).link()
         jitlto.load("mini", mini_path, session=each).plan(arch="sm_80", **TWICE)
     assert [plan.arch.sm for plan in recording.read(used)] == ["sm_90"]
-    assert own.lookup_cache is None  # what is not planned cannot be recorded
+    assert own.is_recording  # what is not planned cannot be recorded
     own.reset()
     jitlto.load("mini", mini_path, session=own).plan(arch="sm_80", **TWICE).link()
     assert [plan.arch.sm for plan in recording.read(used)] == ["sm_90", "sm_80"]
@@ -118,7 +118,7 @@ def test_a_kernel_is_recorded_though_it_may_not_be_linked(mini_path: Path, tmp_p
     with own.recording(tmp_path / "used.jsonl"), raises(jitlto.base.errors.NotCachedError):
         mini.plan(arch="sm_90", **TWICE).link()
     assert len(recording.read(tmp_path / "used.jsonl")) == 1
-    assert own.lookup_cache is not None
+    assert not own.is_recording
 
 
 def test_the_bound_on_loaded_kernels_is_the_sessions(tmp_path: Path) -> None:

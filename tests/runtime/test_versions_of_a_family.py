@@ -15,7 +15,8 @@ from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
-from jitlto.link.lookup_cache import Contents
+from jitlto.link.requests import Contents
+from jitlto.link.sources import KERNELS
 from jitlto.plan.deprecation import replace_deprecated
 from jitlto.record.family_record import DeprecatedValue
 from jitlto.runtime import recording, session
@@ -107,15 +108,17 @@ def test_a_pack_of_the_old_version_serves_what_did_not_change(
 ) -> None:
     """Kernels are found by what is linked, in which names of values do not occur."""
     old = mini.plan(**TWICE)  # type: ignore[arg-type]
-    packs.write(second_path.with_suffix(".pack"), {old.digest: old.link_key.encode(old.link(use_cache=False))})
+    packs.write(
+        second_path.with_suffix(".pack"), {KERNELS: {old.digest: old.link_key.encode(old.link(use_cache=False))}}
+    )
     with pytest.warns(DeprecationWarning):
         new = renamed.plan(**TWICE)  # type: ignore[arg-type]
     assert new.digest == old.digest
     cache = KernelCache(None, may_link=False)
-    assert cache.get_or_link(new.link_key, new._link, new.database.location).layer == "pack"
+    assert cache.get_or_link(new.link_key, new.link, new.database.location).layer == "pack"
     other = renamed.plan(**TWICE | {"op_name": "square"})  # type: ignore[arg-type]
     with raises(NotCachedError):
-        cache.get_or_link(other.link_key, other._link, other.database.location)
+        cache.get_or_link(other.link_key, other.link, other.database.location)
 
 
 def test_what_a_process_notes_for_the_next_tells_of_deprecated_values(renamed: KernelFamily) -> None:

@@ -33,7 +33,7 @@ def test_an_object_is_put_read_listed_and_deleted(store: Backend) -> None:
     assert store.get("a/b") is None
     assert store.head("a/b") is None
     assert list(store.list()) == []
-    assert store.put("a/b", b"data")
+    store.put("a/b", b"data")
     assert store.get("a/b") == b"data"
     (listed,) = store.list("a/")
     assert (listed.name, listed.size) == ("a/b", 4)
@@ -45,34 +45,15 @@ def test_an_object_is_put_read_listed_and_deleted(store: Backend) -> None:
     assert store.get("a/b") is None
 
 
-def test_only_an_absent_object_is_put_if_absent(store: Backend) -> None:
-    assert store.put("a", b"one", if_absent=True)
-    assert not store.put("a", b"two", if_absent=True)
-    assert store.get("a") == b"one"
-    assert store.put("a", b"two")
-    assert store.get("a") == b"two"
-
-
-@pytest.mark.parametrize("size", [3, 4, 5])
-def test_the_start_of_an_object_comes_with_the_size_of_all_of_it(store: Backend, size: int) -> None:
-    assert store.start("a", size) is None
-    store.put("a", b"data")
-    assert store.start("a", size) == (b"data"[:size], 4)
-    store.put("empty", b"")
-    assert store.start("empty", size) == (b"", 0)
-
-
-def test_a_large_object_comes_in_pieces(store: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "PIECE", 1000)
+def test_a_large_object_comes_in_pieces(store: Backend) -> None:
     data = os.urandom(20_000)
     store.put("a", data)
-    pieces: list[bytes] = []
-    sizes: set[int] = set()
-    assert store.get("a", lambda piece, size: (pieces.append(piece), sizes.add(size))) == data
-    assert b"".join(pieces) == data
-    assert sizes == {len(data)}
-    assert b"".join(store.read("a") or ()) == data
-    assert store.read("b") is None
+    found = store.open("a", 1000)
+    assert found is not None
+    pieces = list(found.pieces)
+    assert (found.name, found.size, b"".join(pieces)) == ("a", len(data), data)
+    assert store.get("a") == data
+    assert store.open("b") is None
 
 
 def test_an_object_that_is_too_large_is_not_read(store: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,9 +133,7 @@ def test_settings_that_obstore_does_not_understand_are_an_error(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
-@pytest.mark.parametrize(
-    "value", ["no url", "127.0.0.1:9000", "ftp://host", "http://", "http://a|b", "http://host:99999"]
-)
+@pytest.mark.parametrize("value", ["no url", "127.0.0.1:9000", "ftp://host", "http://", "http://a|b"])
 def test_an_endpoint_that_is_no_url_is_an_error_and_no_panic(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,7 +227,6 @@ for each in (ours, stores()):
     assert each.get("kernels", "abc") is None
     each.put("kernels", "abd", b"payload")
     assert each.flush(1)
-    assert each.lease("kernels", "abc") is not None
 for use in (lambda: store.get("a"), lambda: open_backend(address, timeout=10)):
     try:
         use()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jitlto.base.errors import RejectedEntryError
 from jitlto.stores import entry
-from jitlto.stores.keys import SigningKey
+from jitlto.stores.trust import SigningKey
 from tests.support.errors import raises
 from tests.support.stores import KEY, new_key
 

@@ -133,7 +133,7 @@ def test_an_entry_holds_nothing_but_its_name_its_payload_and_its_signature(tmp_p
     (written,) = (path for path in (tmp_path / "store").rglob("*") if path.is_file())
     assert written.read_bytes() == entry.encode("kernels", KEY, b"kernel", key.signing)  # signatures are deterministic
     unsigned = len(entry.encode("kernels", KEY, b"kernel", None))
-    assert unsigned == 15 + 1 + 2 + 8 + 32 + len(f"kernels/{KEY}kernel")
+    assert unsigned == 15 + 2 + 2 + 2 + 8 + 32 + len(f"kernels/{KEY}kernel")
     assert written.stat().st_size == unsigned + 32 + 64
 
 

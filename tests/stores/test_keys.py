@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.base.errors import StoreError
-from jitlto.stores.keys import SigningKey, TrustedKeys, parse_line
+from jitlto.stores.trust import Signer, SigningKey, TrustedKeys
 from tests.support.errors import raises
 from tests.support.stores import new_key, write_key
 
@@ -106,7 +106,7 @@ def test_several_keys_are_trusted_at_once(tmp_path: Path) -> None:
 @given(st.binary(max_size=200))
 def test_a_file_of_any_bytes_is_read_or_is_an_error(text: bytes) -> None:
     with contextlib.suppress(ValueError):
-        parse_line(text)
+        Signer.parse(text).may_sign("jitlto-store")
 
 
 def test_what_is_no_private_key_is_an_error(tmp_path: Path) -> None:

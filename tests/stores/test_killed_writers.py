@@ -17,7 +17,7 @@ import pytest
 from jitlto.stores import entry
 from jitlto.stores.address import parse_addresses
 from jitlto.stores.backend import open_backend
-from jitlto.stores.keys import TrustedKeys
+from jitlto.stores.trust import TrustedKeys
 from tests.support.process import environment
 from tests.support.shared_stores import KeyPair, opened, signed, trust
 from tests.support.store_server import fault_proxy, s3_server

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.base.errors import DatabaseError, JitltoError, ManifestError
 from jitlto.cli import cli
 from jitlto.link import packs
+from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
-from jitlto.stores import manifest
+from jitlto.stores import manifest, trust
 from jitlto.stores.manifest import Manifest
 from tests.support.errors import raises
 from tests.support.outputs import SPECIAL, special_file
@@ -38,7 +42,7 @@ def release(mini_path: Path, tmp_path: Path) -> Path:
         content := b'{"arch": "sm_90", "entry": "kern"}', "mini/kern[]", (), hashlib.sha256(content).hexdigest()
     )
     kernel = LinkedKernel(b"kernel", "kern", "sm_90", "", 0.0)
-    packs.write(tmp_path / "release" / "pkg" / "mini.sm_90.pack", {recipe.digest: recipe.encode(kernel)})
+    packs.write(tmp_path / "release" / "pkg" / "mini.sm_90.pack", {KERNELS: {recipe.digest: recipe.encode(kernel)}})
     return tmp_path / "release"
 
 
@@ -388,18 +392,6 @@ def test_a_key_counts_in_every_line_that_lists_it(
 
 @pytest.mark.slow
 @needs_ssh
-def test_a_signer_may_be_named_by_a_certificate(release: Path, key: Path, tmp_path: Path) -> None:
-    authority = made_key(tmp_path / "authority")
-    tool("ssh-keygen", "-q", "-s", authority, "-I", "id", "-n", "me@example.org,you", key.with_suffix(".pub"))
-    path = listed(release, "--sign", tmp_path / "key-cert.pub")
-    signers = tmp_path / "signers"
-    signers.write_text(f"*@example.org cert-authority {authority.with_suffix('.pub').read_text()}")
-    assert "signed by me@example.org\n" in run("verify", "--manifest", path, "--signers", signers).output
-    refused("untrusted", "verify", "--manifest", path, "--signers", signers, "--signer", "you")
-
-
-@pytest.mark.slow
-@needs_ssh
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_a_signature_does_not_replace_what_is_no_file(release: Path, key: Path, kind: str) -> None:
     path = special_file(release / "SHA256SUMS.sig", kind)
@@ -440,11 +432,46 @@ def test_a_file_of_a_tebibyte_is_refused_at_once(release: Path, key: Path, what:
             manifest.check_signature(Manifest.read(path), signers)
 
 
-def test_without_ssh_keygen_a_signature_is_not_taken_for_good(
+@pytest.mark.slow
+@needs_ssh
+@pytest.mark.parametrize("kind", [["rsa"], ["ecdsa"], ["ecdsa", "-b", "521"], ["ed25519"]], ids=" ".join)
+def test_every_kind_of_key_signs(release: Path, tmp_path: Path, kind: list[str]) -> None:
+    tool("ssh-keygen", "-q", "-t", *kind, "-N", "", "-f", tmp_path / "another")
+    path = listed(release, "--sign", tmp_path / "another")
+    signers = signers_of(tmp_path / "another")
+    assert run("verify", "--manifest", path, "--signers", signers).exit_code == 0
+    path.write_bytes(path.read_bytes() + f"{ZERO}  more.fragdb\n".encode())
+    refused("untrusted", "verify", "--manifest", path, "--signers", signers)
+
+
+@pytest.mark.parametrize("touched", [True, False])
+def test_a_hardware_key_signs_when_somebody_touches_it(touched: bool) -> None:
+    """As PROTOCOL.u2f describes it; ssh-keygen needs the hardware."""
+    private = Ed25519PrivateKey.generate()
+    kind, application = b"sk-ssh-ed25519@openssh.com", b"ssh:"
+    key = b"".join(map(trust._string, (kind, private.public_key().public_bytes_raw(), application)))
+    parts = (b"jitlto", b"", b"sha512", hashlib.sha512(b"text").digest())
+    signed = b"SSHSIG" + b"".join(map(trust._string, parts))
+    state = bytes([touched]) + (7).to_bytes(4, "big")
+    raw = private.sign(hashlib.sha256(application).digest() + state + hashlib.sha256(signed).digest())
+    signature = trust._string(kind) + trust._string(raw) + state
+    blob = b"SSHSIG\0\0\0\1" + b"".join(map(trust._string, (key, b"jitlto", b"", b"sha512", signature)))
+    armored = b"-----BEGIN SSH SIGNATURE-----\n" + base64.encodebytes(blob) + b"-----END SSH SIGNATURE-----\n"
+    if touched:
+        assert trust.signer_of(armored, b"text", "jitlto") == key
+        with pytest.raises(ValueError, match="wrong"):
+            trust.signer_of(armored, b"other", "jitlto")
+    else:
+        with pytest.raises(ValueError, match="touched"):
+            trust.signer_of(armored, b"text", "jitlto")
+
+
+def test_without_cryptography_a_signature_is_not_taken_for_good(
     release: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = listed(release)
     Path(f"{path}.sig").write_text("signature")
     (tmp_path / "signers").touch()
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert "ssh-keygen" in refused("no-ssh-keygen", "verify", "--manifest", path, "--signers", tmp_path / "signers")
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    told = refused("missing-package", "verify", "--manifest", path, "--signers", tmp_path / "signers")
+    assert "cryptography" in told

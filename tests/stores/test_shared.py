@@ -60,16 +60,6 @@ def test_signed_entries_are_read_by_those_who_trust_the_key(tmp_path: Path) -> N
     assert reader.statistics.rejected == 1
 
 
-def test_a_lease_is_held_by_one_at_a_time(tmp_path: Path) -> None:
-    one, other = directory_store(tmp_path), directory_store(tmp_path)
-    lease = one.lease("kernels", KEY)
-    assert lease is not None
-    assert other.lease("kernels", KEY) is None
-    lease.release()
-    assert one.flush(10)
-    assert other.lease("kernels", KEY) is not None
-
-
 ENDING = """
 import os, socket, sys, threading, time
 from jitlto.stores.address import StoreAddress
@@ -95,7 +85,7 @@ if os.fork() == 0:  # answers the first request, which opens the store, and the 
 address = StoreAddress(f"http://127.0.0.1:{server.getsockname()[1]}", True, False)
 stores = SharedStores([(address, Trust(False))], 0.05)
 stores.open_soon()
-assert stores._clients[0]._opening.finished.wait(10)
+assert stores._stores[0]._opened.wait(10)
 assert stores.get_many("kernels", [f"{number:064x}" for number in range(20)]) == {}
 
 class Slow:

@@ -1,4 +1,4 @@
-"""The upkeep of a store: what is used or locked stays, what is damaged is found, and nothing else is touched."""
+"""The upkeep of a store: what is used stays, what is damaged is found, and nothing else is touched."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jitlto.base.config import Config
 from jitlto.base.errors import StoreError
 from jitlto.stores import upkeep
-from jitlto.stores.address import StoreAddress
-from jitlto.stores.artifact_address import parse_store
+from jitlto.stores.address import StoreAddress, parse_store
 from jitlto.stores.artifacts import encode_index, open_store
 from jitlto.stores.backend import Backend
 from jitlto.stores.entry import encode, object_name
-from jitlto.stores.keys import SigningKey
-from jitlto.stores.lock_file import LockFile
 from jitlto.stores.shared import SharedStores
+from jitlto.stores.trust import SigningKey
 from tests.support.errors import raises
 
 DAY = 86400.0
@@ -110,71 +108,19 @@ def test_a_dry_run_says_what_would_go_and_removes_nothing(dated: DatedStore) -> 
     assert len(dated.names) == planned.left == 2
 
 
-def test_what_a_lock_file_names_stays_whatever_its_age_and_size(dated: DatedStore) -> None:
-    file = dated.artifact(b"a database", 400)
-    kernels = [dated.entry(number, 400) for number in (1, 2, 3)]
-    keys = [name.removeprefix("v1/kernels/").replace("/", "") for name in kernels]
-    upkeep.put_lock(dated.backend, LockFile("production", {file: "a.fragdb"}, {keys[0]: "a kernel", "0" * 64: "gone"}))
-    given = LockFile("given", {}, {keys[1]: "another"})
-    done = upkeep.prune(dated.backend, older_than=DAY, size=0, locks=[given], now=NOW)
-    locked = {object_name("artifacts", file), *kernels[:2]}
-    assert dated.names == {*locked, "v1/locks/production.json"}
-    assert (done.locked, done.size_locked, done.size_left) == (3, 210, 210)
-    upkeep.remove_lock(dated.backend, "production")
-    upkeep.prune(dated.backend, older_than=DAY, locks=[given], now=NOW)
-    assert dated.names == {kernels[1]}
+@pytest.mark.parametrize("with_artifacts", [True, False])
+def test_pushed_files_go_only_where_that_is_said(dated: DatedStore, with_artifacts: bool) -> None:
+    kernel, file = dated.entry(1, 400), object_name("artifacts", dated.artifact(b"a database", 400))
+    done = upkeep.prune(dated.backend, older_than=DAY, size=0, with_artifacts=with_artifacts, now=NOW)
+    assert done.removed == ({"kernels": 1, "artifacts": 1} if with_artifacts else {"kernels": 1})
+    assert dated.names == {kernel, file} - ({kernel, file} if with_artifacts else {kernel})
 
 
-def test_a_newer_lock_file_of_the_same_name_replaces_the_older(backend: Backend) -> None:
-    for digest in ("a", "b"):
-        upkeep.put_lock(backend, LockFile("production", {digest * 64: digest}))
-    upkeep.put_lock(backend, LockFile("testing"))
-    locks = upkeep.read_locks(backend)
-    assert (set(locks), set(locks["production"].artifacts)) == ({"production", "testing"}, {"b" * 64})
-    with raises(StoreError, "store-no-such-lock", where="none", hint="production, testing"):
-        upkeep.remove_lock(backend, "none")
-
-
-def test_nothing_is_removed_while_a_lock_file_cannot_be_read(dated: DatedStore) -> None:
-    names = {dated.entry(1, 400), dated.put("v1/locks/production.json", b"{", 1)}
-    with raises(StoreError, "store-lock-malformed", hint="jitlto store unlock URL production"):
-        upkeep.prune(dated.backend, older_than=DAY, now=NOW)
-    assert dated.names == names
-    upkeep.remove_lock(dated.backend, "production")
-    upkeep.prune(dated.backend, older_than=DAY, now=NOW)
-    assert dated.names == set()
-
-
-@pytest.mark.parametrize("locked", [True, False])
-def test_what_an_index_lists_stays_as_long_as_the_index(dated: DatedStore, *, locked: bool) -> None:
-    files = {"a.fragdb": dated.artifact(b"database", 400), "a.pack": dated.artifact(b"pack", 300)}
-    index = dated.artifact(encode_index(files), 400 if locked else 2)
-    locks = [LockFile("given", {index: "a.fragdb and its packs"})] if locked else []
-    upkeep.prune(dated.backend, older_than=30 * DAY, locks=locks, now=NOW)
-    assert dated.names == {object_name("artifacts", digest) for digest in (*files.values(), index)}
-    upkeep.prune(dated.backend, older_than=DAY, now=NOW)
-    assert dated.names == set()
-
-
-def test_an_index_goes_before_what_it_lists(dated: DatedStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {"a.fragdb": dated.artifact(b"database", 40), "a.pack": dated.artifact(b"pack", 50)}
-    index = dated.artifact(encode_index(files), 35)
-    removed: list[str] = []
-    monkeypatch.setattr(Backend, "delete", lambda _, name: removed.append(name))
-    upkeep.prune(dated.backend, older_than=30 * DAY, now=NOW)
-    assert removed[0] == object_name("artifacts", index)
-    assert len(removed) == 3
-
-
-def test_only_lost_leases_go_and_foreign_objects_are_left_alone(dated: DatedStore) -> None:
-    lost = dated.entry(1, 2, kind="leases")
-    dated.put(f"{lost}-1", b"", 2)  # the lease of a successor
-    held = dated.entry(2, 0.5, kind="leases")
+def test_foreign_objects_are_left_alone(dated: DatedStore) -> None:
     foreign = {dated.put(name, b"", 900) for name in ("v1/readme", "v1/kernels/ab/short", "other/file")}
-    done = upkeep.prune(dated.backend, older_than=0, size=0, now=NOW)
-    assert dated.names == {held, *foreign}
-    assert done.removed == {"leases": 2}
-    assert lost not in dated.names
+    done = upkeep.prune(dated.backend, older_than=0, size=0, with_artifacts=True, now=NOW)
+    assert dated.names == foreign
+    assert done.removed == {}
 
 
 def test_what_was_used_last_is_known_on_a_real_server_too(backend: Backend) -> None:
@@ -208,17 +154,14 @@ def _fill(backend: Backend, signing: SigningKey) -> dict[str, str]:
         object_name("compiled", digests[5]): (b"<html>", ""),
         object_name("artifacts", sha): (data, ""),
         object_name("artifacts", "0" * 64): (data, sha),
-        object_name("leases", digests[0]): (b"?", ""),
-        "v1/locks/good.json": (LockFile("good").encode(), ""),
-        "v1/locks/bad.json": (b"{}", "lock file"),
         "v1/readme": (b"", "no such name"),
     }
     lists = encode_index({"a.fragdb": sha, "a.pack": "1" * 64})
     objects[object_name("artifacts", hashlib.sha256(lists).hexdigest())] = (lists, "a.pack")
     for name, (content, _) in objects.items():
         backend.put(name, content)
-    intact = {object_name("kernels", digests[0]), object_name("artifacts", sha), object_name("leases", digests[0])}
-    return {name: word for name, (_, word) in objects.items() if name not in {*intact, "v1/locks/good.json"}}
+    intact = {object_name("kernels", digests[0]), object_name("artifacts", sha)}
+    return {name: word for name, (_, word) in objects.items() if name not in intact}
 
 
 def test_everything_that_is_not_what_its_name_says_is_found_and_removed(backend: Backend) -> None:
@@ -229,7 +172,7 @@ def test_everything_that_is_not_what_its_name_says_is_found_and_removed(backend:
     assert {each.name for each in found} == set(bad)
     assert [each.reason for each in found if bad[each.name] not in each.reason] == []
     assert {each.name for each in backend.list()} == before
-    kept, unsigned = {"v1/readme", "v1/locks/bad.json"}, {name for name, word in bad.items() if word in _SIGNATURE}
+    kept, unsigned = {"v1/readme"}, {name for name, word in bad.items() if word in _SIGNATURE}
     everything = {"delete": True, "delete_untrusted": True}
     planned = upkeep.verify(backend, key.public, **everything, dry_run=True)
     assert {each.name for each in planned if each.removed} == set(bad) - kept
@@ -297,7 +240,9 @@ def test_what_is_read_gets_todays_date_if_it_is_older_than_a_day(tmp_path: Path,
     open_store(StoreAddress(directory.as_uri(), reads=True, writes=True)).put(name, data)
     written = time.time() - days * DAY
     os.utime(directory / name, (written, written))
-    stores = SharedStores.from_config(Config.read({"JITLTO_STORE": directory.as_uri() + purpose}), patience=10)
+    stores = SharedStores.from_config(
+        Config.read({"JITLTO_STORE": directory.as_uri() + purpose, "JITLTO_STORE_PATIENCE": "10"})
+    )
     assert stores is not None
     assert stores.get("kernels", key) == b"payload"
     expected, end = days > 1 and not purpose, time.monotonic() + (10 if days > 1 and not purpose else 0.05)

@@ -7,23 +7,20 @@ them and asks `jitlto doctor` about them too, and ``assemble FILE`` makes cubins
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import io
 import json
 import logging
 import sys
 from pathlib import Path
 from unittest.mock import patch
 
-from jitlto import cli
 from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Architecture
 from jitlto.build.pipeline import build
-from jitlto.check.usability import group_fragments
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda import device, nvjitlink, ptx, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
+from jitlto.cuda.prediction import preview_link
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.plan.plan import Plan
@@ -136,29 +133,18 @@ def doctor(path: Path, arch: str) -> dict[str, object] | None:
     """What `jitlto doctor` says of a database for one target."""
     if path.is_dir():
         return None
-    if arch.startswith(DEVICE):
-        target = Architecture.parse(arch.removeprefix(DEVICE))
-        with FragmentDatabase(path) as database:
-            (alike,) = group_fragments(
-                "mini", database.fragments(), [target], nvjitlink.version(), None, requested=False
-            )
-        says = alike.outcomes[0][1].verdict
-        return {"ways": [says.method], "code": says.code, "status": int(not alike.well)}
-    printed, status = io.StringIO(), 0
-    with contextlib.redirect_stdout(printed):
-        try:
-            cli.cli.main(["doctor", str(path), "--arch", arch, "--json"], standalone_mode=False)
-        except SystemExit as left:
-            status = int(str(left.code))
-    report = json.loads(printed.getvalue())
-    found = [alike["archs"][arch] for alike in report["groups"]]
+    target = Architecture.parse(arch.removeprefix(DEVICE))
+    with FragmentDatabase(path) as database:
+        named = not arch.startswith(DEVICE)
+        says = [preview_link(f, target, nvjitlink.version(), requested=named) for f in database.fragments()]
+    found = list(dict.fromkeys(says))
     return {
-        "ways": [each["way"] for each in found],
-        "why": found[0]["why"],
-        "remedy": found[0]["remedy"],
-        "code": found[0]["code"],
-        "fragments": sum(len(alike["fragments"]) for alike in report["groups"]),
-        "status": status,
+        "ways": [each.method for each in found],
+        "why": found[0].why,
+        "remedy": found[0].remedy,
+        "code": found[0].code or None,
+        "fragments": len(says),
+        "status": int(any(each.method is None for each in found)),
     }
 
 

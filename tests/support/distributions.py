@@ -17,7 +17,6 @@ def install(
     databases: Mapping[str, Path] | None = None,
     entry_points: str | None = None,
     editable: Path | None = None,
-    egg: bool = False,
 ) -> Path:
     """Install a package of that name into a directory; returns the directory of its metadata.
 
@@ -25,10 +24,10 @@ def install(
     Importing the package ends the process: nothing here is to do it.
     """
     spelled = name.replace("-", "_").replace(".", "_")
-    metadata = site / (f"{spelled}.egg-info" if egg else f"{spelled}-{version}.dist-info")
+    metadata = site / f"{spelled}-{version}.dist-info"
     metadata.mkdir(parents=True)
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", "", "Name: of nothing"]
-    (metadata / ("PKG-INFO" if egg else "METADATA")).write_text("\n".join(lines))
+    (metadata / "METADATA").write_text("\n".join(lines))
     if entry_points is None and families is not None:
         listed = "".join(f"{family} = {value}\n" for family, value in families.items())
         entry_points = f"[console_scripts]\n{spelled} = {spelled}.cli:main\n\n[jitlto.fragments]\n{listed}"

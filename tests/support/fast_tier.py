@@ -28,8 +28,7 @@ EXCEPTIONS = {
     "build/execution/events.py": "methods without a body, for observers to override",
     "packaging/hooks/build_fragments.py": "in builds of packages by setuptools, which are slow",
     "cli/demo.py": "builds and links a shipped family, which is slow",
-    "cli/outcome.py": "in processes that a signal ends",
-    "cli/progress_bar.py": "in a process on a terminal",
+    "cli/ending.py": "in processes that a signal ends",
     "launch/launcher.py": "a GPU",
     "launch/resources.py": "a GPU",
     "frameworks/jax_call.py": "JAX, which callers bring",
@@ -37,7 +36,6 @@ EXCEPTIONS = {
     "frameworks/torch_kernel.py": "PyTorch, which callers bring",
     "frameworks/torch_operator.py": "PyTorch, which callers bring",
     "frameworks/torch_transforms.py": "PyTorch, which callers bring",
-    "cli/search_sample.py": "a GPU",
     "plan/user_code/numba_compiler.py": "Numba, an extra of its own",
 }
 

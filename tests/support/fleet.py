@@ -72,11 +72,6 @@ class Report:
         return total
 
     @property
-    def leases_lost(self) -> int:
-        """How many leases were given a second time, or without the store's word: each may cost a link."""
-        return sum(result["statistics"]["leases_lost"] for result in self.results)
-
-    @property
     def cubins(self) -> set[tuple[tuple[str, str], ...]]:
         """What the processes have got; one element if it is the same."""
         return {tuple(sorted(result["cubins"].items())) for result in self.results}
@@ -121,7 +116,7 @@ def _request(given: dict[str, Any], number: int, ready: int, gate: int) -> None:
     (folder / f"result{number}").write_text(json.dumps(result))
 
 
-_STATISTICS = ("hits", "misses", "rejected", "failures", "bytes_read", "bytes_written", "seconds_waited", "leases_lost")
+_STATISTICS = ("hits", "misses", "rejected", "failures", "bytes_read", "bytes_written")
 
 
 def _main(given: dict[str, Any]) -> None:

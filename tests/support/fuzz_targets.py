@@ -24,7 +24,7 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import digest_of
 from jitlto.base.types import Parameter
-from jitlto.build.cache.cache import Cache, decode_compiled, encode_compiled
+from jitlto.build.cache.cache import Unit, decode_unit, encode_unit
 from jitlto.build.merge import merge_databases
 from jitlto.check import check
 from jitlto.compile.compiler import CompiledSource
@@ -36,10 +36,10 @@ from jitlto.families import declaration, matrix
 from jitlto.families.templates import render_family
 from jitlto.launch.arguments import ArgumentConverter
 from jitlto.launch.fast_path import FastPath
-from jitlto.link import packed_requests, packs
+from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
-from jitlto.link.lookup_cache import Contents, LookupCache, hash_key
-from jitlto.link.packed_requests import Answer
+from jitlto.link.requests import Contents, KernelRequest, LookUps, hash_key
+from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, Disk
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
 from jitlto.plan.user_code.inputs import from_ptx
 from jitlto.record.fragment import FragmentKey, ImageKind
@@ -48,9 +48,9 @@ from jitlto.report.content import describe
 from jitlto.runtime import recording
 from jitlto.runtime.family import KernelFamily
 from jitlto.stores import entry as shared_entry
-from jitlto.stores.keys import TrustedKeys
-from jitlto.stores.lock_file import LockFile
 from jitlto.stores.manifest import Manifest
+from jitlto.stores.trust import TrustedKeys
+from tests.support.compiled import compiled
 from tests.support.families import MINI
 from tests.support.fuzzing import MINI_BYTES
 from tests.support.kernels import entry
@@ -99,7 +99,7 @@ class Ground:
     @cached_property
     def pack(self) -> bytes:
         """A pack of them."""
-        packs.write(self.directory / "whole.pack", self.kernels)
+        packs.write(self.directory / "whole.pack", {KERNELS: self.kernels})
         return (self.directory / "whole.pack").read_bytes()
 
     @cached_property
@@ -136,7 +136,7 @@ def edited(data: bytes, script: bytes) -> bytes:
         if what & 0x40:
             place = where % min(len(out), 200)
         elif what & 0x80:
-            place = where % -(-len(out) // 4096) * 4096 + (where >> 24) % 64
+            place = where % -(-len(out) // 1024) * 1024 + (where >> 24) % 64
         place = min(place, len(out) - 1)
         chance = random.Random(where)  # noqa: S311
         match what % 8:
@@ -149,9 +149,9 @@ def edited(data: bytes, script: bytes) -> bytes:
             case 3:
                 out[place:place] = chance.randbytes(1 + count)
             case 4:  # one page for another
-                other = chance.randrange(-(-len(out) // 4096)) * 4096
-                page = place // 4096 * 4096
-                out[page : page + 4096] = out[other : other + 4096]
+                other = chance.randrange(-(-len(out) // 1024)) * 1024
+                page = place // 1024 * 1024
+                out[page : page + 1024] = out[other : other + 1024]
             case 5:  # a number in two, four or eight bytes
                 size = (2, 4, 8)[count % 3]
                 value = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 1 << 31, (1 << 64) - 1, len(out))[count % 10]
@@ -356,48 +356,43 @@ def _record_seeds(ground: Ground) -> list[bytes]:
 def _pack(ground: Ground, data: bytes) -> None:
     packs._warn_once._warned.clear()  # each digest of each pack once, which adds up here
     path = ground.file("p.pack", edited(ground.pack, data) if data[:1] != b"j" else b"")
-    database, named = path.with_suffix(".fragdb"), _SCOPE.key("named")
+    database = path.with_suffix(".fragdb")
     if data[:1] == b"j":
-        lookups = {
-            hash_key("contents", "0" * 64): data[1:],
-            named: data[1:],
-            _SCOPE.key("chosen", {"a": "b"}): data[1:],
-        }
-        packs.write(path, ground.kernels, lookups)
-        packed_requests.find_contents(database, "0" * 64)
-        packed_requests.find_chosen(database, _SCOPE, {"a": "b"})
-        packs.write(path, ground.kernels, lookups | {named: b'[["a"]]'})
-        packed_requests.find_chosen(database, _SCOPE, {"a": "b"})
+        key = _REQUEST.key
+        assert key is not None
+        made_up = {REQUESTS: {key: data[1:]}, CONTENTS: {hash_key("0" * 64): data[1:]}}
+        packs.write(path, {KERNELS: ground.kernels, **made_up})
+        look_ups = LookUps(packs.beside(database))
+        look_ups.find_contents("0" * 64)
+        look_ups.find_chosen(_REQUEST)
     for pack in packs.beside(database):
         for digest in pack.digests:
-            pack.get(digest)
+            pack.find(digest)
     for digest in ground.kernels:
         KernelCache(None).find(digest, database)
 
 
-_SCOPE = packed_requests.Scope("0" * 64, "mini", None, "lto", {}, (9, 0), "13.0")
+_REQUEST = KernelRequest("0" * 64, "mini", None, "lto", {}, {"a": "b"}, (9, 0), "13.0")
 
 
 def _pack_seeds(ground: Ground) -> list[bytes]:
-    chosen = Answer(_SCOPE, {"a": "b"}, {"a": "b"}, Chosen("k", "0" * 64, (Parameter("n", "unsigned", 4, 4),)))
+    chosen = Chosen("k", "0" * 64, (Parameter("n", "unsigned", 4, 4),))
     with FragmentDatabase(ground.databases[0]) as database:
-        lookups = packed_requests.encode([Contents.from_database(database)], [chosen])
-    return [b"\0" * 8, *(b"j" + payload for payload in lookups.values())]
+        contents = Contents.from_database(database)
+    return [b"\0" * 8, b"j" + chosen.encode(), b"j" + contents.to_json()]
 
 
 def _entry(ground: Ground, data: bytes) -> None:
     """An entry of the caches, whose checksum is right."""
     key = hashlib.sha256(data.partition(b"\n")[0]).hexdigest()
-    for kind in ("kernels", "compiled", "costs", "history", "headers", "sources", "databases"):
+    for kind in ("kernels", "compiled", "sources", "databases"):
         ground.store.put(kind, key, data)
     kernel = KernelCache(ground.store).find(key, ground.directory / "x.fragdb")
     if kernel is not None:
         LinkKey.from_entry(data)
         kernel.architecture  # noqa: B018
-    cache = Cache(ground.store)
-    cache.costs()
-    decode_compiled(data)
-    LookupCache(ground.store).find_contents(key)
+    decode_unit(data)
+    LookUps([Disk(ground.store)]).find_contents(key)
     with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # as shortcuts take it
         Contents.from_json(data)
 
@@ -410,7 +405,7 @@ def _entry_seeds(ground: Ground) -> list[bytes]:
                               images, (), "")  # fmt: skip
     with FragmentDatabase(ground.databases[0]) as database:
         contents = Contents.from_database(database)
-    return [*ground.kernels.values(), encode_compiled(compiled), contents.to_json(), b'{"mini/kern[]": 1.5}']
+    return [*ground.kernels.values(), encode_unit(Unit(compiled, {}, 1.5)), contents.to_json()]
 
 
 def _raw_entry(ground: Ground, data: bytes) -> None:
@@ -438,11 +433,6 @@ def _signers(ground: Ground, data: bytes) -> None:
     for key_id in trusted.ids:
         assert not trusted.verify(key_id, bytes(64), b"")
     assert refused(lambda: shared_entry.decode(kind, key, shared_entry.encode(*_SHARED, None), trusted))
-
-
-def _lock_file(ground: Ground, data: bytes) -> None:
-    lock = LockFile.read(ground.file("lock.json", data))
-    assert LockFile.decode(lock.encode(), "again") == lock
 
 
 def _recording(ground: Ground, data: bytes) -> None:
@@ -515,6 +505,10 @@ def _cubin(ground: Ground, data: bytes) -> None:
 Run = Callable[[Ground, bytes], None]
 Seeds = Callable[[Ground], list[bytes]]
 
+_SOURCES = [
+    'extern "C" __device__ float op(float a); __global__ void kern(float* x) { *x = op(*x); }',
+    "template <class T> __device__ T op(T a) { return 2 * a; } template __device__ float op(float);",
+]
 _TOMLS = [MINI["family.toml"].encode()]
 _SIGNER = b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFtYHP6XEMiOiOI5r5jJ7vV69MHZyJfRe+NWk2hW9sCL"
 _SIGNERS = [_SIGNER + b" me\n", b'me@example.org namespaces="jitlto-store",valid-before="20300101" ' + _SIGNER]
@@ -530,19 +524,18 @@ TARGETS: dict[str, tuple[Run, Seeds]] = {
     "raw_entry": (_raw_entry, lambda _: [bytes(8)]),
     "shared_entry": (_shared_entry, lambda _: [b""]),
     "signers": (_signers, lambda _: _SIGNERS),
-    "lock_file": (_lock_file, lambda _: [LockFile("production", {"ab" * 32: "mini.fragdb"}).encode()]),
     "recording": (_recording, lambda _: [recorded_line()]),
     "family": (_family, lambda _: _TOMLS),
     "matrix": (_matrix, lambda _: [MINI["kern.json"].encode(), MINI["op.json"].encode()]),
     "manifest": (_manifest, lambda g: [f"{'0' * 64}  x.fragdb\n{'1' * 64} *./a/b.pack\n".encode()]),
     "key": (_key, lambda _: _KEYS),
-    "ptx": (_ptx, lambda g: g.images["ptx"]),
+    "ptx": (_ptx, lambda _: [compiled(text).ptx.encode() for text in _SOURCES]),
     "names": (_names, lambda _: _SYMBOLS),
     "fatbin": (_fatbin, lambda g: [bytes(8), *g.images["ltoir"][:2]]),
     "cubin": (_cubin, lambda g: [bytes(8), g.cubins[0]]),
 }
 #: Those whose inputs are JSON, at least in part: mutated as documents too.
-DOCUMENTS = frozenset({"records", "matrix", "recording", "entry", "pack", "lock_file"})
+DOCUMENTS = frozenset({"records", "matrix", "recording", "entry", "pack"})
 
 
 def recorded_line() -> bytes:

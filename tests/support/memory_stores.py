@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from jitlto.stores.statistics import StoreStatistics
+from jitlto.stores.store import StoreStatistics
 
 if TYPE_CHECKING:
     from jitlto.stores.shared import SharedStores as Base
@@ -40,7 +40,7 @@ class MemoryStores(Base):
     def takes_writes(self) -> bool:
         return not self.is_read_only
 
-    def put(self, kind: str, key: str, payload: bytes, lease: object = None, *, may_be_there: bool = False) -> None:
+    def put(self, kind: str, key: str, payload: bytes) -> None:
         if (kind, key) not in self.objects:
             self.objects[kind, key] = payload
             self.writes[kind, key] += 1

@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 from jitlto.base.config import Config
 from jitlto.stores import entry, shared
-from jitlto.stores.keys import SigningKey, TrustedKeys
 from jitlto.stores.shared import SharedStores
+from jitlto.stores.trust import SigningKey, TrustedKeys
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from jitlto.base.config import Config
 from jitlto.stores.address import StoreAddress
-from jitlto.stores.keys import SigningKey
 from jitlto.stores.shared import SharedStores
-from jitlto.stores.trust import Trust
+from jitlto.stores.trust import SigningKey, Trust
 
 #: A key in the form of the cache's: 64 hexadecimal digits.
 KEY = "0123456789abcdef" * 4

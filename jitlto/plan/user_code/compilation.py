@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -21,47 +19,14 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.cuda import ptx, toolkit
-from jitlto.record.headers import Source
 
 #: The folder of the entries in the cache directory.
 ENTRIES = "sources"
 _SCHEMA = 5  # of the entries
 
 
-class Entry(Struct):
-    """Base of cached values; ``key`` is part of the entry, because a file may have been renamed."""
-
-    key: str
-
-
-_E = TypeVar("_E", bound=Entry)
-
-
-def entry_key(inputs: Mapping[str, object]) -> str:
-    """Return the key of the entry made from these inputs, which are plain JSON values."""
-    return hashlib.sha256(json.dumps({"schema": _SCHEMA, **inputs}, sort_keys=True).encode()).hexdigest()
-
-
-def load_entry(store: CacheDir | None, kind: type[_E], key: str) -> _E | None:
-    """Return an entry of the user's cache; None if it is missing or cannot be read."""
-    payload = store.get(ENTRIES, key) if store else None
-    if payload is None:
-        return None
-    try:
-        entry = decoder(kind).decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    return entry if entry.key == key else None
-
-
-def save_entry(store: CacheDir | None, entry: Entry) -> None:
-    """Keep an entry for other processes."""
-    if store is not None and not store.readonly:
-        store.put(ENTRIES, entry.key, msgspec.json.encode(entry))
-        store.prune_if_due()
-
-
-class _SourceEntry(Entry):
+class _Entry(Struct):
+    key: str  # part of the entry, because a file may have been renamed
     headers: dict[str, str | None]
     ltoir: bytes
     ptx: str
@@ -87,59 +52,41 @@ def compile_once(
             :func:`jitlto.compile.nvrtc_program.program_name`.
     """
     overlay = {header: content.encode("utf-8", "surrogateescape") for header, content in headers}
-    key = entry_key(
-        {
-            "text": hashlib.sha256(text).hexdigest(),
-            "headers": {name: hashlib.sha256(content).hexdigest() for name, content in overlay.items()},
-            "architecture": str(architecture),
-            "options": list(options),
-            "nvrtc": toolkit.build_id("nvrtc"),
-        }
-    )
-    search = _RecordingSearch((), overlay, system=toolkit.header_roots(), options=options, strict=True, beyond=False)
-    entry = load_entry(store, _SourceEntry, key)
-    cached = _from_entry(entry, search, architecture) if entry else None
+    made_from = {
+        "schema": _SCHEMA,
+        "text": hashlib.sha256(text).hexdigest(),
+        "headers": {name: hashlib.sha256(content).hexdigest() for name, content in overlay.items()},
+        "architecture": str(architecture),
+        "options": list(options),
+        "nvrtc": toolkit.build_id("nvrtc"),
+    }
+    key = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
+    # Text from a database or a caller must not lead to files beside the toolkit's headers.
+    search = HeaderSearch((), overlay, system=toolkit.header_roots(), options=options, strict=True, beyond=False)
+    payload = store.get(ENTRIES, key) if store else None
+    cached = _decode(payload, key, search, architecture) if payload else None
     if cached is not None:
         return cached
-    compiled = nvrtc.compile_closure(search, text, [architecture], options)
+    source = search.closure(text)
+    compiled = nvrtc.compile_source(source, [architecture], options)
     # Headers that were searched for and not found count too: if one appears, the result changes.
-    looked_up = search.absent(text, search.last_headers) | search.last_headers
-    save_entry(
-        store,
-        _SourceEntry(
-            key,
-            {name: search.sha256(name) for name in looked_up},
-            compiled.ltoir[architecture],
-            compiled.ptx,
-            str(compiled.version),
-            compiled.warnings,
-            compiled.identity,
-        ),
-    )
+    looked_up = search.absent(text, source.headers) | source.headers.keys()
+    if store is not None and not store.readonly:
+        found = {name: search.sha256(name) for name in looked_up}
+        version, ltoir = str(compiled.version), compiled.ltoir[architecture]
+        entry = _Entry(key, found, ltoir, compiled.ptx, version, compiled.warnings, compiled.identity)
+        store.put(ENTRIES, key, msgspec.json.encode(entry))
+        store.prune_if_due()
     return compiled
 
 
-def _from_entry(entry: _SourceEntry, search: HeaderSearch, architecture: Architecture) -> nvrtc.Compiled | None:
-    """Return the content of an entry; None if the toolkit's headers have changed since, or its PTX cannot be read."""
-    if any(search.sha256(name) != digest for name, digest in entry.headers.items()):
-        return None
+def _decode(payload: bytes, key: str, search: HeaderSearch, architecture: Architecture) -> nvrtc.Compiled | None:
+    """Return the content of an entry; None if it cannot be read, or the toolkit's headers have changed since."""
     try:
+        entry = decoder(_Entry).decode(payload)
         version, module = Version.parse(entry.version), ptx.parse_ptx(entry.ptx)
-    except JitltoError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, JitltoError):
         return None
-    ltoir = {architecture: entry.ltoir}
-    return nvrtc.Compiled(ltoir, entry.ptx, module, version, entry.warnings, entry.identity)
-
-
-class _RecordingSearch(HeaderSearch):
-    """A search that records the headers of the last closure, including those named explicitly.
-
-    Text from a database or a caller must not lead to files beside the toolkit's headers.
-    """
-
-    last_headers: frozenset[str] = frozenset()
-
-    def closure(self, text: bytes, extra: Iterable[str] = ()) -> Source:
-        source = super().closure(text, extra)
-        self.last_headers = frozenset(source.headers)
-        return source
+    if entry.key != key or any(search.sha256(name) != digest for name, digest in entry.headers.items()):
+        return None
+    return nvrtc.Compiled({architecture: entry.ltoir}, entry.ptx, module, version, entry.warnings, entry.identity)

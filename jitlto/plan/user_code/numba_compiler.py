@@ -1,4 +1,4 @@
-"""Compilation of callers' Python functions by numba-cuda: once per content if it can be compared, else per object.
+"""Compilation of callers' Python functions by numba-cuda, each time that one is planned: what it refers to may change.
 
 Numba is imported only when a function has to be compiled.
 """
@@ -9,18 +9,13 @@ import contextlib
 import dis
 import hashlib
 import inspect
-import json
-import os
 import re
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from types import CodeType, FunctionType
 from typing import Any
 
 from jitlto.base import types
-from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import CompileError, InterfaceMismatchError, JitltoError, ToolchainError
 from jitlto.base.frozen import Shared
 from jitlto.base.mangling import demangle, split_top_level
@@ -28,11 +23,8 @@ from jitlto.base.uninterrupted import uninterrupted
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import ptx, toolkit
 from jitlto.plan.user_code.adapter import USE_CPP, qualified_name
-from jitlto.plan.user_code.compilation import Entry, entry_key, load_entry, save_entry
-from jitlto.plan.user_code.python_fingerprint import fingerprint
 from jitlto.record.fragment import Symbol
 
-_PACKAGES = ("numba-cuda", "numba", "llvmlite", "numpy")
 _NUMBA_TYPES = {
     "b1": "boolean", "i1": "int8", "u1": "uint8", "i2": "int16", "u2": "uint16", "i4": "int32", "u4": "uint32",
     "i8": "int64", "u8": "uint64", "f2": "float16", "bfloat16": "bfloat16", "f4": "float32", "f8": "float64",
@@ -93,13 +85,8 @@ class CompiledFunction:
         return hashlib.sha256(self.ltoir + b"\0" + self.ptx.encode()).hexdigest()
 
 
-class _FunctionEntry(Entry):
-    ltoir: bytes
-    ptx: str
-
-
 def compile_function(
-    function: PythonFunction, symbol: Symbol, base: Architecture, store: CacheDir | None, *, fast_math: bool = False
+    function: PythonFunction, symbol: Symbol, base: Architecture, *, fast_math: bool = False
 ) -> CompiledFunction:
     """Compile a Python function with the name and types of the symbol that its adapter calls.
 
@@ -110,9 +97,7 @@ def compile_function(
     """
     signature = _signature(function, symbol.name)
     _check_code(function.function, function.function.__code__, signature)
-    content = fingerprint(function.function)
-    text = None if content is None else json.dumps(content, sort_keys=True)
-    return _compile_once(function, text, symbol.name, signature, base, fast_math, store)
+    return _compile(function, symbol.name, signature, base, fast_math)
 
 
 def _signature(function: PythonFunction, inner: str) -> Signature:
@@ -191,72 +176,29 @@ def _numba_type(function: PythonFunction, type_name: str, *, result: bool = Fals
     return _NUMBA_TYPES[scalar.typestr]
 
 
-@lru_cache(maxsize=256)
-def _compile_once(
-    function: PythonFunction,
-    content: str | None,
-    name: str,
-    signature: Signature,
-    base: Architecture,
-    fast_math: bool,
-    store: CacheDir | None,
-) -> CompiledFunction:
-    if content is None:  # cannot be compared with other functions: compiled for this object, in this process
-        return _compile(function, name, signature, base, fast_math)
-    key = entry_key(
-        {
-            "function": hashlib.sha256(content.encode()).hexdigest(),
-            "name": name,
-            "signature": str(signature),
-            "architecture": str(base),
-            "fast_math": fast_math,
-            "compiler": _compiler_versions(),
-            "environment": {n: value for n, value in os.environ.items() if n.startswith("NUMBA_")},
-        }
-    )
-    entry = load_entry(store, _FunctionEntry, key)
-    if entry is not None:
-        try:
-            ptx.parse_ptx(entry.ptx)
-            return CompiledFunction(entry.ltoir, entry.ptx)
-        except JitltoError:
-            pass
-    compiled = _compile(function, name, signature, base, fast_math)
-    save_entry(store, _FunctionEntry(key, compiled.ltoir, compiled.ptx))
-    return compiled
-
-
-@cache
-def _compiler_versions() -> dict[str, str]:
-    """Return the versions of everything that determines the code that Numba generates."""
+def _import_numba() -> Any:
+    """Import numba.cuda, and check that it has what it compiles with."""
     try:
-        versions = {name: version(name) for name in _PACKAGES}
-    except PackageNotFoundError as error:
-        raise ToolchainError(
-            f"{error.name}, which is needed to compile Python functions, is not installed",
-            code="toolchain-missing",
-            hint=toolkit.install_hint("numba"),
-        ) from None
+        numba = import_module("numba.cuda")
+    except ImportError as error:
+        what = f"cannot import numba.cuda, which is needed to compile Python functions: {error}"
+        raise ToolchainError(what, code="toolchain-missing", hint=toolkit.install_hint("numba")) from error
     try:
-        return versions | {"nvvm": toolkit.build_id("nvvm")}
+        toolkit.build_id("nvvm")
     except ToolchainError as error:
         raise ToolchainError(
             f"libNVVM, which Numba compiles with, is missing: {error.what}",
             code="toolchain-missing",
             hint="install nvidia-nvvm for CUDA 13, nvidia-cuda-nvcc-cu12 for CUDA 12",
         ) from error
+    return numba
 
 
 @uninterrupted
 def _compile(
     function: PythonFunction, name: str, signature: Signature, base: Architecture, fast_math: bool
 ) -> CompiledFunction:
-    _compiler_versions()
-    try:
-        cuda = import_module("numba.cuda")
-    except ImportError as error:
-        what = f"cannot import numba.cuda: {error}"
-        raise ToolchainError(what, code="toolchain-missing", hint=toolkit.install_hint("numba")) from error
+    cuda = _import_numba()
     numba_types: Any = cuda.types
 
     def numba_type(text: str) -> Any:

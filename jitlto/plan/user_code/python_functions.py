@@ -145,7 +145,7 @@ def _from_function(
     identities: list[str] = []
     for symbol in symbols:
         adapter, inner = compile_adapter(symbol, function.group, where, family, base, store)
-        python = compile_function(function, inner, base, store, fast_math=family.link.fast_math)
+        python = compile_function(function, inner, base, fast_math=family.link.fast_math)
         module = ptx.parse_ptx(python.ptx)
         _check_layout(inner, module, symbol, where)
         for ltoir, text in ((adapter.ltoir[base], adapter.ptx), (python.ltoir, python.ptx)):

@@ -18,7 +18,7 @@ import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jitlto.base import files
 from jitlto.base.cache_dir import CacheDir
@@ -29,7 +29,7 @@ from jitlto.compile.header_places import is_outside
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.families import declaration
 from jitlto.families.source_files import walk_sources
-from jitlto.link import lookup_cache
+from jitlto.link import requests
 
 if TYPE_CHECKING:
     from jitlto.base.config import Config
@@ -79,10 +79,14 @@ def locate_database(installed: InstalledFamily, source: Path, settings: Config) 
 def declared_families(source: Path) -> set[str] | None:
     """Return the families that a source tree's ``pyproject.toml`` declares now; None if it does not say."""
     try:
-        project = tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig"))["project"]
+        project = _read_project(source)["project"]
         return None if "entry-points" in project.get("dynamic", ()) else set(project["entry-points"][GROUP])
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _read_project(source: Path) -> dict[str, Any]:
+    return tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig"))
 
 
 def built_databases(settings: Config) -> dict[Path, int]:
@@ -128,7 +132,7 @@ def _built(installed: InstalledFamily, source: Path, settings: Config) -> Path:
 def _read_table(installed: InstalledFamily, source: Path) -> dict[str, object] | None:
     """Return the package's ``[tool.jitlto]``, or None; an invalid table is returned empty and left to the build."""
     try:
-        table = tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig")).get("tool", {}).get("jitlto")
+        table = _read_project(source).get("tool", {}).get("jitlto")
         return table if isinstance(table, dict | None) else {}
     except FileNotFoundError:
         if source.is_dir():
@@ -178,7 +182,7 @@ def _state(source: Path, table: dict[str, object], settings: Config) -> str | No
         return None  # the build takes prebuilt databases instead of sources
     try:
         families = _families(source, table)
-        digest = hashlib.sha256(json.dumps(lookup_cache.linker_surroundings()).encode("utf-8", "surrogateescape"))
+        digest = hashlib.sha256(json.dumps(requests.linker_surroundings()).encode("utf-8", "surrogateescape"))
         digest.update((source / "pyproject.toml").read_bytes())
         for path in families:
             family = declaration.load_family(path)

@@ -3,26 +3,27 @@
 A distribution names its families as entry points of the group ``jitlto.fragments``; a value is the dotted path of the
 database without its suffix: ``search = mypackage.fragments`` means the file ``mypackage/fragments.fragdb``.
 
-Installed distributions are those that :mod:`importlib.metadata` finds in the directories and archives of ``sys.path``;
-of several with the same name, the first counts that an interrupted upgrade has not left empty. That module is not used
-because its import takes 13 ms, as long as finding a family among a hundred. Nothing is cached: packages may be
-installed and removed while a process runs.
+Installed distributions are those with a ``dist-info`` in the directories of ``sys.path``; of several with the same
+name, the first counts that an interrupted upgrade has not left empty. :mod:`importlib.metadata` is not used because its
+import takes 13 ms, as long as finding a family among a hundred. Nothing is cached: packages may be installed and
+removed while a process runs.
 
 Sources: PyPA specifications, «Recording installed projects», «Entry points», «Direct URL data structure», «Name
-normalization»; for eggs, setuptools, «The internal structure of Python eggs».
+normalization».
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 
 from jitlto.base.errors import DatabaseError, RegistryError
 from jitlto.base.files import GROUP, SUFFIX
 from jitlto.base.frozen import Frozen
+
+_DIST_INFO = ".dist-info"
 
 
 class InstalledFamily(Frozen):
@@ -33,8 +34,7 @@ class InstalledFamily(Frozen):
         distribution, version: As spelled in its metadata.
         value: The dotted path of the database.
         metadata: The path of the distribution's metadata.
-        root: The path of the directory or archive that contains the distribution.
-        zipped: Whether ``root`` is an archive.
+        root: The path of the directory that contains the distribution.
         source: The source tree, if the distribution is installed editable.
     """
 
@@ -44,7 +44,6 @@ class InstalledFamily(Frozen):
     value: str
     metadata: str
     root: str
-    zipped: bool
     source: Path | None
 
     @property
@@ -89,60 +88,28 @@ class InstalledFamily(Frozen):
 
         Raises:
             RegistryError: If the entry point is invalid.
-            DatabaseError: If the database is missing or inside an archive.
+            DatabaseError: If the database is missing: the wheel did not contain it, or it has been removed since.
         """
         location = self.location
-        if self.zipped:
-            # SQLite reads only files, and an extracted copy would have to be checked at every start.
-            raise DatabaseError(
-                f"cannot be read: {self.title} is installed as an archive",
-                code="database-in-archive",
-                where=str(location),
-                hint=f"install it as a directory: pip install {self.distribution}",
-            )
-        if not os.path.isfile(location):  # noqa: PTH113 - Path.is_file raises on a name that is too long
-            raise self._not_found(location)
-        return location
-
-    def _not_found(self, location: Path) -> DatabaseError:
-        """Return the error for a missing database: its wheel did not contain it, or it has been removed since."""
+        if os.path.isfile(location):  # noqa: PTH113 - Path.is_file raises on a name that is too long
+            return location
         named = f"{self.title} names this database for the family {self.family!r}, but"
-        try:
-            record = Path(self.metadata, "RECORD").read_text("utf-8", "replace")
-        except OSError:
-            record = ""  # an egg has none
+        record = _read(self.metadata, "RECORD")
         if record and f"{'/'.join(self.parts)}{SUFFIX}," not in record:
-            return DatabaseError(
+            raise DatabaseError(
                 f"{named} its wheel was built without it",
                 code="database-not-packaged",
                 where=str(location),
                 hint="report it to its author: pyproject.toml needs [tool.jitlto] and, with hatchling, "
                 "[tool.hatch.build.hooks.jitlto]; reinstalling does not help",
             )
-        return DatabaseError(
-            f"{named} there is no such file",
-            code="database-not-found",
-            where=str(location),
-            hint=self.reinstall,
-        )
+        what = f"{named} there is no such file"
+        raise DatabaseError(what, code="database-not-found", where=str(location), hint=self.reinstall)
 
 
 def reinstall_command(distribution: str) -> str:
     """Return the command that reinstalls a package."""
     return f"pip install --force-reinstall --no-deps {distribution}"
-
-
-def families(family: str | None = None) -> list[InstalledFamily]:
-    """Return the families of installed distributions, or those with one name, in the order of ``sys.path``."""
-    by_name: dict[str, list[_Metadata]] = {}
-    # A source tree with an egg-info of a build may come before the directory with the actual metadata.
-    for metadata in sorted(_all_metadata(), key=lambda each: each.is_egg):
-        by_name.setdefault(metadata.name, []).append(metadata)
-    installed: list[InstalledFamily] = []
-    for several in by_name.values():
-        first = several[0] if len(several) == 1 else next((each for each in several if each.text), several[0])
-        installed += first.families(family)
-    return installed
 
 
 def canonical_name(name: str) -> str:
@@ -151,90 +118,56 @@ def canonical_name(name: str) -> str:
     return "-".join(word for word in words if word)
 
 
-class _Metadata:
-    """A directory of metadata, in a directory or in an archive."""
-
-    def __init__(self, name: str, root: str, read: Callable[[str], str | None], *, zipped: bool = False) -> None:
-        stem, _, suffix = name.rpartition(".")
-        if not stem and root.lower().endswith(".egg"):
-            stem = os.path.basename(root)[: -len(".egg")]  # noqa: PTH119 - a string, for speed
-        self.is_egg = suffix.lower() == "egg-info"
-        distribution, _, version = stem.partition("-")
-        self.name = canonical_name(distribution)
-        self._fallback = {"Name": distribution, "Version": version.partition("-")[0] or "?"}
-        self._path, self._root, self._read, self._zipped = f"{root}/{name}", root, read, zipped
-
-    @property
-    def text(self) -> str:
-        """What it says of the distribution; empty if an interrupted upgrade has left the directory."""
-        return self._read("PKG-INFO" if self.is_egg else "METADATA") or ""
-
-    def families(self, family: str | None) -> Iterator[InstalledFamily]:
-        text = self._read("entry_points.txt")
-        if text is None or GROUP not in text:
-            return
-        entries = {name: value for name, value in _entries(text) if family in (None, name)}
-        if not entries:
-            return
-        headers = self._fallback | _headers(self.text)
-        source = _editable_source(self._read("direct_url.json"))
-        about = (self._path, self._root, self._zipped, source)
-        for entry, value in entries.items():
-            yield InstalledFamily(entry, headers["Name"], headers["Version"], value, *about)
+def families(family: str | None = None) -> list[InstalledFamily]:
+    """Return the families of installed distributions, or those with one name, in the order of ``sys.path``."""
+    by_name: dict[str, list[tuple[str, str]]] = {}
+    for root, name in _all_metadata():
+        by_name.setdefault(canonical_name(name.partition("-")[0]), []).append((root, name))
+    installed: list[InstalledFamily] = []
+    for several in by_name.values():
+        whole = several if len(several) == 1 else [each for each in several if _read("/".join(each), "METADATA")]
+        installed += _families_of(*(whole or several)[0], family)
+    return installed
 
 
-def _all_metadata() -> Iterator[_Metadata]:
+def _all_metadata() -> Iterator[tuple[str, str]]:
+    """Yield the directories of metadata, each as the directory that contains it and its name."""
     for place in dict.fromkeys(path for path in sys.path if isinstance(path, str)):
-        root = place
         try:
             root = os.path.abspath(place)  # noqa: PTH100 - a string, for speed
-            for name in os.listdir(root):  # noqa: PTH208 - names are what is wanted
-                if _is_metadata(name, root):
-                    yield _Metadata(name, root, partial(_read_file, f"{root}/{name}"))
-        except NotADirectoryError:
-            yield from _in_archive(root)
+            # pip leaves ~name if it cannot remove a package.
+            yield from ((root, n) for n in os.listdir(root) if n.endswith(_DIST_INFO) and n[0].isalnum())  # noqa: PTH208
         except OSError:
             continue
 
 
-def _is_metadata(name: str, root: str) -> bool:
-    stem, _, suffix = name.rpartition(".")
-    if suffix.lower() not in ("dist-info", "egg-info"):
-        return False
-    # pip leaves ~name if it cannot remove a package.
-    return stem[:1].isalnum() or (not stem and root.lower().endswith(".egg"))
+def _families_of(root: str, name: str, family: str | None) -> Iterator[InstalledFamily]:
+    metadata = f"{root}/{name}"
+    text = _read(metadata, "entry_points.txt")
+    if GROUP not in text:
+        return
+    entries = {entry: value for entry, value in _entries(text) if family in (None, entry)}
+    if not entries:
+        return
+    distribution, _, version = name.removesuffix(_DIST_INFO).partition("-")
+    headers = {"Name": distribution, "Version": version or "?"} | _headers(_read(metadata, "METADATA"))
+    source = _editable_source(_read(metadata, "direct_url.json"))
+    for entry, value in entries.items():
+        yield InstalledFamily(entry, headers["Name"], headers["Version"], value, metadata, root, source)
 
 
-def _read_file(directory: str, name: str) -> str | None:
+def _read(directory: str, name: str) -> str:
+    """Return the text of a file; empty if there is none."""
     try:
         with open(f"{directory}/{name}", "rb") as file:  # noqa: PTH123 - a string, for speed
             return file.read().decode("utf-8", "replace")
     except OSError:
-        return None
+        return ""
 
 
-def _in_archive(path: str) -> Iterator[_Metadata]:
-    import zipfile  # imported lazily: few environments have an archive on their path
-    import zlib
-
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-            for directory in dict.fromkeys(name.partition("/")[0] for name in names if "/" in name):
-                if _is_metadata(directory, path):
-                    texts = {
-                        name: archive.read(f"{directory}/{name}").decode("utf-8", "replace")
-                        for name in ("entry_points.txt", "METADATA", "PKG-INFO")
-                        if f"{directory}/{name}" in names
-                    }
-                    yield _Metadata(directory, path, texts.get, zipped=True)
-    except (OSError, ValueError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error):
-        return  # not an archive that Python could import from
-
-
-def _editable_source(direct_url: str | None) -> Path | None:
+def _editable_source(direct_url: str) -> Path | None:
     """Return the source tree of an editable install, or None."""
-    if direct_url is None or "editable" not in direct_url:
+    if "editable" not in direct_url:
         return None
     import json  # imported lazily: few distributions need it
 

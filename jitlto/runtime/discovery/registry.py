@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto.base import config
-from jitlto.base.errors import DatabaseError, RegistryError
+from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.base.files import SUFFIX, Identity, digest_of, identity
-from jitlto.link.lookup_cache import Contents, LookupCache, directory_key
+from jitlto.link.requests import Contents, LookUps
 
 if TYPE_CHECKING:  # not imported at run time: a hit in the lookup cache needs neither
     from jitlto.database import FragmentDatabase
@@ -76,8 +76,7 @@ class Registry:
         paths: Database files, and directories whose ``*.fragdb`` are taken in the order of their names; texts are
             addresses of databases in stores, which are fetched into the user's cache when the path is searched.
         settings: Where databases of editable installs are built; by default the process's.
-        lookup_cache: Gives the cache of the contents of databases, None if there is none at that moment.
-        packed_contents: Path and digest of a database → its contents, from the packs beside it.
+        look_ups: Path of a database → the look-ups that this machine has of it.
     """
 
     def __init__(
@@ -85,19 +84,19 @@ class Registry:
         paths: tuple[Path | str, ...] = (),
         *,
         settings: config.Config | None = None,
-        lookup_cache: Callable[[], LookupCache | None] = lambda: None,
-        packed_contents: Callable[[Path, str], Contents | None] = lambda *_: None,
+        look_ups: Callable[[Path], LookUps] = lambda _: LookUps(()),
     ) -> None:
         self._paths = paths
         self.settings = settings or config.current()
-        self._lookup_cache = lookup_cache
-        self._packed_contents = packed_contents
+        self._look_ups = look_ups
         self._databases: dict[Path, FragmentDatabase] = {}
         self.after_fork()
 
     def after_fork(self) -> None:
         """Begin with a lock of its own: in a forked process, a thread that does not exist may hold the old one."""
         self._lock = threading.Lock()
+
+    # --- by path ---
 
     def open(self, path: str | os.PathLike[str]) -> FragmentDatabase:
         """Open a database, or return the one that was opened from the same file, unchanged since.
@@ -127,53 +126,28 @@ class Registry:
             DatabaseError: If it cannot be read.
         """
         file = self._file(Path(path))
-        if not self.settings.lineinfo:
-            return file
+        return (self.settings.lineinfo and self.twin(file, is_required=True)) or file
+
+    def twin(self, file: DatabaseFile, *, is_required: bool = False) -> DatabaseFile | None:
+        """Return the twin of a database with line information; None if it has none."""
         from jitlto.runtime.discovery import lineinfo  # imported lazily: only for profilers
 
-        twin = lineinfo.find_twin(file.location, file.contents.digest, is_required=True)
-        return file if twin is None else self._file(twin)
-
-    def twin(self, file: DatabaseFile) -> DatabaseFile | None:
-        """Return the twin of a database with line information; None if it has none."""
-        from jitlto.runtime.discovery import lineinfo  # imported lazily, as above
-
-        twin = lineinfo.find_twin(file.location, file.contents.digest)
+        twin = lineinfo.find_twin(file.location, file.contents.digest, is_required=is_required)
         return None if twin is None else self._file(twin)
 
     def _file(self, path: Path) -> DatabaseFile:
-        location, cache = path.absolute(), self._lookup_cache()
-        digest = digest_of(location)
-        contents = cache.find_contents(digest) if cache and digest else None
-        if contents is None and digest:
-            contents = self._packed_contents(location, digest)
+        location = path.absolute()
+        look_ups, digest = self._look_ups(location), digest_of(location)
+        contents = look_ups.find_contents(digest) if digest else None
         if contents is not None:
             return DatabaseFile(path, location, contents, open_database=self.open)
         database = self.open(path)
         contents = Contents.from_database(database)
-        if cache and digest == database.digest:
-            cache.store_contents(contents)
+        if digest == database.digest:
+            look_ups.put_contents(contents)
         return DatabaseFile(path, location, contents, database)
 
-    def databases(self) -> list[FragmentDatabase]:
-        """Open every database on the search path.
-
-        Raises:
-            DatabaseError: If one of them cannot be read.
-        """
-        return [self.open(path) for path in self._files()]
-
-    def _files(self) -> Iterable[Path]:
-        files: list[Path] = []
-        for path in self._paths:
-            if isinstance(path, str):
-                from jitlto.stores.fetched import fetch  # imported lazily: few databases come from a store
-
-                files.append(fetch(path, self.settings))
-                continue
-            directory = os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises on a name that is too long
-            files += sorted(path.glob(f"*{SUFFIX}")) if directory else [path]
-        return dict.fromkeys(files)
+    # --- by the name of a family ---
 
     def find(self, family: str, distribution: str | None = None) -> DatabaseFile:
         """Find the database that holds a family: on the search path first, then in installed packages.
@@ -206,10 +180,53 @@ class Registry:
         from jitlto.runtime.discovery import errors  # imported lazily: loads difflib, only needed for errors
 
         if packages:
-            return self.file(self._only_one(family, packages))
-        if distribution:
-            raise errors.not_in_package(distribution, family)
-        raise errors.unknown(family, on_path)
+            return self._only_one(family, packages)
+        raise errors.not_in_package(distribution, family) if distribution else errors.unknown(family, on_path)
+
+    def find_again(self, family: str, digest: str, location: Path) -> DatabaseFile:
+        """Find a database that a family was loaded from elsewhere: at its path, on the search path, then in packages.
+
+        Args:
+            family: The family's name.
+            digest: The database's digest.
+            location: Its path there.
+
+        Raises:
+            RegistryError: If this process finds no database with this digest.
+            StoreError: If one on the search path cannot be fetched.
+        """
+        if digest_of(location) == digest:
+            return self.file(location)
+        from jitlto.runtime.discovery import entry_points, errors  # imported lazily, as above
+
+        paths = self._files()
+        for package in entry_points.families(family):
+            with suppress(JitltoError):  # as if it were not installed
+                paths.append(self.locate(package))
+        for path in paths:
+            if digest_of(path) == digest:
+                return self.file(path)
+        raise errors.not_found_again(family, digest, location, paths)
+
+    def databases(self) -> list[FragmentDatabase]:
+        """Open every database on the search path.
+
+        Raises:
+            DatabaseError: If one of them cannot be read.
+        """
+        return [self.open(path) for path in self._files()]
+
+    def _files(self) -> list[Path]:
+        files: list[Path] = []
+        for path in self._paths:
+            if isinstance(path, str):
+                from jitlto.stores.fetched import fetch  # imported lazily: few databases come from a store
+
+                files.append(fetch(path, self.settings))
+                continue
+            directory = os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises on a name that is too long
+            files += sorted(path.glob(f"*{SUFFIX}")) if directory else [path]
+        return list(dict.fromkeys(files))
 
     def _on_path(self, family: str) -> tuple[list[DatabaseFile], set[str]]:
         """Return the databases on the search path that hold a family, and the names of all families on it.
@@ -217,7 +234,7 @@ class Registry:
         An unreadable database is an error, because it may hold the family.
         """
         try:
-            return self._search(family, list(self._files()))
+            return self._search(family, self._files())
         except DatabaseError as error:
             from jitlto.runtime.discovery import entry_points
 
@@ -228,36 +245,23 @@ class Registry:
             raise
 
     def _search(self, family: str, paths: list[Path]) -> tuple[list[DatabaseFile], set[str]]:
-        """Search databases for a family; of those that are unchanged since an earlier search, only holders are read."""
-        cache = self._lookup_cache() if len(paths) > 1 else None
-        key = directory_key(paths) if cache else ""
-        known = cache.find_held(key) if cache else {}
-        held: dict[str, tuple[Identity, list[str]]] = {}
-        holders = []
-        for path in paths:
-            state, location = _identity(path), str(path.absolute())
-            names = known[location][1] if state and location in known and known[location][0] == state else None
-            if names is None or family in names:
-                file = self.file(path)
-                names = sorted(file.contents.families)
-                if family in names:
-                    holders.append(file)
-            if state:  # as it was before the database was read
-                held[location] = (state, names)
-        if cache and held != known:
-            cache.store_held(key, held)
-        return holders, {name for _, names in held.values() for name in names}
+        """Return the databases that hold a family, and the names of the families in all of them."""
+        files = [self.file(path) for path in paths]
+        names = {name for file in files for name in file.contents.families}
+        return [file for file in files if family in file.contents.families], names
+
+    # --- in installed packages ---
 
     def locate(self, package: InstalledFamily) -> Path:
         """Return the database's path in an installed package; an editable one is first rebuilt if its sources changed.
 
         Raises:
             RegistryError: If the entry point is invalid.
-            DatabaseError: If the database is missing, cannot be built, or lies in an archive.
+            DatabaseError: If the database is missing, or cannot be built.
         """
-        if package.source is None or package.zipped:
+        if package.source is None:
             return package.require_location()
-        from jitlto.runtime.discovery import editable  # imported lazily: loads the build side
+        from jitlto.runtime.discovery import editable  # imported lazily: reads declarations
 
         declared = editable.declared_families(package.source)
         if declared is not None and package.family not in declared:
@@ -282,35 +286,8 @@ class Registry:
                 error.hint = package.reinstall
             raise
 
-    def find_again(self, family: str, digest: str, location: Path) -> DatabaseFile:
-        """Find a database that a family was loaded from elsewhere: at its path, on the search path, then in packages.
-
-        Args:
-            family: The family's name.
-            digest: The database's digest.
-            location: Its path there.
-
-        Raises:
-            RegistryError: If this process finds no database with this digest.
-            StoreError: If one on the search path cannot be fetched.
-        """
-        if digest_of(location) == digest:
-            return self.file(location)
-        from jitlto.base.errors import JitltoError
-        from jitlto.runtime.discovery import entry_points, errors  # imported lazily, as above
-
-        paths = list(self._files())
-        for package in entry_points.families(family):
-            with suppress(JitltoError):  # as if it were not installed
-                paths.append(self.locate(package))
-        for path in paths:
-            if digest_of(path) == digest:
-                return self.file(path)
-        raise errors.not_found_again(family, digest, location, paths)
-
-    def _only_one(self, family: str, packages: list[InstalledFamily]) -> Path:
+    def _only_one(self, family: str, packages: list[InstalledFamily]) -> DatabaseFile:
         """Return the database that several installed packages ship, if all ship the same one."""
-        from jitlto.base.errors import JitltoError
         from jitlto.runtime.discovery import errors
 
         paths: list[Path] = []
@@ -323,7 +300,7 @@ class Registry:
                 titles.append(f"{each.title} ({error.where}: {error.what})")
         digests = {digest_of(path) for path in paths}
         if len(paths) == len(packages) and len(digests) == 1 and None not in digests:
-            return paths[0]
+            return self.file(paths[0])
         raise errors.ambiguous_package(family, titles, min(each.distribution for each in packages))
 
 

@@ -133,12 +133,6 @@ def test_shards_share_and_a_build_without_cache_does_not(runners: Runners) -> No
     assert runners.fresh().build("--no-cache")["compiled"] == FRAGMENTS
 
 
-def test_a_dry_run_knows_what_the_store_has(runners: Runners) -> None:
-    runners.fresh().build()
-    planned = json.loads(runners.fresh().run("build", "fragments/mini", "--dry-run", "--json").stdout)
-    assert planned == {"fragments": FRAGMENTS, "compile": []}
-
-
 def test_a_check_on_a_fresh_runner_links_nothing_again(runners: Runners) -> None:
     known = []
     for _ in range(2):

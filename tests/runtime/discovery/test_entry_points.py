@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -215,7 +214,7 @@ def test_the_first_of_two_distributions_with_the_same_name_counts(
 
 
 @pytest.mark.parametrize("leftover", [(), ("RECORD", "INSTALLER"), ("METADATA",)])
-@pytest.mark.parametrize("name", ["my_package-0.9.dist-info", "my_package-2.0.dist-info", "my_package-0.9.egg-info"])
+@pytest.mark.parametrize("name", ["my_package-0.9.dist-info", "my_package-2.0.dist-info"])
 def test_what_an_interrupted_upgrade_has_left_hides_nothing(
     site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, leftover: tuple[str, ...]
 ) -> None:
@@ -225,15 +224,6 @@ def test_what_an_interrupted_upgrade_has_left_hides_nothing(
         for file in leftover:
             (place / name / file).touch()
     monkeypatch.syspath_prepend(tmp_path / "earlier")  # type: ignore[no-untyped-call]
-    assert jitlto.family("mini").database.path == path
-
-
-def test_an_egg_info_in_a_source_tree_hides_no_installed_package(
-    site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = install_mini(site, mini_path)
-    install(tmp_path / "tree", "my-package", families={"mini": "my_package.data.fragments"}, egg=True)
-    monkeypatch.syspath_prepend(tmp_path / "tree")  # type: ignore[no-untyped-call]
     assert jitlto.family("mini").database.path == path
 
 
@@ -382,58 +372,17 @@ def test_names_are_normalised_as_pep_503_says(name: str) -> None:
     assert entry_points.canonical_name(name) == re.sub(r"[-_.]+", "-", name).lower()
 
 
-# Archives and eggs
-
-
 def test_importlib_metadata_finds_the_same_distributions(
     site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_mini(site, mini_path, "Plain.Package", "1!2.0+cu13")
     install(site, "several", families={"one": "several.a", "two": "several.b"})
     install(site, "without", entry_points="[console_scripts]\na = b:c\n")
-    egg = tmp_path / "egged-3.0-py3.11.egg"
-    install(egg, "egged", "3.0", families={"egged": "egged.fragments"}, egg=True).rename(egg / "EGG-INFO")
-    old = tmp_path / "old"
-    install(old, "old", "0.1", families={"old": "old.fragments"}, egg=True)
-    archive = tmp_path / "app.pyz"
-    install(tmp_path / "zipped", "zipped", "4.0", families={"zipped": "zipped.fragments"})
-    with zipfile.ZipFile(archive, "w") as file:
-        for name in ("entry_points.txt", "METADATA"):
-            file.write(tmp_path / "zipped" / "zipped-4.0.dist-info" / name, f"zipped-4.0.dist-info/{name}")
-    monkeypatch.setattr(sys, "path", [str(site), str(egg), str(old), str(archive), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
     seen = {(f.family, f.value, f.distribution, f.version) for f in entry_points.families()}
     points = importlib.metadata.entry_points(group=files.GROUP)
     assert seen == {(p.name, p.value, p.dist.name, p.dist.version) for p in points if p.dist}
-    assert {family for family, *_ in seen} >= {"mini", "one", "two", "egged", "old", "zipped"}
-
-
-def test_a_package_in_an_egg_directory_is_served(
-    site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    egg = tmp_path / "my_package-1.0-py3.11.egg"
-    value = "my_package.fragments"
-    install(egg, "my-package", families={"mini": value}, databases={value: mini_path}, egg=True).rename(
-        egg / "EGG-INFO"
-    )
-    monkeypatch.setattr(sys, "path", [str(egg), *sys.path])
-    assert jitlto.family("mini").database.path == egg / "my_package" / "fragments.fragdb"
-
-
-@pytest.mark.parametrize("name", ["my_package-1.0-py3-none-any.whl", "my_package-1.0-py3.11.egg", "app.pyz"])
-def test_a_database_in_an_archive_is_refused_with_what_where_and_the_remedy(
-    site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    unpacked = tmp_path / "unpacked"
-    install_mini(unpacked, mini_path)
-    if name.endswith(".egg"):
-        (unpacked / "my_package-1.0.dist-info" / "METADATA").rename(unpacked / "my_package-1.0.dist-info" / "PKG-INFO")
-        (unpacked / "my_package-1.0.dist-info").rename(unpacked / "EGG-INFO")
-    archive = shutil.make_archive(str(tmp_path / "made"), "zip", unpacked)
-    path = Path(archive).rename(tmp_path / name)
-    monkeypatch.setattr(sys, "path", [str(path), *sys.path])
-    where, remedy = str(path / "my_package" / "data" / "fragments.fragdb"), "pip install my-package"
-    with raises(DatabaseError, "database-in-archive", "my-package 1.0", where=where, hint=remedy):
-        jitlto.family("mini")
+    assert {family for family, *_ in seen} >= {"mini", "one", "two"}
 
 
 # Read-only and shared installations

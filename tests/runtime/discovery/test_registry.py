@@ -13,7 +13,8 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import DatabaseError, RegistryError
 from jitlto.base.files import digest_of
 from jitlto.database import FragmentDatabase, writer
-from jitlto.link.lookup_cache import LookupCache, directory_key
+from jitlto.link.requests import LookUps
+from jitlto.link.sources import Disk
 from jitlto.runtime.discovery import registry as registry_module
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import load
@@ -190,8 +191,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 def fresh(*paths: Path, cache: Path) -> Registry:
     """A registry as a process has it that begins."""
-    lookups = LookupCache(CacheDir(cache, 1 << 30))
-    return Registry(paths, lookup_cache=lambda: lookups)
+    look_ups = LookUps([Disk(CacheDir(cache, 1 << 30))])
+    return Registry(paths, look_ups=lambda _: look_ups)
 
 
 def test_of_many_installed_databases_one_is_opened_to_find_a_family(
@@ -207,22 +208,20 @@ def test_of_many_installed_databases_one_is_opened_to_find_a_family(
     assert opened == [site / "p3" / "fragments.fragdb"]
 
 
-def test_of_many_databases_on_the_path_one_is_read_to_find_a_family_again(
-    mini_path: Path, tmp_path: Path, opened: list[Path], read: list[Path]
+def test_of_many_databases_on_the_path_none_is_opened_to_find_a_family_again(
+    mini_path: Path, tmp_path: Path, opened: list[Path]
 ) -> None:
     paths = renamed(mini_path, tmp_path / "made", 5)
     found = fresh(tmp_path / "made", cache=tmp_path / "cache").find("f4")
     assert found.path == paths[4]
     assert len(opened) == 5
     opened.clear()
-    read.clear()
     for number in (4, 3):
         again = fresh(tmp_path / "made", cache=tmp_path / "cache").find(f"f{number}")
-        assert (again.path, read, opened) == (paths[number], [paths[number]], [])
-        read.clear()
+        assert (again.path, opened) == (paths[number], [])
     with raises(RegistryError, "registry-unknown-family", "'f77'", hint="known families: f0, f1"):
         fresh(tmp_path / "made", cache=tmp_path / "cache").find("f77")
-    assert (read, opened) == ([], [])
+    assert opened == []
 
 
 @pytest.mark.slow
@@ -247,13 +246,3 @@ def test_databases_that_were_replaced_added_or_removed_since_are_noticed(
     paths[0].write_bytes(b"damaged")
     with raises(DatabaseError, "database-foreign", where=str(paths[0])):
         fresh(tmp_path / "made", cache=tmp_path / "cache").find("f1")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"x": 1}', b"3", b'{"x": [1, 2]}'])
-def test_what_somebody_else_made_up_about_the_path_is_looked_up_anew(
-    mini_path: Path, tmp_path: Path, payload: bytes
-) -> None:
-    paths = [mini_path, rewritten(mini_path, tmp_path / "other.fragdb", name="other")]
-    CacheDir(tmp_path / "cache", 1 << 30).put("searches", directory_key(paths), payload)
-    assert fresh(*paths, cache=tmp_path / "cache").find("other").path == paths[1]

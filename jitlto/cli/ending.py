@@ -1,0 +1,79 @@
+"""How a command ends: an error is one message, a signal leaves nothing behind, and the exit status tells which."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from jitlto.base.errors import JitltoError
+
+_received: list[tuple[int, float]] = []  # signals that ended this process, except interrupts, and when
+
+
+def handle_signals() -> None:
+    """Have SIGTERM and SIGHUP clean up as an interrupt does, unless they are handled or ignored, as under nohup."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _interrupt)
+
+
+def take_over_signals(early: Iterable[int]) -> None:
+    """Have these signals clean up too: they ended the process at once until now."""
+    for number in early:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _interrupt)
+
+
+def _interrupt(number: int, _: FrameType | None) -> None:
+    now = time.monotonic()
+    # A second one at once, as timeout(1) sends, must not stop the clean-up.
+    if not _received or now - _received[-1][1] > 1:
+        _received.append((number, now))
+        raise KeyboardInterrupt
+
+
+def end_interrupted() -> NoReturn:
+    """Say which signal ended the command, and exit at once: a running link, which cannot be stopped, is not awaited."""
+    number = signal.Signals(_received[0][0]) if _received else signal.SIGINT
+    click.echo("interrupted" if number is signal.SIGINT else f"ended by {number.name}", err=True)
+    # Of the exit handlers, only this one is needed: it removes the workers' directories.
+    if (workers := sys.modules.get("jitlto.build.execution.workers")) is not None:
+        workers.close_local()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(128 + number)
+
+
+def replace_closed_streams() -> None:
+    """Open the null device in the place of a closed standard input or standard error.
+
+    Else the next file to be opened would get its descriptor, and be read or written as if it were the stream.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (2, "stderr", "w")):
+        if getattr(sys, f"__{name}__") is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.dup2(descriptor, number)
+            os.set_inheritable(number, True)
+            if descriptor != number:
+                os.close(descriptor)
+            setattr(sys, name, open(number, mode, encoding="utf-8", errors="backslashreplace"))  # noqa: PTH123, SIM115
+
+
+def print_error(error: JitltoError | str) -> None:
+    """Print an error to standard error."""
+    click.secho("error: ", fg="red", nl=False, err=True)
+    click.echo(str(error), err=True)
+
+
+def print_warning(message: str) -> None:
+    """Print a warning to standard error."""
+    click.secho("warning: ", fg="yellow", nl=False, err=True)
+    click.echo(message, err=True)

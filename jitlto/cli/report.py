@@ -1,0 +1,31 @@
+"""``jitlto report``: a page about a database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jitlto.base.text import pluralize
+from jitlto.cli.outputs import check_outputs, check_writable, write_output
+from jitlto.cli.parameters import FILE, PATH
+from jitlto.cli.selection import DATABASE, open_database
+from jitlto.report import page
+from jitlto.report.content import describe
+
+
+@click.command(epilog="Example: jitlto report search.fragdb -o report.html")
+@click.argument("database", metavar=DATABASE, type=PATH)
+@click.option("-o", "--output", type=FILE, required=True, help="The page, e.g. report.html.")
+def report(database: Path, output: Path) -> None:
+    """Write an HTML page about DB, or a family of it: groups as grids, sizes, calls, toolchains and architectures.
+
+    The page is one file that loads nothing.
+    """
+    opened, family = open_database(database)
+    with opened:
+        check_outputs({"-o": output}, (opened.path,))
+        check_writable(output)
+        described = describe(opened, family=family)
+    write_output(output, page.to_html(described).encode())
+    click.echo(f"{pluralize(len(described.fragments), 'fragment')} in {output}")

@@ -1,0 +1,106 @@
+"""Families, databases and fragments as arguments: by path, by ``[PACKAGE:]FAMILY``, by a part of a key."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from urllib.parse import unquote
+
+import click
+
+from jitlto.base.errors import JitltoError
+from jitlto.base.text import suggest
+from jitlto.database import FragmentDatabase
+from jitlto.record.fragment import FragmentKey
+from jitlto.runtime import session
+from jitlto.runtime.family import KernelFamily, family, load
+
+#: Metavariable of a database.
+DATABASE = "DB|[PACKAGE:]FAMILY"
+#: Metavariable of a family, and the help of the option for its database.
+FAMILY = "[PACKAGE:]FAMILY"
+DB_HELP = "The database [default: JITLTO_DATABASE_PATH, then installed packages]."
+# A family's name, optionally after a distribution's: neither contains a slash, so it is not a path.
+_NAMED = re.compile(r"(?:[A-Za-z0-9._-]+:)?[A-Za-z_]\w*", re.ASCII)
+_KEY = re.compile(r"(?:(?P<family>[^/\[\]]+)/)?(?P<group>[^/\[\]]+)(?:\[(?P<parameters>[^\[\]]*)\]?)?")
+_SHOWN = 8  # candidates
+
+
+def find_family(text: str, database: Path | None) -> KernelFamily:
+    """Return a family of a database, or find it by ``[PACKAGE:]FAMILY`` on the search path and in installed packages.
+
+    Raises:
+        click.UsageError: If both a database and a package are named.
+        RegistryError, DatabaseError: If it is not found or cannot be read.
+    """
+    package, _, name = text.rpartition(":")
+    if database is None:
+        return family(name, distribution=package or None)
+    if package:
+        raise click.UsageError(f"--db and the package {package!r} exclude each other")
+    return load(name, database)
+
+
+def locate(target: Path) -> tuple[Path, str | None]:
+    """Return the path of a database given by path or by ``[PACKAGE:]FAMILY``, and the family if it is named.
+
+    Raises:
+        RegistryError, DatabaseError: If nothing holds the family, or its database cannot be read.
+    """
+    if not _NAMED.fullmatch(str(target)) or os.path.isfile(target):  # noqa: PTH113 - Path.is_file raises on long names
+        return target, None
+    package, _, name = str(target).rpartition(":")
+    return session.default.registry.find(name, package or None).location, name
+
+
+def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
+    """Open the database that :func:`locate` finds. Unlike the registry's, it is not shared: the caller closes it.
+
+    Raises:
+        RegistryError, DatabaseError: If it is not found or cannot be read.
+    """
+    path, name = locate(target)
+    return FragmentDatabase(path), name
+
+
+def find_key(text: str, keys: Iterable[FragmentKey]) -> FragmentKey | None:
+    """Return the one key that a text means; None if it means none.
+
+    Args:
+        text: A key, or ``group[name=value]`` with some of the parameters, with or without the family; or the beginning
+            of a key.
+        keys: The keys that there are; read once, and only those that match are kept.
+
+    Raises:
+        JitltoError: If several match.
+    """
+    found = _match(text, keys)
+    if len(found) > 1:
+        listed = ", ".join(map(str, found[:_SHOWN])) + (", ..." if len(found) > _SHOWN else "")
+        what, hint = f"{len(found)} fragments match {text!r}: {listed}", "give more of the parameters"
+        raise JitltoError(what, code="jitlto-ambiguous-fragment-key", hint=hint)
+    return found[0] if found else None
+
+
+def describe_nearest(text: str, keys: Collection[FragmentKey], command: str) -> str:
+    """Return a hint for a text that means no key: the nearest group or key, and the command that lists the keys."""
+    near = suggest(text, sorted({key.group for key in keys}), suggest(text, map(str, keys)))
+    return f"{near} `{command}` lists the keys".lstrip()
+
+
+def _match(text: str, keys: Iterable[FragmentKey]) -> list[FragmentKey]:
+    parts = _KEY.fullmatch(text)
+    inner = filter(None, (parts["parameters"] or "").split(",")) if parts else ()
+    given: set[tuple[str, ...]] = {tuple(unquote(word) for word in part.split("=", 1)) for part in inner}
+    begin, named = [], []
+    for key in keys if text else ():
+        if key.text == text:
+            return [key]
+        if key.text.startswith(text):
+            begin.append(key)
+        in_group = parts and key.group == parts["group"] and parts["family"] in (None, key.family)
+        if in_group and given <= {*key.parameters}:
+            named.append(key)
+    return sorted(named or begin)

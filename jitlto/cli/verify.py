@@ -1,0 +1,125 @@
+"""``jitlto verify`` and ``manifest``: whether databases and packs are what was made."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from jitlto.base import files
+from jitlto.base.errors import JitltoError
+from jitlto.base.text import pluralize
+from jitlto.cli.database import open_noted
+from jitlto.cli.ending import print_error
+from jitlto.cli.outputs import check_outputs, check_writable
+from jitlto.cli.parameters import FILE, PATH
+from jitlto.cli.selection import DATABASE, open_database
+from jitlto.database import FragmentDatabase
+from jitlto.link import packs
+from jitlto.stores import manifest as manifests
+from jitlto.stores.manifest import Manifest
+
+
+@click.command(epilog="Example: jitlto verify --manifest SHA256SUMS --signers allowed_signers search.fragdb")
+@click.argument("databases", metavar=f"[{DATABASE}]...", nargs=-1, type=PATH)
+@click.option(
+    "--manifest", type=PATH,
+    help="Check each DB and its packs against this list of SHA-256 first; without DB, all files in it.",
+)  # fmt: skip
+@click.option(
+    "--signers", metavar="FILE", type=PATH,
+    help="Require a signature of the manifest by one of these keys (OpenSSH's allowed_signers).",
+)  # fmt: skip
+@click.option("--signer", metavar="NAME", help="Require the signature of this signer, one of those in FILE.")
+def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | None, signer: str | None) -> None:
+    """Read and check everything in each DB, and in the packs beside it. Exit status 1 if anything is damaged, or if a
+    pack beside DB holds kernels that match no plan of DB.
+
+    Damage in one DB does not keep the others from being checked. DB may be a pack too: NAME.pack.
+    A file that the manifest does not list, or lists with a different SHA-256, fails and is not opened;
+    with a manifest, DB is a path.
+    """
+    if manifest is None and not databases:
+        raise click.UsageError("give a DB, or --manifest")
+    if (signers is not None and manifest is None) or (signer is not None and signers is None):
+        raise click.UsageError("--signers needs --manifest, and --signer needs --signers")
+    if manifest is not None:
+        databases = _check_manifest(databases, manifest, signers, signer)
+    read, damaged = set[Path](), False
+    for path in databases:
+        try:
+            beside, images = ([path], None) if path.suffix == ".pack" else _verify(path, named=manifest is not None)
+        except JitltoError as error:
+            print_error(error)
+            damaged = True
+            continue
+        for pack in beside:
+            try:
+                if pack.absolute() not in read:
+                    read.add(pack.absolute())
+                    click.echo(f"{pack}: {pluralize(packs.verify(pack, images), 'kernel')} intact")
+            except JitltoError as error:
+                print_error(error)
+                damaged = True
+    if damaged:
+        raise SystemExit(1)
+
+
+def _verify(path: Path, *, named: bool) -> tuple[list[Path], set[str] | None]:
+    """Verify a database; return the packs beside it and, if there are any, the images that they may be linked from."""
+    with FragmentDatabase(path) if named else open_noted(path)[0] as opened:
+        beside, count = list(files.beside(opened.path, ".pack")), opened.verify()
+        images = {image.sha256 for fragment in opened.iterate() for image in fragment.images} if beside else None
+        held = f"{pluralize(sum(1 for _ in opened.fragment_keys()), 'fragment')} and {pluralize(count, 'image')}"
+        click.echo(f"{opened.path}: {held} intact, digest {opened.digest}")
+    return beside, images
+
+
+def _check_manifest(
+    databases: tuple[Path, ...], path: Path, signers: Path | None, signer: str | None
+) -> tuple[Path, ...]:
+    """Check files against a manifest; return the databases among them."""
+    manifest = Manifest.read(path)
+    if signers is not None:
+        click.echo(f"{path}: signed by {manifests.check_signature(manifest, signers, signer)}")
+    elif manifests.signature_of(path).exists():
+        click.echo(f"{path}: signature not checked: give --signers", err=True)
+    checked = manifest.check_all(databases)
+    click.echo(f"{path}: {pluralize(len(checked), 'file')} {'matches' if len(checked) == 1 else 'match'}")
+    return databases or tuple(file for file in checked if file.suffix == files.SUFFIX)
+
+
+@click.command(epilog="Example: jitlto manifest search.fragdb -o SHA256SUMS --sign ~/.ssh/id_ed25519")
+@click.argument("databases", metavar=f"{DATABASE}...", nargs=-1, required=True, type=PATH)
+@click.option("-o", "--output", type=FILE, required=True, help="The manifest.")
+@click.option(
+    "--sign", "key", metavar="KEY", type=PATH,
+    help="Sign it with this SSH key; the signature becomes FILE.sig.",
+)  # fmt: skip
+def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> None:
+    """Write the SHA-256 of each DB, and of the packs beside it, to a file for `sha256sum --check`.
+
+    Every DB is verified first. `jitlto verify --manifest FILE` checks all files against it. An existing
+    signature FILE.sig is removed if FILE changes.
+    """
+    signature = manifests.signature_of(output)
+    paths = []
+    for target in databases:
+        with open_database(target)[0] as opened:
+            opened.verify()
+            paths.append(opened.path)
+    check_outputs({"-o": output, "the signature": signature}, (*paths, key))
+    was_signed = os.path.lexists(signature)
+    if was_signed:
+        check_writable(signature)
+    before = manifests.bytes_of(output) if was_signed and os.path.lexists(output) else None
+    written = manifests.write(output, manifests.with_packs(paths))
+    if was_signed and written.text != before:
+        signature.unlink()
+        if key is None:
+            click.echo(f"{signature}: removed, as the manifest has changed; sign it again with --sign KEY", err=True)
+    if key is not None:
+        manifests.sign(output, key)
+    signed = f", signed in {signature}" if key else ""
+    click.echo(f"{pluralize(len(written.digests), 'file')} listed in {output}{signed}")

@@ -1,0 +1,54 @@
+"""The two frameworks that operators are made for; each is imported when the first operator is made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jitlto.base.errors import OperatorError
+from jitlto.frameworks.declaration import Operator
+
+
+def torch_operator(operator: Operator) -> Any:
+    """Register an operator with PyTorch and return it, which is ``torch.ops.<namespace>.<name>.default``.
+
+    It runs on CUDA tensors, on their device and in its current stream; ``torch.compile`` and ``torch.export`` trace it
+    without a graph break, and gradients flow if the declaration has a ``backward``. Tensors that are not contiguous are
+    copied first. A second declaration of a name replaces the first, so that a cell of a notebook can be run again.
+
+    Args:
+        operator: The declaration.
+
+    Raises:
+        OperatorError: If PyTorch is not installed, or a library has defined an operator of this name.
+    """
+    try:
+        from jitlto.frameworks.torch_operator import register
+    except ImportError as error:
+        raise _missing("PyTorch", error, "install torch") from None
+    return register(operator)
+
+
+def jax_call(operator: Operator) -> Callable[..., Any]:
+    """Return a function of JAX that calls an operator on arrays on a GPU.
+
+    It works under ``jax.jit``, ``jax.vmap`` (one call after the other) and, if the declaration has a ``backward``,
+    ``jax.grad``, and does not keep a program out of command buffers. Flags and scalars are numbers or texts, not
+    arrays: a program is compiled for them. Arrays that the kernel writes to are not changed: their new contents are
+    returned after the outputs.
+
+    Args:
+        operator: The declaration.
+
+    Raises:
+        OperatorError: If JAX is not installed.
+    """
+    try:
+        from jitlto.frameworks.jax_call import make_function
+    except ImportError as error:
+        raise _missing("JAX", error, "install jax[cuda12] or jax[cuda13]") from None
+    return make_function(operator)
+
+
+def _missing(framework: str, error: ImportError, hint: str) -> OperatorError:
+    return OperatorError(f"{framework} cannot be imported: {error}", code="operator-framework", hint=hint)

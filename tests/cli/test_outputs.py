@@ -1,0 +1,219 @@
+"""No command overwrites what it reads, nor a database with something else, nor one of its files with another."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jitlto.base.errors import BuildError, DatabaseError, JitltoError, ProjectError
+from jitlto.build.execution import trace
+from jitlto.build.execution.trace import check_writable
+from jitlto.cli import cli
+from tests.support.errors import raises
+from tests.support.families import MINI, write_family
+from tests.support.outputs import SPECIAL, limited_file_size, special_file
+
+TWICE = ("mini", "data_type=float", "op_name=twice", "--arch", "sm_90")
+
+
+def _usage(*arguments: str | Path) -> str:
+    """The message of a usage error."""
+    done = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    assert done.exit_code == 2, done.output
+    return done.stderr
+
+
+def _fails(kind: type[JitltoError], *arguments: str | Path) -> JitltoError:
+    """The error that a command ends with, for which the status is 1."""
+    done = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    assert isinstance(done.exception, kind), done.output
+    return done.exception
+
+
+@pytest.fixture
+def here(tmp_path: Path, mini_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with the declaration of a family, and with its database."""
+    monkeypatch.chdir(tmp_path)
+    write_family(tmp_path / "mini", MINI)
+    shutil.copy(mini_path, "mini.fragdb")
+    return tmp_path
+
+
+@pytest.mark.parametrize("other", ["x.json", "./x.json", "mini/../x.json", "link.json"])
+def test_a_build_does_not_write_its_timings_over_its_database(here: Path, other: str) -> None:
+    (here / "link.json").symlink_to("x.json")
+    assert "-o and --timings are the same file" in _usage("build", "./mini", "-o", "x.json", "--timings", other)
+    assert not Path("x.json").exists()
+
+
+def test_timings_do_not_replace_a_database_or_what_is_built_from(here: Path) -> None:
+    shutil.move("mini.fragdb", "tt.json")
+    before = Path("tt.json").read_bytes()
+    error = _fails(DatabaseError, "build", "./mini", "-o", "x.fragdb", "--timings", "tt.json")
+    assert (error.where, error.code) == ("tt.json", "database-not-overwritten")
+    assert Path("tt.json").read_bytes() == before
+    matrix = next((here / "mini").rglob("*.json"))
+    kept = matrix.read_bytes()
+    assert "would overwrite an input" in _usage("build", "./mini", "-o", "x.fragdb", "--timings", matrix)
+    assert matrix.read_bytes() == kept
+    assert not Path("x.fragdb").exists()
+
+
+def test_a_dumped_kernel_does_not_replace_a_database_or_a_source(here: Path) -> None:
+    before = Path("mini.fragdb").read_bytes()
+    for database in ("mini.fragdb", here / "mini.fragdb"):
+        dump = ("plan", *TWICE, "--db", database, "--dump", "cubin", "-o", "mini.fragdb")
+        assert "would overwrite an input" in _usage(*dump)
+    shutil.copy("mini.fragdb", "other.fragdb")
+    _fails(DatabaseError, "plan", *TWICE, "--db", "mini.fragdb", "--dump", "cubin", "-o", "other.fragdb")
+    assert Path("mini.fragdb").read_bytes() == Path("other.fragdb").read_bytes() == before
+    Path("s.cu").write_text("// mine")
+    dump = ("plan", *TWICE, "--db", "mini.fragdb", "--source", "s.cu", "--dump", "ptx", "-o", "s.cu")
+    assert "would overwrite an input" in _usage(*dump)
+    assert Path("s.cu").read_text() == "// mine"
+
+
+def test_a_report_or_a_manifest_does_not_replace_a_database(here: Path) -> None:
+    shutil.copy("mini.fragdb", "other.fragdb")
+    shutil.copy("mini.fragdb", "SUMS.sig")
+    before = Path("mini.fragdb").read_bytes()
+    _fails(DatabaseError, "report", "mini.fragdb", "-o", "other.fragdb")
+    assert "would overwrite an input" in _usage("manifest", "SUMS.sig", "-o", "SUMS")
+    _fails(DatabaseError, "manifest", "mini.fragdb", "-o", "SUMS")
+    assert Path("SUMS.sig").read_bytes() == Path("other.fragdb").read_bytes() == before
+
+
+def test_sources_are_not_rendered_over_the_template_that_they_come_from(here: Path) -> None:
+    family = here / "one"
+    (family / "kern").mkdir(parents=True)
+    template = family / "kern" / "kern.cu"
+    template.write_text('extern "C" __global__ void kern() {}')
+    (family / "matrix.json").write_text("{}")
+    (family / "family.toml").write_text(
+        '[family]\nname = "one"\n[entrypoint.kern]\nmatrix = "matrix.json"\ntemplate = "kern/kern.cu"\n'
+    )
+    assert "would overwrite an input" in _usage("render", "./one", "-o", "one")
+    assert template.read_text() == 'extern "C" __global__ void kern() {}'
+
+
+@pytest.mark.parametrize("name", ["fifo.json", f"{'long' * 70}.json", "gone/t.json"])
+def test_timings_that_cannot_be_written_stop_a_build_before_it_begins(here: Path, name: str) -> None:
+    os.mkfifo("fifo.json")
+    error = _fails(BuildError, "build", "./mini", "-o", "x.fragdb", "--timings", name)
+    assert error.where == name
+    assert not (here / "x.fragdb").exists()
+
+
+def test_looking_whether_timings_can_be_written_changes_nothing(here: Path) -> None:
+    Path("link.json").symlink_to("x.json")
+    Path("old.json").write_text("kept")
+    for name in ("new.json", "link.json", "old.json"):
+        check_writable(Path(name))
+    assert Path("link.json").is_symlink()
+    assert sorted(path.name for path in here.glob("*.json") if path.exists()) == ["old.json"]
+    assert Path("old.json").read_text() == "kept"
+
+
+def test_a_dump_that_cannot_be_written_is_work_that_failed(here: Path) -> None:
+    output = here / "gone" / "x.json"
+    dump = ("plan", *TWICE, "--db", "mini.fragdb", "--dump", "ptx", "-o", output)
+    error = _fails(JitltoError, *dump)
+    assert (error.where, "cannot be written" in error.what) == (str(output), True)
+
+
+#: Every command that writes a file, by the option that names it, up to the name of the file.
+WRITERS = {
+    "merge": ("merge", "mini.fragdb", "-o"),
+    "plan json": ("plan", *TWICE, "--db", "mini.fragdb", "--dump", "json", "-o"),
+    "plan cubin": ("plan", *TWICE, "--db", "mini.fragdb", "--dump", "cubin", "-o"),
+    "report": ("report", "mini.fragdb", "-o"),
+    "manifest": ("manifest", "mini.fragdb", "-o"),
+    "warm": ("warm", *TWICE[:-2], "--db", "mini.fragdb", "--arch", "sm_90", "-o"),
+    "timings": ("build", "./mini", "-o", "new.fragdb", "--timings"),
+}
+
+
+def _old_file(writer: str, path: Path) -> bytes:
+    """Put a file in the place of the output that the command may replace; returns its bytes."""
+    if writer == "merge":
+        shutil.copy("mini.fragdb", path)
+    elif writer in ("manifest", "warm"):
+        assert CliRunner().invoke(cli, [*WRITERS[writer], str(path)]).exit_code == 0
+    else:
+        path.write_bytes(b"old")
+    return path.read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SPECIAL)
+@pytest.mark.parametrize("writer", WRITERS)
+def test_no_command_replaces_or_writes_to_what_is_no_file(here: Path, writer: str, kind: str) -> None:
+    path = special_file(here / "out.json", kind)
+    (here / "link.json").symlink_to("out.json")
+    before = path.lstat()
+    for name in ("out.json", "link.json"):
+        done = CliRunner().invoke(cli, [*WRITERS[writer], name])
+        assert isinstance(done.exception, JitltoError) or done.exit_code == 2, done.output
+        assert name in str(done.exception) + done.stderr
+    assert os.path.samestat(before, path.lstat())
+    assert not Path("new.fragdb").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("writer", [name for name in WRITERS if name != "timings"])
+def test_every_command_keeps_links_and_permissions(here: Path, writer: str) -> None:
+    path = here / "out.json"
+    _old_file(writer, path)
+    path.chmod(0o640)
+    (here / "link.json").symlink_to("out.json")
+    before = path.stat().st_ino
+    assert CliRunner().invoke(cli, [*WRITERS[writer], "link.json"]).exit_code == 0
+    assert Path("link.json").is_symlink()
+    assert path.stat().st_ino != before, "replaced as a whole"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("writer", [name for name in WRITERS if name != "timings"])
+def test_on_a_full_disk_every_command_leaves_the_old_file_and_one_message(here: Path, writer: str) -> None:
+    path = here / "out.json"
+    old = _old_file(writer, path)
+    before = sorted(here.iterdir())
+    with limited_file_size(50):
+        done = CliRunner().invoke(cli, [*WRITERS[writer], "out.json"])
+    assert isinstance(done.exception, JitltoError), done.output
+    assert (done.exception.where, done.exit_code) == ("out.json", 1)
+    assert path.read_bytes() == old
+    assert sorted(here.iterdir()) == before
+
+
+def test_timings_are_written_whole_or_not_at_all(here: Path) -> None:
+    Path("t.json").write_bytes(b"old")
+    made = trace.Trace()
+    made.phase("compile")
+    with limited_file_size(50), raises(BuildError, "build-unwritable-timings", where="t.json"):
+        trace.write(made, Path("t.json"))
+    assert Path("t.json").read_bytes() == b"old"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_sources_are_not_rendered_over_what_is_no_file(here: Path, kind: str) -> None:
+    assert CliRunner().invoke(cli, ["render", "./mini", "-o", "out"]).exit_code == 0
+    path = next(Path("out").rglob("*.cu"))
+    path.unlink()
+    special_file(here / path, kind)
+    assert _fails(JitltoError, "render", "./mini", "-o", "out").where == str(path)
+    assert not path.is_file()
+
+
+@pytest.mark.parametrize("kind", SPECIAL[:3])
+def test_a_new_package_does_not_replace_what_is_there(here: Path, kind: str) -> None:
+    path = special_file(here / "my-kernels", kind)
+    before = path.lstat()
+    _fails(ProjectError, "new", "my-kernels")
+    assert os.path.samestat(before, path.lstat())

@@ -1,0 +1,558 @@
+"""The lookup cache: the next process finds its kernel without opening a database, and never another kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+import jitlto
+from jitlto import database
+from jitlto.base import events
+from jitlto.base.errors import DatabaseError, PlanError, RegistryError, UnknownValueError
+from jitlto.cuda import libraries, nvjitlink
+from jitlto.database import FragmentDatabase
+from jitlto.link import requests
+from jitlto.link.requests import Contents, KernelRequest, decode_contents, find_linker
+from jitlto.link.sources import KERNELS
+from jitlto.plan.cache_entry import Chosen
+from jitlto.plan.plan import Plan
+from jitlto.runtime import recording, session
+from jitlto.runtime.discovery.registry import DatabaseFile, Registry
+from jitlto.runtime.family import KernelFamily
+from tests.conftest import BuildFamily
+from tests.support.errors import raises
+from tests.support.families import MINI
+from tests.support.process import output_of
+
+TWICE = {"data_type": "float", "op_name": "twice"}
+
+pytestmark = pytest.mark.usefixtures("empty_cache", "capability")
+
+
+class Found(NamedTuple):
+    """What stands for a launcher where there is no device to load it on."""
+
+    chosen: Chosen
+    linked: Any
+    plan: Any
+    load_seconds: float = 0.0
+
+
+class Family(KernelFamily):
+    """A family whose kernels are found and linked, and not loaded."""
+
+    def _launcher(self, chosen: Chosen, linked: Any, plan: Any) -> Any:
+        return Found(chosen, linked, plan)
+
+
+@pytest.fixture
+def path(mini_path: Path, tmp_path: Path) -> Path:
+    """A database of ``mini``."""
+    copied = tmp_path / "mini.fragdb"
+    shutil.copy(mini_path, copied)
+    return copied
+
+
+def process(path: Path) -> Family:
+    """The family, as a process that begins sees it."""
+    session.default.reset()
+    return Family("mini", session.default.registry.file(path))
+
+
+@pytest.fixture(autouse=True)
+def _no_registry_is_left() -> Iterator[None]:
+    yield
+    session.default.reset()
+
+
+def registry(paths: tuple[Path, ...]) -> Registry:
+    """A registry as the session makes it."""
+    return Registry(paths, look_ups=session.default.look_ups)
+
+
+def launcher(path: Path, **configuration: Any) -> Any:
+    return process(path).launcher(**(configuration or TWICE))
+
+
+def test_the_next_process_opens_no_database_and_finds_the_same_kernel(path: Path, opened: list[Path]) -> None:
+    first = launcher(path)
+    assert (first.linked.layer, len(opened)) == ("link", 1)
+    counts = events.counters()
+    family = process(path)
+    second = family.launcher(**TWICE)
+    assert second.chosen == first.chosen
+    assert second.linked == first.linked
+    assert (second.linked.layer, len(opened)) == ("disk", 1)
+    after = events.counters()
+    assert {name: after[name] - counts[name] for name in after if after[name] != counts[name]} == {
+        "found_on_disk": 1,
+        "loaded": 1,
+    }
+    # Whoever asks for the plan gets the one that was linked.
+    plan = second.plan()
+    assert (plan.digest, plan.chosen, plan.target.sm) == (first.chosen.digest, first.chosen, "sm_90")
+    assert len(opened) == 2
+    assert family.launcher(**TWICE) is second
+    assert family.launcher(op_name="twice", data_type="float") is second
+
+
+def test_what_is_not_known_yet_is_planned_in_the_same_process(path: Path, opened: list[Path]) -> None:
+    launcher(path)
+    family = process(path)
+    assert family.parameters == {"data_type": ("double", "float"), "op_name": ("square", "twice")}
+    choose = family.dispatcher("data_type", "op_name")
+    assert (choose("float", "twice").linked.layer, len(opened)) == ("disk", 1)  # type: ignore[attr-defined]
+    assert (choose("float", "square").linked.layer, len(opened)) == ("link", 2)  # type: ignore[attr-defined]
+    with raises(UnknownValueError, None, "twize", hint="twice"):
+        family.launcher(data_type="float", op_name="twize")
+
+
+def test_each_way_to_spell_a_value_finds_the_kernel(path: Path, opened: list[Path]) -> None:
+    import numpy as np
+
+    expected = launcher(path).chosen
+    for spelled in (np.float32, np.dtype("f4"), "float32"):
+        assert launcher(path, data_type=spelled, op_name="twice").chosen == expected
+    assert len(opened) == 1
+
+
+@pytest.mark.slow
+def test_a_replaced_database_is_read_anew(path: Path, build_family: BuildFamily, opened: list[Path]) -> None:
+    old = launcher(path)
+    stale = process(path)
+    other = build_family(MINI | {"op.cu.jinja": MINI["op.cu.jinja"].replace("{{expr}}", "3.0f * ({{expr}})")}, "other")
+    os.replace(other.path, path)  # noqa: PTH105 - as a build does
+    new = launcher(path)
+    assert (new.linked.layer, new.chosen.digest != old.chosen.digest) == ("link", True)
+    # And who had loaded the family before is told, or goes on with what it has found.
+    assert stale.launcher(**TWICE).chosen == old.chosen
+    with raises(DatabaseError, "database-replaced", where=str(path), hint="load the family again"):
+        stale.plan(arch="sm_90", **TWICE)
+
+
+def test_an_equal_database_is_known_wherever_it_lies(path: Path, tmp_path: Path, opened: list[Path]) -> None:
+    first = launcher(path)
+    moved = tmp_path / "elsewhere" / "other.fragdb"
+    moved.parent.mkdir()
+    shutil.copy(path, moved)
+    again = launcher(moved)
+    assert (again.chosen, again.linked.layer, len(opened)) == (first.chosen, "disk", 1)
+
+
+@pytest.mark.slow
+def test_damage_gives_the_same_kernel_or_an_error(path: Path, opened: list[Path]) -> None:
+    first = launcher(path)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 509):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        try:
+            assert launcher(path).chosen == first.chosen
+        except DatabaseError as error:
+            assert str(path) in str(error)
+    path.write_bytes(whole[:4096] + bytes(len(whole) - 4096))
+    with raises(DatabaseError, "database-damaged", where=str(path)):
+        launcher(path)
+
+
+def test_a_database_that_is_gone_is_said(path: Path) -> None:
+    family = process(path)
+    launcher(path)
+    family = process(path)
+    path.unlink()
+    with raises(DatabaseError, "database-not-found", where=str(path)):
+        family.plan(arch="sm_90", **TWICE)
+    with raises(DatabaseError, "database-not-found", where=str(path)):
+        process(path)
+
+
+def test_another_nvjitlink_makes_a_process_plan(
+    path: Path, tmp_path: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for expected in (1, 1):
+        launcher(path)
+        assert len(opened) == expected
+    monkeypatch.setattr(requests, "installed_release", lambda _: "12.0")
+    for expected in (2, 3):  # what was linked with another one than the next process finds is no answer
+        launcher(path)
+        assert len(opened) == expected
+    monkeypatch.setattr(requests, "installed_release", lambda _: None)
+    for expected in (4, 4):
+        launcher(path)
+        assert len(opened) == expected
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    launcher(path)
+    assert len(opened) == 5
+
+
+def test_a_cubin_that_is_gone_is_linked_again(path: Path, empty_cache: Path, opened: list[Path]) -> None:
+    first = launcher(path)
+    shutil.rmtree(empty_cache / "cubins" / KERNELS)
+    again = launcher(path)
+    assert (again.linked.layer, again.linked, len(opened)) == ("link", first.linked, 2)
+    assert launcher(path).linked.layer == "disk"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["databases", "requests"])
+def test_a_damaged_entry_is_a_miss(path: Path, empty_cache: Path, kind: str, opened: list[Path]) -> None:
+    first = launcher(path)
+    (entry,) = (p for p in (empty_cache / "cubins" / kind).rglob("*") if p.is_file())
+    whole = entry.read_bytes()
+    damages = [whole[:n] + bytes([whole[n] ^ 1]) + whole[n + 1 :] for n in range(0, len(whole), 7)]
+    for number, damaged in enumerate([*damages, whole[:-1], b"", b"{}"], 2):
+        entry.write_bytes(damaged)
+        again = launcher(path)
+        assert (again.chosen, again.linked) == (first.chosen, first.linked)
+        assert len(opened) == number
+        assert entry.read_bytes() == whole
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("payload", [b"", b"null", b"[]", b"{}", b"[1, 2, 3]", b'["a", null, {"mini": 3}]', b"\xff"])
+def test_an_entry_that_somebody_else_made_up_is_a_miss(path: Path, empty_cache: Path, payload: bytes) -> None:
+    first = launcher(path)
+    store = session.default.kernel_cache.store
+    assert store is not None
+    for kind in ("databases", "requests"):
+        for entry in (empty_cache / "cubins" / kind).rglob("*"):
+            if entry.is_file():
+                store.put(kind, entry.parent.name + entry.name, payload)
+    assert launcher(path).chosen == first.chosen
+
+
+def test_plans_are_recorded_where_kernels_were_found(path: Path, tmp_path: Path) -> None:
+    launcher(path)
+    with session.recording(tmp_path / "used.jsonl"):
+        launcher(path)
+    assert [used.request.configuration for used in recording.read(tmp_path / "used.jsonl")] == [TWICE]
+
+
+def settings(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    session.default.reset()
+
+
+def test_recording_by_the_environment_plans_too(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher(path)
+    settings(monkeypatch, JITLTO_RECORD=str(tmp_path / "used.jsonl"))
+    launcher(path)
+    assert len(recording.read(tmp_path / "used.jsonl")) == 1
+
+
+@pytest.mark.slow
+def test_without_a_cache_nothing_is_kept(
+    path: Path, empty_cache: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings(monkeypatch, JITLTO_CACHE="off")
+    launcher(path)
+    launcher(path)
+    assert len(opened) == 2
+    assert not empty_cache.exists()
+
+
+@pytest.mark.slow
+def test_a_read_only_cache_serves_and_takes_nothing(
+    path: Path, empty_cache: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher(path)
+    settings(monkeypatch, JITLTO_CACHE="readonly")
+    before = sorted(empty_cache.rglob("*"))
+    assert (launcher(path).linked.layer, len(opened)) == ("disk", 1)
+    launcher(path, data_type="double", op_name="twice")
+    assert sorted(empty_cache.rglob("*")) == before
+
+
+def test_a_kernel_that_was_found_may_be_used_where_linking_is_forbidden(
+    path: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher(path)
+    settings(monkeypatch, JITLTO_MODE="cached")
+    assert (launcher(path).linked.layer, len(opened)) == ("disk", 1)
+
+
+def test_ptx_in_the_place_of_ltoir_is_said_by_every_process(
+    path: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jitlto.base.versions import Version
+
+    own = nvjitlink.version()
+    monkeypatch.setattr(nvjitlink, "version", lambda: Version(own.major + 1, 9))
+    for expected in (1, 2):
+        assert launcher(path).linked.layer == ("link" if expected == 1 else "disk")
+        assert len(opened) == expected
+
+
+@pytest.mark.parametrize("wrong", [0.5, None, ["x"]])
+def test_values_and_parameters_of_a_wrong_type_are_not_taken(wrong: object) -> None:
+    for rest in ([{"p": ["x", wrong]}, [], [], [], []], [{}, [], [wrong], [], []]):
+        assert decode_contents("d", json.dumps(["d", None, {"mini": ["", *rest]}]).encode()) is None
+    for parameter in (["n", "int", wrong, 4], ["n", wrong, 4, 4]):
+        assert Chosen.decode(json.dumps(["mini/kern[]", "0" * 64, [parameter]]).encode()) is None
+
+
+def test_contents_say_what_the_database_would(path: Path, opened: list[Path]) -> None:
+    process(path)
+    known = process(path)
+    assert len(opened) == 1
+    with FragmentDatabase(path) as read:
+        direct = KernelFamily("mini", read)
+        assert known.parameters == direct.parameters
+        assert known.entrypoints == direct.entrypoints == ("kern",)
+        assert Contents.from_json(Contents.from_database(read).to_json()) == Contents.from_database(read)
+        assert DatabaseFile.from_database(read).contents == known._file.contents
+        assert list(map(str, known.configurations())) == list(map(str, direct.configurations()))
+    with raises(RegistryError, "registry-unknown-family", "'mimi'", hint="did you mean 'mini'"):
+        KernelFamily("mimi", known._file)
+
+
+def test_the_registry_finds_families_without_opening_what_it_knows(path: Path, opened: list[Path]) -> None:
+    for _ in range(2):
+        assert registry((path,)).find("mini").path == path
+    with raises(RegistryError, "registry-unknown-family", "'mimi'", hint="did you mean 'mini'"):
+        registry((path.parent,)).find("mimi")
+    assert len(opened) == 1
+
+
+def test_all_that_an_answer_depends_on_is_in_the_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {
+        "database": "0" * 64, "family": "mini", "entry": None, "link_mode": "lto", "link_options": {},
+        "configuration": TWICE, "capability": (9, 0), "linker": "13.0",
+    }  # fmt: skip
+
+    def key(**other: Any) -> str | None:
+        return KernelRequest(**asked | other).key
+
+    seen = {"as it is": key()}
+    others: list[tuple[str, object]] = [
+        ("database", "0" * 63 + "1"), ("family", "maxi"), ("entry", "kern"), ("link_mode", "ptx"),
+        ("link_options", {"max_registers": 1}), ("link_options", {"max_registers": True}),
+        ("link_options", {"max_registers": "1"}), ("link_options", {"ftz": True}),
+        ("configuration", TWICE | {"op_name": "square"}), ("configuration", {"data_type": "float"}),
+        ("configuration", TWICE | {"x": "float"}), ("capability", (9, 1)), ("capability", (10, 0)), ("linker", "13.1"),
+    ]  # fmt: skip
+    seen |= {f"{name}={value}": key(**{name: value}) for name, value in others}
+    with monkeypatch.context() as patch:
+        patch.setattr(requests, "__version__", "99")
+        seen["version"] = key()
+    # Where the release of nvJitLink cannot be told, all that decides which one is found.
+    monkeypatch.setattr(requests, "installed_release", lambda _: None)
+    unknown = seen["linker"] = key(linker=find_linker())
+    for name in ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME"):
+        place = tmp_path / name
+        (place / "lib").mkdir(parents=True)
+        with monkeypatch.context() as patch:
+            patch.setenv(name, str(place))
+            seen[name] = key(linker=find_linker())
+            if name in ("CONDA_PREFIX", "LD_LIBRARY_PATH"):
+                for directory in (place, place / "lib"):
+                    os.utime(directory, (1, 1))
+                seen[f"a library was installed in {name}"] = key(linker=find_linker())
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(requests, "site_packages", lambda: [str(site)])
+        seen["site-packages"] = key(linker=find_linker())
+        os.utime(site, (1, 1))
+        seen["a package was installed"] = key(linker=find_linker())
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        assert key(linker=find_linker()) == unknown
+        (tmp_path / "nvidia").mkdir()
+        seen["NVIDIA's packages are imported from elsewhere"] = key(linker=find_linker())
+    assert len(set(seen.values())) == len(seen)
+    assert key(configuration=dict(reversed(TWICE.items()))) == seen["as it is"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{("a",): 1}, {b"x": 1}, {"ptxas": object()}, {"max_registers": {1}}],
+    ids=["tuple", "bytes", "object", "set"],
+)
+def test_what_cannot_be_asked_is_planned_and_refused(path: Path, options: dict[Any, Any]) -> None:
+    for _ in range(2):
+        with pytest.raises(PlanError):
+            process(path).launcher(link_options=options, **TWICE)
+
+
+def test_options_that_change_afterwards_change_nothing(path: Path) -> None:
+    options: dict[str, object] = {"max_registers": 32}
+    process(path).launcher(link_options=options, **TWICE)
+    found: Any = process(path).launcher(link_options=options, **TWICE)
+    choose = process(path).dispatcher("op_name", data_type="float", link_options=options)
+    options["max_registers"] = 64
+    assert found.linked.layer == "disk"
+    assert found.plan().digest == found.chosen.digest
+    assert choose("twice").chosen == found.chosen
+
+
+def test_a_class_that_plans_in_its_own_way_answers_for_itself_alone(path: Path) -> None:
+    class Own(Family):
+        def plan(self, **given: Any) -> Plan:
+            return super().plan(**given | {"link_options": {"max_registers": 40}})
+
+    session.default.reset()
+    Own("mini", session.default.registry.file(path)).launcher(**TWICE)
+    assert launcher(path).chosen.digest == process(path).plan(arch="sm_90", **TWICE).digest
+
+
+def test_a_device_that_changes_meanwhile_makes_no_answer(path: Path, capability: SimpleNamespace) -> None:
+    def switch(event: events.Event) -> None:
+        if event.kind == events.Kind.PLANNED:
+            capability.compute_capability = (10, 0)
+
+    stop = events.subscribe(switch)
+    try:
+        assert process(path).launcher(**TWICE).linked.target == "sm_100"
+    finally:
+        stop()
+    capability.compute_capability = (9, 0)
+    assert launcher(path).linked.target == "sm_90"
+
+
+def test_threads_that_find_one_kernel_get_one_launcher_loaded_once(path: Path) -> None:
+    launcher(path)
+    family = process(path)
+    counts = events.counters()
+    barrier = threading.Barrier(8)
+
+    def ask(number: int) -> Any:
+        barrier.wait()
+        entry = "kern" if number % 2 else None
+        return family.launcher(entry=entry, **TWICE) if number % 4 else family.load(family.plan(arch="sm_90", **TWICE))
+
+    with ThreadPoolExecutor(8) as pool:
+        got = list(pool.map(ask, range(8)))
+    assert len({id(each) for each in got}) == 1
+    assert events.counters()["linked"] == counts["linked"]
+    family.forget(got[0].chosen.digest)
+    assert not family._requests
+    assert not family._launchers
+
+
+def test_a_launcher_keeps_no_family_alive(path: Path) -> None:
+    launcher(path)
+    family = process(path)
+    found, gone = family.launcher(**TWICE), weakref.ref(family)
+    session.default.reset()
+    del family
+    assert gone() is None  # without the cyclic collector
+    assert found.plan().digest == found.chosen.digest  # type: ignore[operator]
+
+
+def test_a_database_is_where_it_was_opened(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    with FragmentDatabase(path.name) as read:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert KernelFamily("mini", read)._file.location == read.location == path
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_fork_while_another_thread_opens_a_database_can_plan(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process(path)
+    family = process(path)
+    inside, go = threading.Event(), threading.Event()
+
+    class Slow(FragmentDatabase):
+        def __init__(self, path: str | os.PathLike[str]) -> None:
+            inside.set()
+            go.wait(20)
+            super().__init__(path)
+
+    monkeypatch.setattr(database, "FragmentDatabase", Slow)
+    thread = threading.Thread(target=family.plan, kwargs={"arch": "sm_90", **TWICE})
+    thread.start()
+    inside.wait(20)
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(20)
+            database.FragmentDatabase = FragmentDatabase  # type: ignore[misc]
+            os._exit(0 if family.plan(arch="sm_90", **TWICE).digest else 1)
+        finally:
+            os._exit(2)
+    go.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_library_that_another_one_brought_is_not_what_the_next_process_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_foreign in (False, True):
+        loaded = libraries.Loaded("/opt/linker.so", is_foreign)
+        monkeypatch.setattr(libraries, "load", lambda _, loaded=loaded: loaded)
+        assert nvjitlink.find_installed() == (None if is_foreign else "/opt/linker.so")
+
+
+def test_what_is_no_name_and_what_are_no_options_is_said(mini: KernelFamily, mini_path: Path) -> None:
+    with pytest.raises(TypeError, match="family must be a name, not NoneType"):
+        jitlto.load(None, mini_path)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="family must be a name, not KernelFamily"):
+        jitlto.family(mini)  # type: ignore[arg-type]
+    options: Any = "-maxrregcount=64"
+    for ask in (mini.launcher, partial(mini.plan, arch="sm_90")):
+        with pytest.raises(TypeError, match="link options must be a dict, not str"):
+            ask(link_options=options, data_type="float", op_name="twice")
+
+
+@pytest.mark.parametrize("given", [b"mini.fragdb", 3, ["mini.fragdb"]], ids=["bytes", "number", "list"])
+def test_what_is_no_database_is_said(given: Any) -> None:
+    with pytest.raises(TypeError, match="must be a path or a FragmentDatabase"):
+        jitlto.load("mini", given)
+
+
+COLD = """
+import json, sys
+from types import SimpleNamespace
+from jitlto import load
+from jitlto.cuda import device
+device.current = lambda: SimpleNamespace(compute_capability=(9, 0))
+device.kind = lambda: 0
+from jitlto.runtime.family import KernelFamily
+KernelFamily._launcher = lambda self, chosen, linked, plan: SimpleNamespace(
+    chosen=chosen, linked=linked, load_seconds=0.0
+)
+before = {*sys.modules}
+found = load("mini", sys.argv[1]).launcher(data_type="float", op_name="twice")
+chosen, linked = found.chosen, found.linked
+print(json.dumps([chosen.digest, linked.layer, sorted(sys.modules), sorted({*sys.modules} - before)]))
+"""
+
+
+@pytest.mark.slow
+def test_finding_a_kernel_loads_no_planner_no_linker_and_no_sqlite(mini_path: Path, tmp_path: Path) -> None:
+    def run() -> Any:
+        return json.loads(output_of(COLD, mini_path, JITLTO_CACHE_DIR=str(tmp_path / "cache")))
+
+    cold, warm = run(), run()
+    assert warm[0] == cold[0]
+    assert (cold[1], warm[1]) == ("link", "disk")
+    slow = {
+        "sqlite3", "fcntl", "dataclasses", "msgspec", "cuda.bindings.nvjitlink",
+        "jitlto.database", "jitlto.record.fragment",
+        "jitlto.plan.planner", "jitlto.plan.plan", "jitlto.cuda.nvjitlink",
+    }  # fmt: skip
+    assert slow <= {*cold[2]}
+    started = {*json.loads(subprocess.run([sys.executable, "-c", MODULES], capture_output=True, check=True).stdout)}
+    assert slow & {*warm[2]} - started == set()
+    # The import of ``load`` has loaded the modules that find a kernel; a family loads the compiled core, if it is used.
+    found = [name for name in warm[3] if name.startswith("jitlto")]
+    assert found in ([], ["jitlto.launch._launch"])
+
+
+# What an interpreter loads before it does anything, and what the standard library's own modules there bring along.
+MODULES = "import hashlib, json, pathlib, sys; print(json.dumps(sorted(sys.modules)))"

@@ -1,0 +1,294 @@
+"""Shared stores: what one machine has linked, the others find; a store that fails costs its patience."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jitlto.base.config import Config
+from jitlto.base.errors import LinkError, NotCachedError
+from jitlto.link.sources import SharedKernels
+from jitlto.plan.cache_entry import LinkedKernel, LinkKey
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.session import Session
+from tests.support.errors import raises
+from tests.support.families import built
+from tests.support.fleet import TEN, Report, sail
+from tests.support.process import output_of
+from tests.support.store_server import Proxy, Server, fault_proxy, s3_server
+from tests.support.stores import write_key
+
+pytestmark = pytest.mark.timing
+
+NOWHERE = Path("/nowhere.fragdb")
+PROCESSES = int(os.environ.get("JITLTO_TEST_PROCESSES", "8"))
+
+
+def key(name: str = "kern") -> LinkKey:
+    """The key of a kernel that nothing links."""
+    content = json.dumps({"entry": name, "arch": "sm_90"}, sort_keys=True).encode()
+    return LinkKey(content, f"ten/{name}", (("data_type", "float"),), hashlib.sha256(content).hexdigest())
+
+
+class Host:
+    """A machine: its own cache directory, and the links that were made there."""
+
+    def __init__(self, directory: Path, name: str, **variables: str) -> None:
+        store = {"JITLTO_STORE": (directory / "store").as_uri(), "JITLTO_STORE_PATIENCE": "5"}  # others work too
+        where = {"JITLTO_CACHE_DIR": str(directory / name)}
+        self.session = Session(Config.read(where | store | variables))
+        self.links = 0
+
+    @property
+    def shared(self) -> SharedKernels:
+        shared = self.session.kernel_cache.shared
+        assert shared is not None
+        return shared
+
+    def ask(self, name: str = "kern", link: Callable[[], object] = lambda: None) -> LinkedKernel:
+        def made() -> LinkedKernel:
+            self.links += 1
+            link()
+            return LinkedKernel(b"code of " + name.encode(), name, "sm_90", "", 0.0)
+
+        return self.session.kernel_cache.get_or_link(key(name), made, NOWHERE)
+
+    def flush(self) -> None:
+        assert self.shared.stores.flush(10)
+
+    def counts(self) -> dict[str, int]:
+        return {kind: count for kind, count in self.session.events.counters().items() if count}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Callable[..., Host]:
+    def make(name: str, **variables: str) -> Host:
+        return Host(tmp_path, name, **variables)
+
+    (tmp_path / "store").mkdir()
+    return make
+
+
+def objects(directory: Path, kind: str) -> list[Path]:
+    return sorted(path for path in (directory / "store" / "v1" / kind).rglob("*") if path.is_file())
+
+
+# --- what is found is what another machine has linked ---
+
+
+def test_a_kernel_that_one_host_has_linked_is_found_by_the_next_and_kept_there(host: Callable[..., Host]) -> None:
+    first, second = host("first"), host("second")
+    linked = first.ask()
+    first.flush()
+    found, again = second.ask(), second.ask()
+    assert (linked.layer, found.layer, again.layer) == ("link", "store", "disk")
+    assert linked == found == again
+    assert (first.counts(), second.counts()) == ({"linked": 1}, {"found_in_store": 1, "found_on_disk": 1})
+
+
+def test_nothing_but_the_kernel_is_left_in_the_store(host: Callable[..., Host], tmp_path: Path) -> None:
+    first = host("first")
+    first.ask()
+    first.flush()
+    assert len(objects(tmp_path, "kernels")) == 1
+
+
+def test_a_damaged_or_renamed_object_is_a_miss(host: Callable[..., Host], tmp_path: Path) -> None:
+    first = host("first")
+    for name in ("one", "two"):
+        first.ask(name)
+    first.flush()
+    one, two = objects(tmp_path, "kernels")
+    one.write_bytes(two.read_bytes())
+    two.write_bytes(two.read_bytes()[:-1])
+    second = host("second")
+    assert [second.ask(name).cubin for name in ("one", "two")] == [b"code of one", b"code of two"]
+    assert second.links == 2
+
+
+# --- settings ---
+
+
+def test_where_linking_is_forbidden_kernels_are_found_in_stores(host: Callable[..., Host], tmp_path: Path) -> None:
+    first, second = host("first"), host("second", JITLTO_MODE="cached")
+    with raises(NotCachedError, where="ten/kern"):
+        second.ask()
+    first.ask()
+    first.flush()
+    assert second.ask().layer == "store"
+
+
+def test_a_readonly_cache_reads_stores_and_adds_nothing_to_them(host: Callable[..., Host], tmp_path: Path) -> None:
+    reader = host("reader", JITLTO_CACHE="readonly")
+    assert reader.ask().layer == "link"
+    reader.flush()
+    assert not objects(tmp_path, "kernels")
+    first = host("first")
+    first.ask()
+    first.flush()
+    assert reader.ask().layer == "store"
+    assert not (tmp_path / "reader").exists()
+
+
+def test_a_cache_that_is_off_uses_no_stores(host: Callable[..., Host]) -> None:
+    assert host("first", JITLTO_CACHE="off").session.kernel_cache.shared is None
+
+
+@pytest.mark.slow
+def test_without_stores_nothing_of_them_is_imported(mini_path: Path, tmp_path: Path) -> None:
+    code = """
+import sys, jitlto
+jitlto.load("mini", sys.argv[1]).plan(arch="sm_90", data_type="float", op_name="twice").digest
+from jitlto.runtime import session
+assert session.default.kernel_cache.shared is None
+print([n for n in sys.modules if n.startswith(("jitlto.stores", "obstore", "cryptography")) or "shared" in n])
+"""
+    printed = output_of(code, mini_path, JITLTO_CACHE_DIR=str(tmp_path), JITLTO_STORE="")
+    assert printed == "[]\n"
+
+
+# --- stores that fail ---
+
+
+def test_a_link_that_fails_keeps_no_other_host_waiting(host: Callable[..., Host]) -> None:
+    first, second = host("first"), host("second")
+
+    def fail() -> None:
+        raise LinkError("no", hint="none")
+
+    with pytest.raises(LinkError):
+        first.ask(link=fail)
+    first.flush()
+    begin = time.monotonic()
+    assert second.ask().layer == "link"
+    assert time.monotonic() - begin < 1
+
+
+def test_a_store_that_cannot_be_used_costs_no_wait_and_no_error(host: Callable[..., Host], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    first = host("first", JITLTO_STORE=(tmp_path / "file" / "store").as_uri())
+    begin = time.monotonic()
+    assert [first.ask(name).layer for name in ("one", "two")] == ["link", "link"]
+    assert time.monotonic() - begin < 1
+
+
+def test_a_forked_process_links_for_itself(host: Callable[..., Host]) -> None:
+    first = host("first")
+    first.ask()
+    first.flush()
+    child = os.fork()
+    if not child:
+        try:
+            os._exit(0 if first.ask("another").layer == "link" else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+# --- a real server ---
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Server]:
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(s3: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Proxy]:
+    """A bucket behind a round trip of 5 ms, signed."""
+    bucket = Server(s3.port)
+    bucket.create_bucket()
+    key = write_key(tmp_path / "key")
+    with fault_proxy(bucket) as between:
+        between.set(latency=0.005)
+        for name, value in between.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("JITLTO_STORE_KEY", str(key))
+        monkeypatch.setenv("JITLTO_STORE_SIGNERS", f"{key}.pub")
+        yield between
+
+
+@pytest.fixture(scope="module")
+def ten(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
+    return built(tmp_path_factory.mktemp("ten"), TEN, "ten")
+
+
+@pytest.mark.slow
+def test_a_fleet_links_each_kernel_at_most_once_a_host_and_a_second_fleet_none(
+    ten: KernelFamily, proxy: Proxy, tmp_path: Path
+) -> None:
+    plans = [ten.plan(arch="sm_90", **configuration) for configuration in ten.configurations()]
+    truth = {plan.digest: hashlib.sha256(plan.link(use_cache=False).cubin).hexdigest() for plan in plans}
+    path = ten.database.path
+
+    def fleet(name: str) -> Report:
+        # The cores of this machine stand for all hosts, so replies may be late.
+        how = {"hosts": 4, "processes": PROCESSES, "JITLTO_STORE_PATIENCE": "30"}
+        report = sail(path, "ten", tmp_path / name, **how)  # type: ignore[arg-type]
+        assert [result["cubins"] for result in report.results] == [truth] * PROCESSES, report.log
+        return report
+
+    first, second = fleet("first"), fleet("second")
+    hosts = min(4, PROCESSES)
+    linked = first.counters["linked"]
+    assert 10 <= linked <= 10 * hosts, first.log
+    assert second.counters["linked"] == 0, second.log
+    assert (first.counters["found_in_store"], second.counters["found_in_store"]) == (10 * hosts - linked, 10 * hosts)
+
+
+def own(proxy: Proxy) -> dict[str, str]:
+    """The settings of a host that uses the bucket."""
+    given = {name: os.environ[name] for name in ("JITLTO_STORE_KEY", "JITLTO_STORE_SIGNERS")}
+    return {"JITLTO_STORE": proxy.url, "JITLTO_STORE_PATIENCE": "5", **given}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [{"fault": "refuse"}, {"fault": "silent"}, {"fault": "status", "status": 503}])
+def test_a_store_that_dies_in_the_middle_costs_its_patience_once(
+    proxy: Proxy, host: Callable[..., Host], fault: dict[str, Any]
+) -> None:
+    first = host("first", **own(proxy) | {"JITLTO_STORE_PATIENCE": "0.2"})
+    first.shared.stores.open_soon()
+    time.sleep(0.5)
+    assert [first.ask(name).layer for name in ("one", "two")] == ["link", "link"]
+    first.flush()
+    assert proxy.counts()["PUT"] >= 2
+    proxy.set(latency=0.005, **fault)
+    begin = time.monotonic()
+    assert {first.ask(f"later {number}").layer for number in range(20)} == {"link"}
+    assert time.monotonic() - begin < 0.2 + 1
+    assert first.ask("one").layer == "disk"
+
+
+@pytest.mark.slow
+def test_the_first_kernel_of_a_process_takes_a_round_trip_and_little_more(
+    ten: KernelFamily, proxy: Proxy, tmp_path: Path
+) -> None:
+    first = output_of(FRESH, ten.database.path, JITLTO_CACHE_DIR=str(tmp_path / "0"), JITLTO_STORE_PATIENCE="5")
+    assert first.split()[0] == "link"
+    proxy.set(latency=0.1)
+    seconds = []
+    for number in range(1, 6):
+        given = {"JITLTO_CACHE_DIR": str(tmp_path / str(number)), "JITLTO_STORE_PATIENCE": "5"}
+        layer, duration = output_of(FRESH, ten.database.path, **given).split()
+        assert layer == "store"
+        seconds.append(float(duration))
+    assert min(seconds) < 0.2 + 0.02  # a round trip for the connection, and one for the kernel
+
+
+FRESH = """
+import sys, time, jitlto
+family = jitlto.load("ten", sys.argv[1])
+plan = family.plan(arch="sm_90", **next(family.configurations()))
+plan.digest
+begin = time.perf_counter()
+print(plan.link().layer, time.perf_counter() - begin)
+"""

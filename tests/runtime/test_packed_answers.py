@@ -1,0 +1,314 @@
+"""Look-ups in packs: the first process that takes a kernel from a pack opens, plans and loads nothing for it.
+
+And it never gets another kernel than planning would give.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jitlto.base import events
+from jitlto.base.errors import JitltoError, UnknownValueError
+from jitlto.base.versions import Architecture
+from jitlto.cuda import nvjitlink
+from jitlto.link import packs, requests
+from jitlto.link.packs import Pack
+from jitlto.link.requests import KernelRequest, LookUps
+from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS
+from jitlto.plan.plan import Request
+from jitlto.runtime import recording, session
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.warming import WarmJob, WarmTarget, family_jobs, find_answers
+from tests.conftest import BuildFamily
+from tests.support.errors import raises
+from tests.support.families import MINI
+from tests.support.process import output_of
+
+SM_90 = Architecture(90)
+TWICE = {"data_type": "float", "op_name": "twice"}
+
+
+class Family(KernelFamily):
+    """A family whose kernels are found and linked, and not loaded."""
+
+    def _launcher(self, chosen: Any, linked: Any, plan: Any) -> Any:
+        return SimpleNamespace(chosen=chosen, linked=linked, plan=plan, load_seconds=0.0)
+
+
+@pytest.fixture(autouse=True)
+def _one_nvjitlink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it is installed, as long as the test says nothing else."""
+    monkeypatch.setattr(requests, "installed_release", lambda _: str(nvjitlink.version()))
+
+
+@pytest.fixture
+def packed(mini_path: Path, tmp_path: Path, empty_cache: Path, capability: SimpleNamespace) -> Iterator[Path]:
+    """A database with a pack of one kernel beside it; the user's cache is empty."""
+    path = Path(shutil.copy(mini_path, tmp_path / "mini.fragdb"))
+    make_pack(path, "float", "twice")
+    shutil.rmtree(empty_cache, ignore_errors=True)
+    yield path
+    session.default.reset()
+
+
+def make_pack(path: Path, *values: str, arch: Architecture = SM_90) -> None:
+    chosen = list(zip(("data_type", "op_name"), values, strict=True))
+    WarmTarget(path.with_suffix(".pack")).link(family_jobs(process(path), chosen, [arch]).jobs)
+    session.default.reset()
+
+
+def read_pack(path: Path) -> dict[str, dict[str, bytes]]:
+    """The entries of the pack beside a database, by kind and key."""
+    kinds = {b"k": KERNELS, b"a": REQUESTS, b"c": CONTENTS}
+    held: dict[str, dict[str, bytes]] = {kind: {} for kind in kinds.values()}
+    for letter, key, payload in Pack(path.with_suffix(".pack")).iterate():
+        held[kinds[letter]][key] = payload
+    return held
+
+
+def process(path: Path) -> Family:
+    """The family, as a process that begins sees it."""
+    session.default.reset()
+    return Family("mini", session.default.registry.file(path))
+
+
+def counted(path: Path, **configuration: Any) -> tuple[str, int]:
+    """The layer from which a new process gets a kernel, and how many plans it makes."""
+    before = events.counters()["planned"]
+    found: Any = process(path).launcher(**(configuration or TWICE))
+    return found.linked.layer, events.counters()["planned"] - before
+
+
+COLD = """
+import json, sys
+from types import SimpleNamespace
+opened = []
+sys.addaudithook(lambda name, given: opened.append(str(given[0])) if name in ("open", "sqlite3.connect") else None)
+from jitlto import load
+from jitlto.cuda import device
+device.current = lambda: SimpleNamespace(compute_capability=(9, 0))
+device.kind = lambda: 0
+from jitlto.runtime.family import KernelFamily
+KernelFamily._launcher = lambda self, chosen, linked, plan: SimpleNamespace(linked=linked, load_seconds=0.0)
+linked = load("mini", sys.argv[1]).launcher(data_type="float", op_name="twice").linked
+maps = open("/proc/self/maps").read()
+print(json.dumps([linked.layer, "nvJitLink" in maps, sorted(sys.modules), opened]))
+"""
+
+
+@pytest.mark.slow
+def test_the_first_process_opens_no_database_plans_nothing_and_loads_no_nvjitlink(packed: Path, tmp_path: Path) -> None:
+    whole = packed.read_bytes()
+    packed.write_bytes(whole[: 2 * 4096] + bytes(len(whole) - 2 * 4096))  # nothing but what its digest is read from
+    layer, loaded, modules, opened = json.loads(output_of(COLD, packed, JITLTO_CACHE_DIR=str(tmp_path / "none")))
+    assert (layer, loaded) == ("pack", False)
+    slow = {
+        "sqlite3",
+        "msgspec",
+        "cuda.bindings",
+        "cuda.pathfinder",
+        "jitlto.database",
+        "jitlto.cuda.nvjitlink",
+    }
+    assert {*slow, "jitlto.plan.plan", "jitlto.plan.resolve"}.isdisjoint(modules)
+    assert opened.count(str(packed)) <= 1  # the digest
+    assert not any(path.startswith("file:") for path in opened)
+
+
+@pytest.mark.slow
+def test_without_a_pack_the_same_request_is_planned(packed: Path) -> None:
+    assert counted(packed) == ("pack", 0)
+    assert counted(packed, data_type="double", op_name="twice") == ("link", 1)
+    packed.with_suffix(".pack").unlink()
+    assert counted(packed) == ("link", 1)
+
+
+@pytest.mark.slow
+def test_the_kernel_is_that_of_its_plan(packed: Path) -> None:
+    found: Any = process(packed).launcher(**TWICE)
+    plan = process(packed).plan(arch="sm_90", **TWICE)
+    assert (found.chosen, found.linked) == (plan.chosen, plan.link(use_cache=False))
+    assert found.plan().digest == plan.digest
+
+
+@pytest.mark.slow
+def test_other_spellings_entries_and_dispatchers_find_it_too(packed: Path) -> None:
+    import numpy as np
+
+    for spelled in ("float32", np.float32, np.dtype("f4")):
+        assert counted(packed, data_type=spelled, op_name="twice") == ("pack", 0)
+    assert counted(packed, entry="kern", **TWICE) == ("pack", 0)
+    before = events.counters()["planned"]
+    choose = process(packed).dispatcher("op_name", data_type="float")
+    assert choose("twice").linked.layer == "pack"
+    assert events.counters()["planned"] == before
+
+
+def test_a_wrong_request_is_an_error_as_without_a_pack(packed: Path) -> None:
+    with raises(UnknownValueError, None, "twize", hint="twice"):
+        process(packed).launcher(data_type="float", op_name="twize")
+    with pytest.raises(JitltoError):
+        process(packed).launcher(data_type="float", op_name="twice", more="1")
+    with pytest.raises(JitltoError):
+        process(packed).launcher(data_type="float")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"link_options": {"max_registers": 32}},
+        {"link_options": {"ftz": True}},
+        {"link_mode": "ptx"},
+        {"op_name": "square"},
+    ],
+    ids=str,
+)
+def test_another_request_is_not_answered(packed: Path, change: dict[str, Any]) -> None:
+    assert counted(packed, **TWICE | change)[1] == 1
+
+
+def test_another_device_gets_its_own_kernel(packed: Path, capability: SimpleNamespace) -> None:
+    capability.compute_capability = (8, 0)
+    assert counted(packed) == ("link", 1)
+
+
+@pytest.mark.slow
+def test_another_nvjitlink_is_not_answered(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for other in ("12.0", None):
+        monkeypatch.setattr(requests, "installed_release", lambda _, other=other: other)
+        assert counted(packed) == ("pack", 1)  # planning has the last word
+
+
+def test_another_jitlto_does_not_believe_the_look_ups(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "__version__", "99")
+    assert counted(packed) == ("pack", 1)
+
+
+@pytest.mark.slow
+def test_a_database_that_was_built_again_is_planned_anew(packed: Path, build_family: BuildFamily) -> None:
+    old: Any = process(packed).launcher(**TWICE)
+    other = build_family(MINI | {"op.cu.jinja": MINI["op.cu.jinja"].replace("{{expr}}", "3.0f * ({{expr}})")}, "other")
+    other.path.replace(packed)
+    new: Any = process(packed).launcher(**TWICE)
+    assert (new.linked.layer, new.chosen.digest != old.chosen.digest) == ("link", True)
+
+
+def test_while_plans_are_recorded_everything_is_planned(packed: Path, tmp_path: Path) -> None:
+    with session.recording(tmp_path / "used.jsonl"):
+        assert counted(packed) == ("pack", 1)
+    assert [used.request.configuration for used in recording.read(tmp_path / "used.jsonl")] == [TWICE]
+
+
+def test_with_the_cache_off_packs_answer_all_the_same(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JITLTO_CACHE", "off")
+    assert counted(packed) == ("pack", 0)
+
+
+@pytest.mark.slow
+def test_a_kernel_of_another_plan_under_the_answer_is_not_taken(packed: Path) -> None:
+    """Look-ups without their kernel, as in a pack that was put together by hand."""
+    packs.write(packed.with_suffix(".pack"), read_pack(packed) | {KERNELS: {}})
+    assert counted(packed) == ("link", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("payload", [b"", b"null", b"[]", b"{}", b"[[1]]", b"[3]", b'["a", "b", [], 3]', b"\xff"])
+def test_look_ups_that_somebody_made_up_are_a_miss(packed: Path, payload: bytes) -> None:
+    held = read_pack(packed)
+    made_up = {kind: dict.fromkeys(held[kind], payload) for kind in (REQUESTS, CONTENTS)}
+    packs.write(packed.with_suffix(".pack"), held | made_up)
+    assert counted(packed) == ("pack", 1)
+
+
+@pytest.mark.slow
+def test_damage_gives_the_same_kernel(packed: Path) -> None:
+    path = packed.with_suffix(".pack")
+    whole, expected = path.read_bytes(), process(packed).plan(arch="sm_90", **TWICE).chosen
+    for place in range(0, len(whole), 397):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        found: Any = process(packed).launcher(**TWICE)
+        assert found.chosen == expected
+        shutil.rmtree(session.default.config.cache_dir, ignore_errors=True)
+
+
+def test_a_kernel_for_an_architecture_that_no_device_chooses_answers_nothing(mini: KernelFamily) -> None:
+    request = Request("mini", None, TWICE)
+    plans = {arch: mini.plan_request(request, arch) for arch in ("sm_90", "sm_90a")}
+    assert [bool(find_answers(mini, request, plan)) for plan in plans.values()] == [True, False]
+
+
+@pytest.mark.slow
+def test_a_plan_with_callers_code_answers_no_request(mini: KernelFamily) -> None:
+    source = '#include "op.cuh"\nnamespace mini { template <> __device__ float op<float>(float a) { return a; } }'
+    planned = mini.planner(data_type="float").add_source(source).plan(arch="sm_90")
+    assert planned.request is not None
+    assert find_answers(mini, planned.request, planned) == {}
+
+
+def asked(family: KernelFamily, configuration: dict[str, str]) -> KernelRequest:
+    """A request for the best kernel on an H100."""
+    how: Any = ("lto", {}, configuration, (9, 0), str(nvjitlink.version()))
+    return KernelRequest(family.contents.digest, family.name, family.entrypoints[0], *how)
+
+
+@pytest.mark.slow
+def test_requests_name_no_more_than_they_have_to(search: KernelFamily, tmp_path: Path) -> None:
+    """A parameter that the others decide, such as a kernel's variant, need not be given; and may be."""
+    configuration = next(iter(search.configurations()))
+    path, plan = tmp_path / "search.fragdb", search.plan(arch="sm_90", **configuration)
+    packs.write(
+        path.with_suffix(".pack"), {REQUESTS: find_answers(search, Request("search", None, configuration), plan)}
+    )
+    without = {n: value for n, value in configuration.items() if n != "optimized_name"}
+    look_ups = LookUps(packs.beside(path))
+    for named in (configuration, without):
+        assert look_ups.find_chosen(asked(search, named)) == plan.chosen
+    assert look_ups.find_chosen(asked(search, configuration | {"unknown": "1"})) is None
+
+
+@pytest.fixture(scope="module")
+def whole_pack(search: KernelFamily, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Look-ups of every second kernel of ``search``, without the kernels."""
+    answers: dict[str, bytes] = {}
+    for each in list(search.configurations())[::2]:
+        answers |= find_answers(search, Request("search", None, each), search.plan(arch="sm_90", **each))
+    path = tmp_path_factory.mktemp("packs") / "search.fragdb"
+    packs.write(path.with_suffix(".pack"), {REQUESTS: answers})
+    return path
+
+
+@pytest.mark.slow
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_what_a_pack_answers_is_what_planning_answers(
+    whole_pack: Path, search: KernelFamily, data: st.DataObject
+) -> None:
+    names = data.draw(st.sets(st.sampled_from(sorted(search.parameters))))
+    configuration = {name: data.draw(st.sampled_from(search.parameters[name])) for name in sorted(names)}
+    if data.draw(st.booleans()):
+        configuration = dict(data.draw(st.sampled_from(list(search.configurations())))) | configuration
+        configuration.pop(data.draw(st.sampled_from(sorted(configuration))))
+    found = LookUps(packs.beside(whole_pack)).find_chosen(asked(search, configuration))
+    try:
+        expected = search.plan(arch="sm_90", **configuration).chosen
+    except JitltoError:
+        expected = None
+    assert found in (None, expected)
+
+
+@pytest.mark.slow
+def test_equal_jobs_make_equal_packs_in_any_number_of_threads(packed: Path, tmp_path: Path) -> None:
+    jobs: list[WarmJob] = family_jobs(process(packed), [], [SM_90]).jobs
+    for number, name in ((1, "one"), (4, "other")):
+        WarmTarget(tmp_path / f"{name}.pack").link(jobs, number)
+    assert (tmp_path / "one.pack").read_bytes() == (tmp_path / "other.pack").read_bytes()
