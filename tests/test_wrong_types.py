@@ -14,7 +14,6 @@ from jitlto import FragmentDatabase, FragmentKey, KernelFamily, load
 from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Architecture, Version
 from jitlto.build import merge, pipeline
-from jitlto.build.execution import costs
 from jitlto.build.shards import Shard
 from jitlto.families import declaration
 from jitlto.packaging import project
@@ -91,8 +90,6 @@ def build_side(tmp_path: Path) -> dict[str, Call]:
         "build_package": lambda v: project.build_package(v, tmp_path / "x.fragdb"),
         "merge(paths)": lambda v: merge.merge_databases([v], tmp_path / "x.fragdb"),
         "Shard.parse": Shard.parse,
-        "read_costs": lambda v: costs.read_costs([v]),
-        "read_seconds": costs.read_seconds,
         "find_family": declaration.find_family,
         "load_family": lambda v: declaration.load_family(v),
         "Manifest.read": Manifest.read,

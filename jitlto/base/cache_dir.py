@@ -1,10 +1,8 @@
-"""A directory of checksummed entries by key: shared between processes, bounded in size, never the cause of a failure.
+"""A directory of checked entries by key: shared between processes, bounded in size, never the cause of a failure.
 
-One file per entry: magic, the payload's SHA-256, payload. It is written under a temporary name in the same directory
-and renamed, so that a reader sees all of it or nothing. A damaged file is a miss, and is replaced. When the directory
-outgrows its bound, the least recently used entries are removed.
-
-This module is longer than most, because each further one would add 0.1 ms to a cold launch.
+An entry, in the form of :mod:`jitlto.base.entry`, is written under a temporary name in the same directory and renamed,
+so that a reader sees all of it or nothing. What does not check is a miss, and is replaced. When the directory outgrows
+its bound, the least recently used entries are removed.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from jitlto.base import entry
 from jitlto.base.files import check_path
 from jitlto.base.frozen import Frozen
 from jitlto.base.lock import Claim, claim, locked
@@ -24,8 +23,6 @@ from jitlto.base.lock import Claim, claim, locked
 TEMPORARY = ".jitlto-"
 #: Seconds: a temporary file older than this has lost its writer.
 STALE = 86400.0
-_MAGIC = b"jitlto store 1\n"
-_HEAD = len(_MAGIC) + 32
 _TOUCH_INTERVAL = 3600.0  # seconds: resolution of an entry's time of last use
 _LOCK_DIGITS = 3  # hexadecimal digits of a key that choose its lock: at most 4096 lock files
 _ROOT = 0  # user id
@@ -107,9 +104,10 @@ class CacheDir:
                 age = time.time() - status.st_mtime
         except OSError:
             return None
-        payload = data[_HEAD:]
-        if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != _sha256(payload):
-            self._warn_once(path, "%s is damaged and is ignored", path)
+        payload = entry.decode(f"{kind}/{key}", data)
+        if payload is None:
+            if not entry.is_earlier(data):
+                self._warn_once(path, "%s is damaged and is ignored", path)
             return None
         if age > _TOUCH_INTERVAL and not self.readonly:
             with contextlib.suppress(OSError):
@@ -123,7 +121,7 @@ class CacheDir:
         path = self._path(kind, key)
         try:
             self._make(kind, key[:2])
-            data = _MAGIC + _sha256(payload) + payload
+            data = entry.encode(f"{kind}/{key}", payload)
             try:
                 _replace(path, data)
             except IsADirectoryError:
@@ -209,11 +207,6 @@ class CacheDir:
         """Remove every entry; return how many there were."""
         return self.prune(-1)
 
-    def entries(self, kind: str) -> dict[str, Path]:
-        """Return the files of a kind's entries by key."""
-        found = (path for path, _ in self._files() if path.parent.parent.name == kind)
-        return {path.parent.name + path.name: path for path in found if not path.name.startswith(TEMPORARY)}
-
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         """Yield entries and temporary files; everything else in the directory is left alone."""
         for kind in _directories(self.directory):
@@ -254,12 +247,6 @@ def _directories(directory: Path) -> list[Path]:
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
     return []
-
-
-def _sha256(payload: bytes) -> bytes:
-    import hashlib  # imported lazily: takes 2 ms, and `from jitlto import load` does not need it
-
-    return hashlib.sha256(payload).digest()
 
 
 def _replace(path: str, data: bytes) -> None:

@@ -51,6 +51,7 @@ def claim(path: Path, timeout: float = 0.0) -> Claim | None:
     from filelock import FileLock, Timeout
 
     try:
+        path.parent.stat()  # filelock would make it
         lock = FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
         lock.acquire(timeout, poll_interval=_POLL)
     except Timeout:

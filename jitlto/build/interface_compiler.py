@@ -11,9 +11,9 @@ import msgspec
 
 from jitlto.base.errors import CompileError
 from jitlto.build.cache.cache import Cache
-from jitlto.build.cache.keys import CompileConfig, entry_key
+from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution import transport
-from jitlto.compile.compiler import CompiledSource, CompileJob
+from jitlto.compile.compiler import TEXT, CompiledSource, CompileJob
 from jitlto.compile.nvrtc_program import program_name
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
@@ -22,7 +22,7 @@ from jitlto.record.headers import Source
 PROBE_NAME = "interfaces.cu"
 _KIND, _REVISION = "interfaces", 3  # of entries in the build cache
 _SYNTAX_ONLY = {"nvrtc": ("--fdevice-syntax-only",)}
-_TEXT = re.compile(r"\bjitlto_text_(\w+)\[\d+\](?: = \{([^}]*)\})?;")
+_NUMBER = re.compile(r"-?\d+")
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -56,8 +56,7 @@ class Question:
     @property
     def key(self) -> str:
         """The key of its answer in the build cache."""
-        how = f"{_REVISION} {self.ask.__name__} {self.config.source_key(self.text)}"
-        return entry_key(how, self.source.sha256)
+        return self.config.key(self.source, f"{_REVISION} {self.ask.__name__}")
 
     def job(self) -> CompileJob:
         """What a worker compiles."""
@@ -100,11 +99,10 @@ def _ask(job: CompileJob, read: Callable[[CompiledSource], dict[str, str]]) -> A
 
 
 def _texts(compiled: CompiledSource) -> dict[str, str]:
-    ptx = next(data for kind, _, data in compiled.images if kind is ImageKind.PTX).decode()
     found = {}
-    for match in _TEXT.finditer(ptx):
-        text = bytes(int(each) & 255 for each in (match[2] or "0").split(","))
-        found[match[1]] = text.rstrip(b"\0").decode("utf-8", "replace")
+    for name, initialiser in compiled.texts:
+        text = bytes(int(each) & 255 for each in _NUMBER.findall(initialiser))
+        found[name.removeprefix(TEXT)] = text.rstrip(b"\0").decode("utf-8", "replace")
     return found
 
 
@@ -123,18 +121,10 @@ class InterfaceCompiler:
     def start(self, questions: Iterable[Question]) -> None:
         """Compile what the cache does not know."""
         keys = {question: question.key for question in questions if question not in self._running}
-        if self._cache is not None:
-            self._cache.fetch(_KIND, [*keys.values()])
+        found = self._cache.find(_KIND, keys.values()) if self._cache else {}
         for question, key in keys.items():
-            known = self._known(key)
+            known = _decode(found[key][0]) if key in found else None
             self._running[question] = key, self._submit(question.job(), run=question.ask) if known is None else known
-
-    def _known(self, key: str) -> Answer | None:
-        data = self._cache.store.get(_KIND, key) if self._cache else None
-        try:
-            return None if data is None else msgspec.json.decode(data, type=Answer)
-        except (msgspec.MsgspecError, ValueError):
-            return None
 
     def answer(self, question: Question) -> Answer:
         """Return the answer, with a log if the text does not compile."""
@@ -145,5 +135,12 @@ class InterfaceCompiler:
         made = answer.result()
         made = Answer(made.log.replace(program_name(question.source), PROBE_NAME), made.found)
         if self._cache is not None:
-            self._cache.keep(_KIND, key, msgspec.json.encode(made))
+            self._cache.put(_KIND, key, msgspec.json.encode(made))
         return made
+
+
+def _decode(data: bytes) -> Answer | None:
+    try:
+        return msgspec.json.decode(data, type=Answer)
+    except (msgspec.MsgspecError, ValueError):
+        return None

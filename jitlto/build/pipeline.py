@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,8 +14,7 @@ from jitlto.base.errors import BuildError, CompileError
 from jitlto.base.text import check_type
 from jitlto.build import proof, shards, validate
 from jitlto.build.assemble import assemble
-from jitlto.build.cache.cache import Cache
-from jitlto.build.cache.use import CacheUse, find_use
+from jitlto.build.cache.cache import Cache, CacheUse, find_use
 from jitlto.build.execution import transport
 from jitlto.build.execution.dask import DaskExecutor
 from jitlto.build.execution.events import NO_OBSERVER, Observer
@@ -69,7 +68,6 @@ def build(
     observer: Observer = NO_OBSERVER,
     keep_going: bool = False,
     shard: Shard | None = None,
-    recorded: Mapping[str, int] | None = None,
     allow_incomplete: bool = False,
 ) -> BuildReport:
     """Build families into one database. The file is written only if all checks pass, and every kernel plans.
@@ -84,7 +82,6 @@ def build(
         observer: Receives the events of the build.
         keep_going: Continue after failures, and report all of them at the end.
         shard: Build only this part; :func:`jitlto.build.merge.merge_databases` joins the parts.
-        recorded: Recorded costs in milliseconds by key, for balancing shards.
         allow_incomplete: Write the database although kernels lack something, and report that as advice.
 
     Raises:
@@ -109,11 +106,11 @@ def build(
     if not isinstance(sources, RenderedFamilies):
         sources = RenderedFamilies(sources, keep_going=keep_going, cache=cache)
     writer.check_writable(output)
-    batches = sources.by_family() if shard is None else [sources.select(shard, recorded or {})]
+    batches = sources.by_family() if shard is None else [sources.select(shard)]
     made = _Assembled()
     with _workers(executor, jobs) as pool:
         outcome, find_faults = _compile(
-            _announce(sources, batches, cache, observer), begin, jobs, pool, cache, observer, made.add, sources,
+            _announce(sources, batches, observer), begin, jobs, pool, cache, observer, made.add, sources,
             keep_going=keep_going,
         )  # fmt: skip
         observer.phase("check")
@@ -134,8 +131,8 @@ def build(
         digest = writer.write(output, records, fragments, made.blobs, part=part, check=None if shard else check)
     if cache is not None and outcome.compiled:
         cache.store.prune()
-    if cache is not None and cache.shared is not None:
-        cache.shared.stores.finish(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
+    if cache is not None and cache.stores is not None:
+        cache.stores.finish(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
     use, seconds = find_use(outcome.layers, outcome.seconds_saved, cache), time.perf_counter() - begin
     return BuildReport(output, digest, fragments, outcome.compiled, tuple(dict.fromkeys(advice)), seconds, use)
 
@@ -143,14 +140,13 @@ def build(
 def _announce(
     sources: RenderedFamilies,
     batches: Iterable[Sequence[CompileRequest]],
-    cache: Cache | None,
     observer: Observer,
 ) -> Iterator[Sequence[CompileRequest]]:
     """Yield batches of requests as they are rendered, checked, and tell the observer of them.
 
     While the first is compiled, the next is rendered.
     """
-    costs, checked, failed = cache.costs() if cache else None, 0, 0
+    checked, failed = 0, 0
     for number, batch in enumerate(batches):
         # Those of other shards too.
         check_reproducible(sources.rendered[checked:])
@@ -158,7 +154,7 @@ def _announce(
         checked = len(sources.rendered)
         failures, failed = sources.failures[failed:], len(sources.failures)
         keys = [request.key for request in batch]
-        observer.started([*keys, *(failure.rendered.key for failure in failures)], costs)
+        observer.started([*keys, *(failure.rendered.key for failure in failures)])
         for failure in failures:
             observer.failed(failure.rendered.key, failure.error)
         if number == 0:
@@ -182,9 +178,8 @@ def _compile(
     if isinstance(pool, DaskExecutor):
         batches = _check_cluster(pool, batches)
     submit = partial(transport.submit, pool, run=transport.compile_job)
-    announce = partial(transport.warm_up, pool)
-    width = transport.capacity(pool, jobs, ahead=cache is None)
-    scheduler = Scheduler(submit, width, cache, observer, begin, accept, announce, keep_going=keep_going)
+    width = transport.capacity(pool, jobs)
+    scheduler = Scheduler(submit, width, cache, observer, begin, accept, keep_going=keep_going)
     outcome = scheduler.run(batches)
     run = partial(transport.submit, pool)
     compiler = InterfaceCompiler(run, cache)

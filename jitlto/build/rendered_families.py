@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os.path
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from msgspec import structs
@@ -15,10 +15,8 @@ from jitlto.base.errors import BuildError, FamilyError, JitltoError, ToolchainEr
 from jitlto.base.text import check_type
 from jitlto.base.versions import Architecture, lowest_base
 from jitlto.build import shards, validate
-from jitlto.build.cache import rebuild_reason
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig
-from jitlto.build.execution.costs import costs, estimate
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
 from jitlto.build.interface_compiler import InterfaceCompiler
@@ -37,6 +35,7 @@ from jitlto.families.rendered_texts import RenderedTexts
 from jitlto.families.templates import RenderedSource, render_family
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import FragmentKey, Role
+from jitlto.record.headers import Source
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 
@@ -179,50 +178,17 @@ class RenderedFamilies:
         configs = {request.key.family: request.config for request in self.requests}
         return {family: config.toolchain.identify(config.images) for family, config in configs.items()}
 
-    def shard_items(self, recorded: Mapping[str, int]) -> list[shards.ShardItem]:
-        """Each fragment with its compile and cost, for balancing with :mod:`~jitlto.build.shards`.
+    def compiles(self) -> dict[FragmentKey, str]:
+        """What is equal for fragments of a family that one compile makes, for :mod:`~jitlto.build.shards`."""
+        keys = ((each, each.config.key(Source(each.rendered.source.encode(), {}))) for each in self.requests)
+        return {request.key: f"{request.key.family} {key}" for request, key in keys}
 
-        Args:
-            recorded: Recorded costs, as :func:`jitlto.build.execution.costs.read_costs` returns them.
-        """
-        cost = costs({str(r.key): estimate(r.closure, len(r.config.architectures)) for r in self.requests}, recorded)
-        return [shards.ShardItem(r.key, f"{r.key.family} {r.source_key}", cost[str(r.key)]) for r in self.requests]
-
-    def select(self, shard: Shard | None, recorded: Mapping[str, int]) -> list[CompileRequest]:
+    def select(self, shard: Shard | None) -> list[CompileRequest]:
         """The requests of one shard; all without one."""
         if shard is None:
             return self.requests
-        keys = shards.select_fragments(self.shard_items(recorded), shard)
-        return [request for request in self.requests if request.key in keys]
-
-    def find_uncached(self, cache: Cache | None) -> list[FragmentKey]:
-        """The fragments that a build would compile."""
-        missing = [request for request in self.requests if cache is None or not request.find(cache)]
-        if cache is not None and cache.shared is not None:
-            places = [request.place for request in missing]
-            wanted = {place: (r.source_key, r.config) for place, r in zip(places, missing, strict=True)}
-            taken = cache.find_shared(wanted)
-            missing = [request for place, request in zip(places, missing, strict=True) if place not in taken]
-        return [request.key for request in missing]
-
-    def explain_rebuild(self, key: FragmentKey, cache: Cache | None) -> list[str]:
-        """Explain why a fragment would be compiled, field by field.
-
-        Raises:
-            BuildError: If no family has such a fragment.
-        """
-        request = next((request for request in self.requests if request.key == key), None)
-        if request is None:
-            hint = "`jitlto build --dry-run` lists the fragments of a build"
-            raise BuildError(f"no fragment {key}", code="build-unknown-fragment", hint=hint)
-        if cache is None:
-            return ["no cache: everything is compiled"]
-        now: dict[str, str | dict[str, str]] = {**request.config.fields(request.rendered.source)}
-        before = cache.history(key, request.checkout)
-        if before is not None:
-            headers = before.get("headers", {})
-            now["headers"] = request.config.current_headers(headers) if isinstance(headers, dict) else {}
-        return rebuild_reason.explain(before, now, is_cached=request.find(cache) is not None)
+        numbers = shards.assign_shards(self.compiles(), shard.count)
+        return [request for request in self.requests if numbers[request.key] == shard.number]
 
 
 def check_reproducible(requests: Iterable[CompileRequest]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import heapq
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -49,64 +49,32 @@ class Shard:
         return list(items[self.number - 1 :: self.count])
 
 
-@dataclass(frozen=True, slots=True)
-class ShardItem:
-    """A fragment to compile."""
+def assign_shards(compiles: Mapping[FragmentKey, str], count: int) -> dict[FragmentKey, int]:
+    """Assign each fragment to a shard from 1 to ``count``: in turn, so that each gets some of every group.
 
-    key: FragmentKey
-    compile: str  # equal for fragments that one compile makes: they go to one shard, and the cost counts once
-    cost: int  # in milliseconds
-
-
-def balance(costs: Sequence[int], count: int) -> list[int]:
-    """Balance costs over shards: in descending order, each goes to the shard with the smallest sum so far.
-
-    The largest sum is at most 4/3 of the optimum (R. L. Graham, *Bounds on multiprocessing timing anomalies*,
-    SIAM J. Appl. Math. 17, 1969). Ties go to the earlier cost and the earlier shard.
-
-    Returns:
-        list of int: The shard of each cost, from 0 to ``count`` - 1.
+    Args:
+        compiles: What is equal for fragments that one compile makes, which go to one shard; in any order.
+        count: The number of shards.
     """
-    sums = [(0, number) for number in range(count)]
-    shards = [0] * len(costs)
-    for position in sorted(range(len(costs)), key=lambda position: (-costs[position], position)):
-        total, number = sums[0]
-        shards[position] = number
-        heapq.heapreplace(sums, (total + costs[position], number))
-    return shards
+    first = {compiles[key]: None for key in sorted(compiles)}
+    numbers = {compile_: number % count + 1 for number, compile_ in enumerate(first)}
+    return {key: numbers[compile_] for key, compile_ in compiles.items()}
 
 
-def assign_shards(items: Iterable[ShardItem], count: int) -> dict[FragmentKey, int]:
-    """Assign each fragment to a shard from 1 to ``count``; the order of the items does not matter."""
-    compiles: dict[str, list[ShardItem]] = {}
-    for item in sorted(items, key=lambda item: item.key):
-        compiles.setdefault(item.compile, []).append(item)
-    shards = balance([max(item.cost for item in same) for same in compiles.values()], count)
-    return {item.key: shard + 1 for same, shard in zip(compiles.values(), shards, strict=True) for item in same}
-
-
-def select_fragments(items: Iterable[ShardItem], shard: Shard) -> frozenset[FragmentKey]:
-    """Select the fragments that a shard compiles; every fragment is in exactly one shard."""
-    return frozenset(key for key, number in assign_shards(items, shard.count).items() if number == shard.number)
-
-
-def make_ci_matrix(items: Sequence[ShardItem], count: int) -> dict[str, list[dict[str, object]]]:
+def make_ci_matrix(compiles: Mapping[FragmentKey, str], count: int) -> dict[str, list[dict[str, object]]]:
     """Describe the shards in the form of GitHub Actions' ``strategy.matrix``.
 
     Returns:
-        dict: ``{"include": [{"shard": "1/4", "number": 1, "fragments": 12, "cost": 3400}, ...]}``: the argument of
-            ``--shard``, its number, the number of fragments that it compiles, and their cost in milliseconds.
+        dict: ``{"include": [{"shard": "1/4", "number": 1, "fragments": 12}, ...]}``: the argument of ``--shard``, its
+            number and the number of fragments that it compiles.
     """
-    numbers = assign_shards(items, count)
-    include: list[dict[str, object]] = []
-    for number in range(1, count + 1):
-        own = [item for item in items if numbers[item.key] == number]
-        costs: dict[str, int] = {}
-        for item in own:
-            costs[item.compile] = max(item.cost, costs.get(item.compile, 0))
-        shard = str(Shard(number, count))
-        include.append({"shard": shard, "number": number, "fragments": len(own), "cost": sum(costs.values())})
-    return {"include": include}
+    held = Counter(assign_shards(compiles, count).values())
+    return {
+        "include": [
+            {"shard": str(Shard(number, count)), "number": number, "fragments": held[number]}
+            for number in range(1, count + 1)
+        ]
+    }
 
 
 def digest_source(rendered: RenderedSource, config: CompileConfig) -> str:

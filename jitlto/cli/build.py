@@ -6,7 +6,6 @@ import contextlib
 import gc
 import importlib
 import json
-from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -18,8 +17,7 @@ import click
 from jitlto.base.text import pluralize
 from jitlto.build import lineinfo, pipeline, shards, validate
 from jitlto.build.cache.cache import Cache, open_cache
-from jitlto.build.execution import timings
-from jitlto.build.execution.costs import read_costs
+from jitlto.build.execution import trace
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError
 from jitlto.build.merge import merge_databases
@@ -77,7 +75,6 @@ class _Options:
     keep_going: bool
     shard: Shard | None
     plan_shards: int | None
-    costs: tuple[Path, ...]
     lineinfo: bool
     timings: Path | None
     allow_incomplete: bool
@@ -106,14 +103,10 @@ Example:
 @shard_option("Build part I of N, for `jitlto merge`.")
 @click.option("--plan-shards", metavar="N", type=click.IntRange(min=1), help="Print the jobs of a build in N parts.")
 @click.option(
-    "--costs", type=FILE, multiple=True,
-    help="Balance shards by the times in FILE, which --timings wrote. Repeatable.",
-)  # fmt: skip
-@click.option(
     "--lineinfo", is_flag=True,
     help="Also build the database's twin with line information, for profilers: the directory STEM.lineinfo beside it.",
 )  # fmt: skip
-@click.option("--timings", type=FILE, help="Write a time profile of the build.")
+@click.option("--timings", type=FILE, help="Write a time profile of the build, for Perfetto: FILE.json.")
 @allow_incomplete_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @json_option
@@ -133,7 +126,6 @@ def build(**options: Any) -> None:
     if gc.isenabled():  # what a build makes it keeps to its end, and looking for garbage takes a third of its time
         gc.disable()
         click.get_current_context().call_on_close(gc.enable)
-    recorded = read_costs(o.costs)
     package = None if o.project is None else _package(o.project, o.names)
     if package and o.output and not (o.plan_shards or o.shard or o.lineinfo):
         how = {"allow_incomplete": o.allow_incomplete}
@@ -147,9 +139,9 @@ def build(**options: Any) -> None:
     cache = None if o.no_cache else find_project_stores(root).open_cache()
     rendered = RenderedFamilies(families, keep_going=o.keep_going, cache=cache)
     if o.plan_shards is not None:
-        _print_shards(rendered, o.plan_shards, recorded, o.as_json)
+        _print_shards(rendered, o.plan_shards, o.as_json)
     elif o.output is not None:
-        _build(rendered, o.output, cache, recorded, o)
+        _build(rendered, o.output, cache, o)
 
 
 def _check_usage(o: _Options) -> dict[str, Path | None]:
@@ -161,31 +153,29 @@ def _check_usage(o: _Options) -> dict[str, Path | None]:
     if o.lineinfo and (o.shard or o.plan_shards):
         raise click.UsageError("--lineinfo builds the twin of a whole database: leave it out of shards and listings")
     outputs = {"-o": None if o.plan_shards else o.output, "--timings": o.timings}
-    check_outputs(outputs, o.costs, database="-o")
+    check_outputs(outputs, (), database="-o")
     if o.timings is not None:
-        timings.check_writable(o.timings)
+        trace.check_writable(o.timings)
     return outputs
 
 
-def _build(
-    rendered: RenderedFamilies, output: Path, cache: Cache | None, recorded: Mapping[str, int], o: _Options
-) -> None:
+def _build(rendered: RenderedFamilies, output: Path, cache: Cache | None, o: _Options) -> None:
     if o.lineinfo:
         lineinfo.check_writable(output)
     twin = None
     try:
         with progress("compiling", quiet=o.quiet) as observer, _executor(o, cache) as executor:
-            recorder = timings.Recorder(next_observer=observer)
+            recorder = trace.Trace(observer)
             try:
                 how: dict[str, Any] = {"jobs": o.jobs, "executor": executor, "cache": cache, "observer": recorder}
                 how["allow_incomplete"] = o.allow_incomplete
-                choice: dict[str, Any] = {"keep_going": o.keep_going, "shard": o.shard, "recorded": recorded}
+                choice: dict[str, Any] = {"keep_going": o.keep_going, "shard": o.shard}
                 report = pipeline.build(rendered, output, **choice, **how)
                 if o.lineinfo:
                     twin = lineinfo.build_twin(rendered.families, output, **how)
             finally:  # timings of a failed build are written too
                 if o.timings is not None:
-                    timings.write(recorder.timings(), o.timings)
+                    trace.write(recorder, o.timings)
     except FailedFragmentsError as error:
         if o.as_json:
             _print_failures(error)
@@ -231,7 +221,7 @@ def _executor(o: _Options, cache: Cache | None) -> contextlib.AbstractContextMan
         from jitlto.build.execution import dask  # imported late: the extra dask
 
         return dask.connect(o.executor)
-    if cache is not None and (cache.costs() or cache.shared is not None):
+    if cache is not None and (cache.stores is not None or not cache.is_empty):
         return contextlib.nullcontext()
     workers = ProcessExecutor(o.jobs or default_jobs())
     click.get_current_context().call_on_close(lambda: workers.shutdown(cancel_futures=True))
@@ -240,13 +230,13 @@ def _executor(o: _Options, cache: Cache | None) -> contextlib.AbstractContextMan
     return contextlib.nullcontext(workers)
 
 
-def _print_shards(rendered: RenderedFamilies, count: int, recorded: Mapping[str, int], as_json: bool) -> None:
-    document = shards.make_ci_matrix(rendered.shard_items(recorded), count)
+def _print_shards(rendered: RenderedFamilies, count: int, as_json: bool) -> None:
+    document = shards.make_ci_matrix(rendered.compiles(), count)
     if as_json:
         click.echo(json.dumps(document))  # on one line, as $GITHUB_OUTPUT needs it
         return
     for entry in document["include"]:
-        click.echo(f"{entry['shard']:>7}  {entry['fragments']} fragments, expected {entry['cost']} ms")
+        click.echo(f"{entry['shard']:>7}  {entry['fragments']} fragments")
 
 
 def _print_failures(error: FailedFragmentsError) -> None:

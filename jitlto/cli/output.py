@@ -89,7 +89,7 @@ class Progress(Observer):
     def step(self, _: object = None) -> None:
         """A piece of work is done."""
 
-    def started(self, keys: Collection[FragmentKey], costs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def started(self, keys: Collection[FragmentKey]) -> None:
         """Count fragments that will be compiled, or found in the cache."""
         self.add(len(keys))
 

@@ -35,8 +35,8 @@ class Compiler:
 
     @cached_property
     def identity(self) -> str:
-        """The release and the build id of the library."""
-        return f"nvrtc {self.version} {toolkit.build_id('nvrtc')}"
+        """The release and the build id of the library, and the release of nvFatbin, which compresses images."""
+        return f"nvrtc {self.version} {toolkit.build_id('nvrtc')} nvfatbin {toolkit.nvfatbin_version()}"
 
     def identify(self, images: Sequence[ImageKind]) -> str:
         """The identity; without PTX nvJitLink reads the symbols if it can, and lists other helpers of kernels."""
@@ -79,7 +79,8 @@ class Compiler:
         if ImageKind.LTOIR in job.images:
             images += [(ImageKind.LTOIR, a, nvfatbin.wrap_ltoir(data, a)) for a, data in compiled.ltoir.items()]
         if ptx:
-            images.append((ImageKind.PTX, compiled.module.target, compiled.ptx.encode()))
+            target = compiled.module.target
+            images.append((ImageKind.PTX, target, nvfatbin.wrap_ptx(compiled.ptx.encode(), target)))
         return CompiledSource.from_module(self, compiled.module, images, self._reads(job, steps), compiled.warnings)
 
     def compile_ltoir(self, job: CompileJob, architecture: Architecture) -> tuple[bytes, tuple[str, ...]]:

@@ -79,7 +79,7 @@ class KernelCache:
 
     def find(self, digest: str, database: Path) -> LinkedKernel | None:
         """Look a kernel up on this machine; None if it is missing. It may be in a shared store."""
-        return _find(digest, self.sources(database))
+        return find_kernel(digest, self.sources(database))
 
     def get_or_link(self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel:
         """Find a kernel, or link it. One thread does the work; others that request the same kernel wait for its result.
@@ -123,7 +123,7 @@ class KernelCache:
 
     def _find_far(self, key: LinkKey) -> LinkedKernel | None:
         """Find a kernel in the shared stores, and keep it here; raise an error if it may not be linked either."""
-        kernel = None if self.shared is None else _find(key.digest, [self.shared])
+        kernel = None if self.shared is None else find_kernel(key.digest, [self.shared])
         if kernel is not None:
             for place in self._disk():
                 place.put(key.digest, key.encode(kernel))
@@ -154,7 +154,8 @@ class KernelCache:
                 warn(LinkWarning(f"{chosen.kernel} for {kernel.target}", text))
 
 
-def _find(digest: str, sources: Sequence[KernelSource]) -> LinkedKernel | None:
+def find_kernel(digest: str, sources: Sequence[KernelSource]) -> LinkedKernel | None:
+    """Return a kernel from the first place that has it; None if none has."""
     begin = time.perf_counter()
     for source in sources:
         payload = source.find(digest)

@@ -62,7 +62,7 @@ class ProjectStores:
         if store is None:
             return None
         cache = Cache(store, self.stores)
-        if self.stores is not None and not cache.costs():  # it has nothing yet: the stores will be asked soon
+        if self.stores is not None and cache.is_empty:  # it has nothing yet: the stores will be asked soon
             self.stores.open_soon()
         return cache
 

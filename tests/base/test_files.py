@@ -29,7 +29,7 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.files import beside, digest_of, identity, is_database, open_regular, read, replacing
 from jitlto.base.user_caches import UserCache
 from jitlto.build import pipeline
-from jitlto.build.execution import timings
+from jitlto.build.execution import trace
 from jitlto.cli.outputs import write_output
 from jitlto.cuda import nvdisasm, toolkit
 from jitlto.database import FragmentDatabase, writer
@@ -263,7 +263,7 @@ def test_whatever_is_written_to_a_full_disk_has_that_hint(
     work: dict[str, Callable[[], object]] = {
         "database": lambda: writer.write(path, [], [], {}),
         "output": lambda: write_output(path, b"text"),
-        "timings": lambda: timings.write(timings.Recorder().timings(), path),
+        "timings": lambda: trace.write(trace.Trace(), path),
         "manifest": lambda: manifest.write(path, [listed]),
         "wisdom": lambda: wisdom_file.write(path, Wisdom()),
         "cache": lambda: UserCache("cubins", "kernels", path / "cubins", 0).open(),

@@ -264,16 +264,20 @@ def _timeline(directories: list[Path], place: Path, jobs: int) -> dict[str, floa
     """Seconds of one build, from the start of the command on."""
     timings = place / "timings.json"
     whole = _jitlto(directories, place, "--jobs", str(jobs), "--timings", str(timings))
-    profile = json.loads(timings.read_text())
-    spans = [(span["start"], span["start"] + span["seconds"]) for span in profile["spans"]]
+    profile = json.loads(timings.read_text())["traceEvents"]
+    events = [
+        (each["cat"], each["ts"] / 1e6, (each["ts"] + each["dur"]) / 1e6) for each in profile if each["ph"] == "X"
+    ]
+    spans = [(begin, end) for category, begin, end in events if category == "compile"]
+    total = max(end for _, _, end in events)
     first, last = min(begin for begin, _ in spans), max(end for _, end in spans)
     compiling = sum(end - begin for begin, end in spans)
     figures = {
         "whole, s": whole,
-        "interpreter, imports and exit, s": whole - profile["total_seconds"],
+        "interpreter, imports and exit, s": whole - total,
         "until the first compile, s": first,
         "while sources compile, s": last - first,
-        "after the last compile, s": profile["total_seconds"] - last,
+        "after the last compile, s": total - last,
         "compiling, s": compiling,
         "workers' idle time, ms a fragment": 1000 * ((last - first) * jobs - compiling) / len(spans),
         "serial share of one job's time": 0.0,

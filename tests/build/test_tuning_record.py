@@ -9,7 +9,6 @@ import pytest
 from jitlto.base.errors import FamilyError, JitltoError
 from jitlto.build.rendered_families import family_record
 from jitlto.build.tuning_record import check_tuned
-from jitlto.cli import output_files
 from jitlto.database import _records as records
 from jitlto.families import declaration
 from jitlto.packaging.family_sources import place_sources
@@ -136,5 +135,4 @@ def test_the_matrix_of_launch_choices_is_one_of_the_familys_sources(tmp_path: Pa
     (kern,) = (group for group in declared.groups if group.name == "kern")
     assert kern.matrices == (top / "kern.json", matrix)
     assert place_sources(declared)[matrix] == Path("matrices", "launch.json")
-    assert matrix in output_files.family_sources([declared])
     assert str(matrix) in {name for name, _ in editable._sources(declared)}

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from jitlto.base.errors import BuildError, DatabaseError, JitltoError, ProjectError
-from jitlto.build.execution import timings
-from jitlto.build.execution.timings import check_writable
+from jitlto.build.execution import trace
+from jitlto.build.execution.trace import check_writable
 from jitlto.cli import cli
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
@@ -60,9 +60,6 @@ def test_timings_do_not_replace_a_database_or_what_is_built_from(here: Path) -> 
     kept = matrix.read_bytes()
     assert "would overwrite an input" in _usage("build", "./mini", "-o", "x.fragdb", "--timings", matrix)
     assert matrix.read_bytes() == kept
-    Path("costs.json").write_text('{"fragments": {}}')
-    build = ("build", "./mini", "-o", "x.fragdb", "--costs", "costs.json")
-    assert "would overwrite an input" in _usage(*build, "--timings", "costs.json")
     assert not Path("x.fragdb").exists()
 
 
@@ -196,8 +193,10 @@ def test_on_a_full_disk_every_command_leaves_the_old_file_and_one_message(here: 
 
 def test_timings_are_written_whole_or_not_at_all(here: Path) -> None:
     Path("t.json").write_bytes(b"old")
+    made = trace.Trace()
+    made.phase("compile")
     with limited_file_size(50), raises(BuildError, "build-unwritable-timings", where="t.json"):
-        timings.write(timings.Recorder().timings(), Path("t.json"))
+        trace.write(made, Path("t.json"))
     assert Path("t.json").read_bytes() == b"old"
 
 

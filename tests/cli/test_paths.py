@@ -75,7 +75,7 @@ KERNEL = ("mini", "data_type=float", "op_name=twice", "--arch", "sm_90")
 #: Every place on the command line where a path is given, as PATH; DB is an existing database.
 PLACES = (
     "new my-kernels -o PATH", "expand PATH", "render transform -o PATH", "build transform -o PATH",
-    "build transform -o x.fragdb --timings PATH", "build transform -o x.fragdb --costs PATH",
+    "build transform -o x.fragdb --timings PATH",
     "build --project PATH -o x.fragdb", "merge PATH -o x.fragdb",
     "merge DB -o PATH", "ls PATH", "show PATH mini/kern[]", "verify PATH", "verify --manifest PATH",
     "verify DB --manifest PATH --signers PATH", "manifest PATH -o SUMS", "manifest DB -o PATH",

@@ -14,7 +14,7 @@ import pytest
 
 from jitlto.base.errors import CompileError, ToolchainError
 from jitlto.base.versions import Architecture
-from jitlto.build.cache.cache import decode_compiled, encode_compiled
+from jitlto.build.cache.cache import Unit, decode_unit, encode_unit
 from jitlto.build.pipeline import build
 from jitlto.compile import diagnostics, ltoir_symbols, nvcc
 from jitlto.compile import nvrtc_program as nvrtc
@@ -51,7 +51,7 @@ import hashlib
 import sys
 from pathlib import Path
 from jitlto.compile.nvcc import Compiler
-from jitlto.build.cache.cache import encode_compiled
+from jitlto.build.cache.cache import Unit, encode_unit
 from jitlto.compile.compiler import CompileJob
 from jitlto.record.fragment import ImageKind
 from jitlto.compile.header_search import HeaderSearch
@@ -62,7 +62,7 @@ compiler = Compiler()
 architectures = (Architecture(75), Architecture(80))
 options = ("--std=c++17", *sys.argv[2:])
 job = CompileJob("nvcc", compiler.identity, source, architectures, options, (ImageKind.LTOIR, ImageKind.PTX))
-compiled = encode_compiled(compiler.compile(job))
+compiled = encode_unit(Unit(compiler.compile(job), {}, 0.0))
 print(hashlib.sha256(compiled).hexdigest())
 """
 
@@ -219,7 +219,8 @@ __global__ void kern(float* x, char n) { x[n] = other(x[n]) + counter; }
     assert [(kind, architecture) for kind, architecture, _ in compiled.images] == [
         (ImageKind.LTOIR, Architecture(75)), (ImageKind.LTOIR, Architecture(90)), (ImageKind.PTX, Architecture(75)),
     ]  # fmt: skip
-    assert decode_compiled(encode_compiled(compiled)) == replace(compiled, reads=())
+    kept = decode_unit(encode_unit(Unit(compiled, {}, 0.0)))
+    assert kept is not None and kept.compiled == replace(compiled, reads=())
 
 
 @pytest.mark.slow

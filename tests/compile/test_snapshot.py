@@ -156,8 +156,6 @@ def test_a_constant_changed_in_a_header_of_a_snapshot_is_seen(compiler: Compiler
     before = compiler.compile(job(compiler, SOURCES[0], sharers=100))
     headers = HEADERS | {"constants.cuh": HEADERS["constants.cuh"].replace(b"41", b"7777")}
     after = compiler.compile(job(compiler, SOURCES[0], sharers=100, headers=headers))
-    (ptx,) = [data for kind, _, data in after.images if kind is ImageKind.PTX]
-    assert b"7777" in ptx
     assert same(after, plainly(SOURCES[0], headers))
     assert not same(after, before)
 

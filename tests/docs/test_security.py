@@ -20,12 +20,10 @@ UNSAFE_MODULES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib
                   "ruamel", "code", "codeop", "runpy", "imp", "pickletools", "xmlrpc"}  # fmt: skip
 UNSAFE_CALLS = {"eval", "exec", "compile", "__import__", "execfile"}
 EXCEPTIONS = {
-    ("build/execution/worker_process.py", "pickle"),
     ("build/execution/workers.py", "pickle"),
     ("build/execution/forkserver.py", "pickle"),
     ("compile/snapshot.py", "pickle"),
     ("build/execution/transport.py", "pickle"),
-    ("build/execution/header_transfer.py", "pickle"),
     ("launch/fast_path.py", "exec"),
     ("launch/fast_path.py", "compile"),
     ("frameworks/torch_kernel.py", "exec"),

@@ -1,259 +1,123 @@
-"""The build cache: compiler output by content, shared between processes and checkouts."""
+"""The build cache: compiler output by content, shared between processes, checkouts and, through stores, machines."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import json
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from jitlto.base import config
 from jitlto.base.cache_dir import CacheDir, open_cache_dir
 from jitlto.base.errors import JitltoError
+from jitlto.base.text import format_bytes
 from jitlto.base.versions import Architecture
-from jitlto.build.cache import keys
 from jitlto.build.cache.keys import CompileConfig
-from jitlto.build.cache.shared_units import COMPILED, HEADERS, SharedUnit, SharedUnits
 from jitlto.compile.compiler import CompiledSource
-from jitlto.record.fragment import FragmentKey
 
 if TYPE_CHECKING:  # not imported at run time, so that builds without a store do not load it
     from jitlto.stores.shared import SharedStores
 
-_MOST_MANIFESTS = 32  # manifests stored for one source
-_COSTS = keys.sha256(b"costs")
+#: The kind of entries with compiled sources.
+COMPILED = "compiled"
 _DAMAGED = (msgspec.DecodeError, ValueError, RecursionError, JitltoError)
 
 
-class _Entry(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of a source: the manifests that it was compiled with, the latest first, and the result for that."""
+class Layer(StrEnum):
+    """Where a compiled source came from: one of this build, the user's directory or a shared store."""
 
-    manifests: list[str]
-    latest: bytes  # those of the others are in entries of their own
-
-
-@dataclass(frozen=True, slots=True)
-class HeldUnit:
-    """A compiled source from the directory."""
-
-    compiled: CompiledSource
-    manifest: bytes  # of its headers
-    encoded: bytes
+    MEMORY = "memory"
+    DIRECTORY = "directory"
+    STORE = "store"
 
 
-@dataclass(frozen=True, slots=True)
-class TakenUnit:
-    """A compiled source from a shared store."""
+class Unit(msgspec.Struct, frozen=True, array_like=True):
+    """A compiled source as the cache has it."""
 
-    compiled: CompiledSource
-    manifest: bytes  # of its headers
+    compiled: CompiledSource  # without the names of the headers that were read
+    headers: dict[str, str]  # that it was compiled with, beside those of its key, with their states
     seconds: float  # that the compile took
 
 
-class Inputs(NamedTuple):
-    """What a fragment was made from.
-
-    Args:
-        checkout: Where the files of its group are: what other checkouts build has no part in why it is compiled.
-        fields: By name.
-        manifest: Of its headers.
-    """
-
-    checkout: str
-    fields: Mapping[str, str]
-    manifest: bytes
-
-
 class Cache:
-    """The build cache: compiled sources by source key and headers, costs by fragment key, histories also by checkout.
+    """Entries by key, in layers: the user's directory, and shared stores for what that lacks. None is changed.
 
-    An entry that is damaged, or was not written by jitlto, is a miss.
+    One that is damaged, or was not written by jitlto, is a miss.
 
     Args:
         store: The user's directory.
-        stores: Shared stores, for what the directory lacks. Costs and histories are kept in the directory alone.
+        stores: Shared stores; written to behind the caller's back.
     """
 
     def __init__(self, store: CacheDir, stores: SharedStores | None = None) -> None:
         self.store = store
-        self.shared = SharedUnits(stores) if stores else None
-        self._headers: dict[str, bytes] = {}  # manifests that the store has; most sources share theirs
-
-    def find(self, source_key: str, compile_config: CompileConfig) -> CompiledSource | None:
-        """Return the compiled form of a source, if its headers are unchanged."""
-        held = self.find_unit(source_key, compile_config)
-        return held.compiled if held else None
-
-    def find_unit(self, source_key: str, compile_config: CompileConfig) -> HeldUnit | None:
-        """Return the compiled form of a source, if its headers are unchanged, as the directory has it."""
-        entry = self._entry(source_key)
-        for sha in entry.manifests:
-            manifest = self._manifest(sha)
-            if manifest is None or not compile_config.is_current(sha, manifest):
-                continue
-            is_latest = sha == entry.manifests[0]
-            data = entry.latest if is_latest else self.store.get(COMPILED, keys.entry_key(source_key, sha))
-            if data is not None and (compiled := decode_compiled(data)) is not None:
-                return HeldUnit(compiled, manifest, data)
-        return None
+        self.stores = stores
 
     @property
-    def fills_stores(self) -> bool:
-        """Whether shared stores are written to."""
-        return self.shared is not None and self.shared.stores.takes_writes
+    def is_empty(self) -> bool:
+        """Whether nothing was ever compiled for the directory."""
+        return not (self.store.directory / COMPILED).exists()
 
-    def find_shared(self, wanted: Mapping[str, tuple[str, CompileConfig]]) -> dict[str, TakenUnit]:
-        """Return those compiled sources that shared stores have, and store them in the directory.
+    @property
+    def is_opening(self) -> bool:
+        """Whether shared stores were asked and are not open yet, so that it pays to ask them again later."""
+        return self.stores is not None and self.stores.is_opening
 
-        Args:
-            wanted: The source key and configuration of each, by the key of the compiler's whole input.
-        """
-        taken: dict[str, TakenUnit] = {}
-        if self.shared is None or not wanted:
-            return taken
-        configs = {key: compile_config for key, (_, compile_config) in wanted.items()}
-        for key, (unit, manifest) in self.shared.find(configs).items():
-            if (compiled := decode_compiled(unit.compiled)) is not None:
-                self._put(wanted[key][0], manifest, unit.compiled)
-                taken[key] = TakenUnit(compiled, manifest, unit.seconds)
-        return taken
+    def find(self, kind: str, keys: Iterable[str]) -> dict[str, tuple[bytes, Layer]]:
+        """Return the entries that there are, with their layers; each layer gets what the other has."""
+        wanted = list(dict.fromkeys(keys))
+        held = {key: data for key in wanted if (data := self.store.get(kind, key)) is not None}
+        found = {key: (data, Layer.DIRECTORY) for key, data in held.items()}
+        if self.stores is not None:
+            if self.stores.takes_writes:
+                for key, data in held.items():
+                    self.stores.put(kind, key, data)
+            for key, data in self.stores.get_many(kind, [key for key in wanted if key not in held]).items():
+                self.store.put(kind, key, data)
+                found[key] = data, Layer.STORE
+        return found
 
-    def put(self, source_key: str, manifest: bytes, compiled: CompiledSource) -> bytes:
-        """Store the compiled form of a source that was compiled with the headers of ``manifest``; return it encoded."""
-        data = encode_compiled(compiled)
-        self._put(source_key, manifest, data)
-        return data
-
-    def share(self, key: str, manifest: bytes, data: bytes, seconds: float) -> None:
-        """Store a compiled source in shared stores, behind the caller's back.
-
-        Args:
-            key: Of the compiler's whole input.
-            data: As :meth:`put` returns it.
-            seconds: How long the compile took.
-        """
-        if self.shared is not None:
-            unit = SharedUnit(keys.sha256(manifest), seconds, data)
-            self.shared.put(key, manifest, unit)
-
-    def fetch(self, kind: str, wanted: Iterable[str]) -> None:
-        """Store in the directory those entries that it lacks and shared stores have, and in these what they lack."""
-        if self.shared is None:
-            return
-        held = {key: self.store.get(kind, key) for key in wanted}
-        for key, data in held.items():
-            if data is not None and self.fills_stores:
-                self.shared.stores.put(kind, key, data)
-        for key, data in self.shared.stores.get_many(kind, [key for key, data in held.items() if data is None]).items():
-            self.store.put(kind, key, data)
-
-    def keep(self, kind: str, key: str, data: bytes) -> None:
-        """Store an entry whose key is made of all that it depends on, in shared stores too."""
+    def put(self, kind: str, key: str, data: bytes) -> None:
+        """Store an entry whose key is made of all that it depends on."""
         self.store.put(kind, key, data)
-        if self.shared is not None:
-            self.shared.stores.put(kind, key, data)
+        if self.stores is not None:
+            self.stores.put(kind, key, data)
 
-    def _put(self, source_key: str, manifest: bytes, data: bytes) -> None:
-        sha = keys.sha256(manifest)
-        if self._headers.get(sha) != manifest:
-            self.store.put(HEADERS, sha, manifest)
-            self._headers[sha] = manifest
-        entry = self._entry(source_key)
-        if entry.manifests and entry.manifests[0] != sha:
-            self.store.put(COMPILED, keys.entry_key(source_key, entry.manifests[0]), entry.latest)
-        manifests = [sha, *(other for other in entry.manifests if other != sha)]
-        made = _Entry(manifests[:_MOST_MANIFESTS], data)
-        self.store.put(COMPILED, source_key, msgspec.msgpack.encode(made))
+    def find_units(self, wanted: Mapping[str, CompileConfig]) -> dict[str, tuple[Unit, Layer]]:
+        """Return those compiled sources that there are, with their layers.
 
-    def costs(self) -> dict[str, float]:
-        """Seconds that fragments took to compile, by the text form of their keys."""
-        with contextlib.suppress(*_DAMAGED):
-            return msgspec.json.decode(self.store.get("costs", _COSTS) or b"{}", type=dict[str, float])
-        return {}
-
-    def record_costs(self, seconds: Mapping[str, float]) -> None:
-        """Add to the costs."""
-        if seconds:
-            self.store.put("costs", _COSTS, json.dumps(self.costs() | dict(seconds), sort_keys=True).encode())
-
-    def history(self, key: FragmentKey, checkout: str) -> dict[str, str | dict[str, str]] | None:
-        """The inputs of a fragment when it was last built in a checkout with this cache, by name."""
-        with contextlib.suppress(*_DAMAGED):
-            batch, _ = self._history(_history_key(key, checkout)).get(key.text, ("", ""))
-            data = self.store.get("history", batch) if batch else None
-            fields = data and msgspec.convert(json.loads(data), dict[str, dict[str, str]]).get(key.text)
-            if fields and (manifest := self._manifest(fields.get("headers", ""))) is not None:
-                return {**fields, "headers": keys.headers(manifest)}
-        return None
-
-    def record_history(self, inputs: Mapping[FragmentKey, Inputs]) -> None:
-        """Store the inputs of fragments, where they are not those of their last build.
-
-        They are in one entry, and an entry for each group tells in which those of each fragment are: many file systems
-        take longer to make a file than a compile takes to be stored.
+        Args:
+            wanted: How each is compiled, by its key.
         """
-        before = functools.cache(self._history)
-        is_held = functools.cache(lambda sha: self.store.get("history", sha) is not None)
-        batch: dict[str, dict[str, str]] = {}
-        changed: dict[str, dict[str, str]] = defaultdict(dict)
-        for key, (checkout, fields, manifest) in inputs.items():
-            now = {**fields, "headers": keys.sha256(manifest)}
-            place, digest = _history_key(key, checkout), keys.sha256(json.dumps(now).encode())
-            last, recorded = before(place).get(key.text, ("", ""))
-            if recorded != digest or not is_held(last):
-                batch[key.text], changed[place][key.text] = now, digest
-        if not batch:
-            return
-        data = json.dumps(batch).encode()
-        sha = keys.sha256(data)
-        self.store.put("history", sha, data)
-        for place, digests in changed.items():
-            merged = before(place) | {text: (sha, digest) for text, digest in digests.items()}
-            self.store.put("history", place, msgspec.json.encode(merged))
+        units = {}
+        for key, (data, layer) in self.find(COMPILED, wanted).items():
+            unit = decode_unit(data)
+            if unit is not None and wanted[key].is_current(unit.headers):
+                units[key] = unit, layer
+        return units
 
-    def _history(self, place: str) -> dict[str, tuple[str, str]]:
-        """By the keys of a group's fragments, the entry that has their inputs, and the SHA-256 of these."""
-        with contextlib.suppress(*_DAMAGED):
-            return msgspec.json.decode(self.store.get("history", place) or b"{}", type=dict[str, tuple[str, str]])
-        return {}
-
-    def _manifest(self, sha: str) -> bytes | None:
-        if sha not in self._headers:
-            manifest = self.store.get(HEADERS, sha)
-            if manifest is None or keys.sha256(manifest) != sha:
-                return None
-            self._headers[sha] = manifest
-        return self._headers[sha]
-
-    def _entry(self, source_key: str) -> _Entry:
-        with contextlib.suppress(*_DAMAGED):
-            return msgspec.msgpack.decode(self.store.get(COMPILED, source_key) or b"", type=_Entry)
-        return _Entry([], b"")
+    def put_unit(self, key: str, unit: Unit) -> None:
+        """Store a compiled source."""
+        self.put(COMPILED, key, encode_unit(unit))
 
 
-def _history_key(key: FragmentKey, checkout: str) -> str:
-    return keys.sha256(f"{key.family}/{key.group}\n{checkout}".encode("utf-8", "surrogateescape"))
+def encode_unit(unit: Unit) -> bytes:
+    """Serialise a compiled source as MessagePack."""
+    return msgspec.msgpack.encode(Unit(replace(unit.compiled, reads=()), unit.headers, unit.seconds))
 
 
-def encode_compiled(compiled: CompiledSource) -> bytes:
-    """Serialise a compiled source as MessagePack, without its headers, which the manifest names."""
-    return msgspec.msgpack.encode(replace(compiled, reads=()))
-
-
-def decode_compiled(data: bytes) -> CompiledSource | None:
+def decode_unit(data: bytes) -> Unit | None:
     """Deserialise a compiled source; None if ``data`` is damaged."""
-    with contextlib.suppress(*_DAMAGED):
-        compiled = msgspec.msgpack.decode(data, type=CompiledSource)
-        for architecture in (compiled.target, *(architecture for _, architecture, _ in compiled.images)):
+    try:
+        unit = msgspec.msgpack.decode(data, type=Unit)
+        for architecture in (unit.compiled.target, *(each for _, each, _ in unit.compiled.images)):
             Architecture.parse(str(architecture))
-        return compiled
-    return None
+    except _DAMAGED:
+        return None
+    return unit
 
 
 def open_cache(directory: Path | None = None) -> Cache | None:
@@ -261,3 +125,41 @@ def open_cache(directory: Path | None = None) -> Cache | None:
     settings = config.current()
     store = open_cache_dir(Path(directory or settings.cache_dir) / "build", settings.build_cache_size)
     return Cache(store) if store else None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheUse:
+    """Fragments that were not compiled, by the layer that they came from, and the traffic with shared stores."""
+
+    memory: int = 0
+    directory: int = 0
+    store: int = 0
+    seconds_saved: float = 0.0  # that these took to compile
+    bytes_read: int = 0
+    bytes_written: int = 0
+    rejected: int = 0  # objects that were damaged, or not signed by a trusted key
+    failures: int = 0  # requests that failed
+
+    def describe_stores(self) -> Iterator[str]:
+        """Describe what was taken from stores and written to them, if anything was."""
+        if self.store:
+            yield f"{self.store} from the store ({format_bytes(self.bytes_read)})"
+            yield f"{self.seconds_saved:.0f} s of compiling saved"
+        if self.bytes_written:
+            yield f"{format_bytes(self.bytes_written)} written to it"
+
+
+def find_use(layers: Mapping[Layer, int], seconds_saved: float, cache: Cache | None) -> CacheUse:
+    """Return the use of a cache in a build that took so many fragments from each layer."""
+    memory, directory, store = (layers.get(layer, 0) for layer in Layer)
+    use = CacheUse(memory, directory, store, round(seconds_saved, 3))
+    if cache is None or cache.stores is None:
+        return use
+    counts = cache.stores.statistics
+    return replace(
+        use,
+        bytes_read=counts.bytes_read,
+        bytes_written=counts.bytes_written,
+        rejected=counts.rejected,
+        failures=counts.failures,
+    )

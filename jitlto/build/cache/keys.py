@@ -1,28 +1,29 @@
-"""Keys of the build cache, in two levels, so that a source is compiled again only if the result could differ.
+"""Keys of the build cache: a source is compiled again only if something that its compiler may read has changed.
 
-The source key is known before any header is read: source, options, architectures, images, compiler. The cache stores
-*manifests* for it: lists of the headers that a compile of that source read, with their SHA-256. A compiled source is
-valid if one of the manifests of its source key still matches. Names are relative to their include directory, so that
-directory, user and machine do not matter; headers are compared by content, never by time.
+A key is made of how a source is compiled, its text and the contents of all headers that it can reach, by names that do
+not tell directory, user and machine. What a compiler has found elsewhere by itself, as nvcc does the toolkit's headers
+and the host's, is listed with the compiled source, which is valid while all of it is unchanged. Contents are compared,
+never times.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from jitlto.base.cached import cached_property
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile.compiler import Toolchain
 from jitlto.compile.directives import outline
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.compile.search_path import SEARCHED, searched_names
+from jitlto.compile.search_path import searched_names
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import HeaderSet, Source
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
-REVISION = 11
+REVISION = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,16 +44,13 @@ class CompileConfig:
     #: Architectures to add LTO-IR for where the code differs, the lowest of ``architectures`` first; empty for none.
     candidates: tuple[Architecture, ...] = ()
     linker: Version | None = None  # nvJitLink, by which code is compared, if there are candidates
-    _current: dict[str, bool] = field(default_factory=dict, repr=False)
     _reached: dict[tuple[bool, bytes], HeaderSet] = field(default_factory=dict, repr=False)
     _rewritten: dict[tuple[bool, bytes], Source] = field(default_factory=dict, repr=False)
     _header_sets: dict[tuple[bool, frozenset[str]], HeaderSet] = field(default_factory=dict, repr=False)
-    _manifests: dict[tuple[bytes, tuple[str, ...]], bytes] = field(default_factory=dict, repr=False)
+    _states: dict[str, str] = field(default_factory=dict, repr=False)
 
-    def closure(self, source: str, extra: Sequence[str] = ()) -> Source:
-        """The source with all headers that it can reach, and those of ``extra``, which it includes through a macro."""
-        if extra:
-            return self.search.closure(source.encode(), extra)
+    def closure(self, source: str) -> Source:
+        """The source with all headers that it can reach."""
         return self._closure(source.encode(), is_own=False)
 
     def complete(self, source: Source) -> Source:
@@ -78,59 +76,29 @@ class CompileConfig:
                 self._rewritten[is_own, text] = found
         return found
 
-    def fields(self, source: str) -> dict[str, str]:
-        """The parts of the source key, by name."""
-        return {
-            "source": source,
-            "options": " ".join(self.options),
-            "architectures": " ".join([*map(str, self.architectures), *self._added()]),
-            "images": " ".join(self.images),
-            "compiler": self.toolchain.identify(self.images),
-        }
+    @cached_property
+    def _how(self) -> list[object]:
+        architectures = [*map(str, self.architectures)], [*map(str, self.candidates)], str(self.linker)
+        return [REVISION, self.options, architectures, self.images, self.toolchain.identify(self.images)]
 
-    def _added(self) -> list[str]:
-        if not self.candidates:
-            return []
-        return ["where the code differs by nvJitLink", f"{self.linker}:", *map(str, self.candidates[1:])]
+    def key(self, source: Source, what: str = "") -> str:
+        """SHA-256 of a source with its headers, of how it is compiled, and of what is asked of it."""
+        return sha256(json.dumps([*self._how, what, source.sha256]).encode())
 
-    def source_key(self, source: str) -> str:
-        """SHA-256 of the source and of how it is compiled."""
-        return sha256(json.dumps([REVISION, self.fields(source), self.options]).encode())
+    def found_headers(self, source: Source, reads: Iterable[str]) -> dict[str, str]:
+        """The states of those headers that a compile has read beside the source's own."""
+        return {name: self._state(name) for name in reads if name not in source.headers}
 
-    def manifest(self, source: str, reads: Sequence[str]) -> bytes:
-        """The current headers of a compile: a line of SHA-256 and name for each that was read.
-
-        ``+ name`` and ``- name`` record only whether a header exists, because that decides which file an include finds.
-        """
-        text, reads = source.encode(), tuple(reads)
-        like = text if (lines := outline(text)) is None else lines
-        if (found := self._manifests.get((like, reads))) is None:
-            found = self._manifests[like, reads] = self._make_manifest(text, reads)
-        return found
-
-    def _make_manifest(self, text: bytes, reads: Sequence[str]) -> bytes:
-        own = [name for name in reads if not name.startswith("<")]
-        lines = [f"{self._state(name)} {name}" for name in reads]
-        looked_up = self.search.looked_up(text, own) - set(own)
-        lines += [f"{'-' if self.search.find(name) is None else '+'} {name}" for name in looked_up]
-        return "\n".join(sorted(lines)).encode("utf-8", "surrogateescape")
-
-    def is_current(self, manifest_sha256: str, manifest: bytes) -> bool:
-        """Return whether every header of a manifest is unchanged."""
-        if manifest_sha256 not in self._current:
-            self._current[manifest_sha256] = all(self._line_holds(*line) for line in _lines(manifest))
-        return self._current[manifest_sha256]
-
-    def current_headers(self, names: Iterable[str]) -> dict[str, str]:
-        """Headers with their current SHA-256, without those that no longer exist."""
-        return {name: state for name in names if (state := self._state(name)) != "gone"}
-
-    def _line_holds(self, state: str, name: str) -> bool:
-        if state in "+-":
-            return (self.search.find(name) is None) == (state == "-")
-        return self._state(name) == state
+    def is_current(self, headers: Mapping[str, str]) -> bool:
+        """Return whether headers are in the states of :meth:`found_headers`."""
+        return all(self._state(name) == state for name, state in headers.items())
 
     def _state(self, name: str) -> str:
+        if name not in self._states:
+            self._states[name] = self._find_state(name)
+        return self._states[name]
+
+    def _find_state(self, name: str) -> str:
         if not name.startswith("<"):
             return self.search.sha256(name) or "gone"
         state = self.toolchain.external(name) or "gone"
@@ -138,23 +106,6 @@ class CompileConfig:
         return f"{state}/{self.search.held(names)}" if (names := searched_names(name)) else state
 
 
-def headers(manifest: bytes) -> dict[str, str]:
-    """Return the headers of a manifest with their SHA-256."""
-    lines = _lines(manifest)
-    return {name: state for state, name in lines if state not in "+-" and not name.startswith(SEARCHED)}
-
-
-def _lines(manifest: bytes) -> Iterator[tuple[str, str]]:
-    for line in manifest.decode("utf-8", "surrogateescape").split("\n") if manifest else []:
-        state, _, name = line.partition(" ")
-        yield state, name
-
-
 def sha256(data: bytes) -> str:
     """SHA-256 in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
-
-
-def entry_key(source_key: str, inputs_sha256: str) -> str:
-    """The key of a compile: of one source, with a manifest or closure of this SHA-256."""
-    return sha256(f"{source_key} {inputs_sha256}".encode())

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from jitlto.base.errors import BuildError, JitltoError, ToolchainError
-from jitlto.build.execution.header_transfer import MissingHeaders
 from jitlto.build.execution.transport import check_versions, versions, with_substitute
 from jitlto.compile.compiler import find_toolchain
 
@@ -34,7 +33,6 @@ class DaskExecutor(Executor):
     def __init__(self, client: Any, address: str) -> None:
         self._client = client
         self._address = address
-        self.supplied: set[str] = set()  # workers that have asked for headers
         # Not pure: a failed call that is submitted again runs again.
         self._executor = client.get_executor(pure=False)
 
@@ -74,10 +72,10 @@ class DaskExecutor(Executor):
                 where = f"{self._address}, last {error.last_worker.address}"
                 hint = "see the workers' logs; most often their memory limit is too low"
                 raise BuildError(what, code="build-worker-died", where=where, hint=hint)
-            future: Future[T] = self._executor.submit(_call, call, *args)
+            future: Future[T] = self._executor.submit(call, *args)
             return future
 
-        return with_substitute(self._executor.submit(_call, call, *args), resubmit)
+        return with_substitute(self._executor.submit(call, *args), resubmit)
 
     def check(self, identities: Mapping[str, str]) -> None:
         """Check that every worker has the same compilers as this process; ToolchainError if not."""
@@ -164,16 +162,6 @@ def _check_python(client: Any, address: str) -> None:
     for worker, installed in sorted(client.get_versions()["workers"].items()):
         python = ".".join(str(installed["packages"]["python"]).split(".")[:2])
         check_versions(worker, {"Python": python}, ours)
-
-
-def _call(fn: Callable[..., T], *args: Any) -> T:
-    # In a worker.
-    try:
-        return fn(*args)
-    except MissingHeaders as error:
-        from distributed import get_worker
-
-        raise MissingHeaders(error.contents, get_worker().address) from None
 
 
 def _identities(names: tuple[str, ...]) -> dict[str, str]:

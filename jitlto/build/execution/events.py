@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from jitlto.base.errors import JitltoError
@@ -25,12 +25,10 @@ class Observer:
     def phase(self, name: str) -> None:
         """The phase ``name`` begins, and the previous phase ends."""
 
-    def started(self, keys: Collection[FragmentKey], costs: Mapping[str, float] | None = None) -> None:
+    def started(self, keys: Collection[FragmentKey]) -> None:
         """Fragments are rendered; one call of :meth:`cached`, :meth:`compiled` or :meth:`failed` follows for each key.
 
         Called for one family after another, while earlier ones are compiled.
-
-        ``costs`` has the known compile times in seconds by the text form of the key, possibly of other fragments too.
         """
 
     def cached(self, key: FragmentKey) -> None:

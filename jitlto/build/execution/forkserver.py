@@ -11,6 +11,7 @@ import gc
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,33 +21,38 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, NoReturn
 
-_COMMAND = "import sys; sys.path[:] = {path!r}; from {module} import {name}; {name}(*sys.argv[1:])"
-_PATIENCE = 10.0  # seconds that a process that closed its socket may take to end
+from jitlto.base.files import remove_directory
+
+_COMMAND = "import sys; sys.path[:] = {path!r}; from {module} import serve; serve(*sys.argv[1:])"
+_PATIENCE = 10.0  # seconds that a process that is to end may take
+
+#: In a worker, a directory that the workers of one executor share; elsewhere None.
+shared_directory: Path | None = None
 
 
 class ForkServer:
     """The process, as seen from the program that started it; thread-safe.
 
     Args:
-        serve: A function of a module that calls :func:`serve_forks` with its arguments: a socket, our process id, and
-            ``arguments``.
-        arguments: Texts.
+        shared: A directory for all that it forks, which it removes if the program is killed.
         environment: Variables that it has beside ours.
     """
 
-    def __init__(self, serve: Callable[..., object], *arguments: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, shared: str, environment: Mapping[str, str]) -> None:
         path = [str(Path(entry).absolute()) for entry in sys.path]
-        command = _COMMAND.format(path=path, module=serve.__module__, name=serve.__name__)
+        command = _COMMAND.format(path=path, module=__name__)
         self._lock = threading.Lock()
-        self._pipe, theirs = Pipe()
+        self._socket, theirs = socket.socketpair()
+        self._pipe = Connection(os.dup(self._socket.fileno()))
         with theirs:
             # NVRTC writes its working directory into LTO-IR, so it is the same in every build. Output of libraries goes
             # to standard error. The process group is new, so that an interrupt is for the program alone.
             error = _standard_error()
             self._process = subprocess.Popen(
-                [sys.executable, "-c", command, str(theirs.fileno()), str(os.getpid()), *arguments],
+                [sys.executable, "-c", command, str(theirs.fileno()), str(os.getpid()), shared],
                 stdin=subprocess.DEVNULL,
                 stdout=error,
                 stderr=error,
@@ -65,32 +71,28 @@ class ForkServer:
         with self._lock, contextlib.suppress(OSError):
             self._pipe.send_bytes(pickle.dumps(("preload", fn, args)))
 
-    def fork(self, descriptor: int) -> int:
-        """Fork a process that serves this socket, in a process group of its own; return its id.
+    def fork(self) -> tuple[int, Connection]:
+        """Fork a worker, in a process group of its own; return its process id and our end of its socket.
 
         Raises:
             EOFError: If the server has ended.
             OSError: If there can be no further process.
         """
-        answer = self._ask("fork", descriptor=descriptor)
-        if isinstance(answer, OSError):
-            raise answer
-        process: int = answer
-        return process
+        ours, theirs = Pipe()
+        with theirs:
+            process = self._ask("fork", descriptor=theirs.fileno())
+        if isinstance(process, OSError):
+            ours.close()
+            raise process
+        return process, ours
 
-    def poll(self, process: int) -> int | None:
-        """Return the exit status of a forked process, negative for a signal; None while it runs.
+    def status(self, process: int, *, wait: bool) -> int | None:
+        """Return the exit status of a worker, negative for a signal; None while it runs.
 
-        A status is told once: then the process id may be that of another process.
+        Args:
+            process: Its id.
+            wait: Wait for its end, and kill it after ten seconds.
         """
-        return self._status(process, False)
-
-    def wait(self, process: int) -> int:
-        """Wait for the end of a forked process, and kill it after ten seconds; return its status as :meth:`poll`."""
-        status = self._status(process, True)
-        return self._process.wait() if status is None else status
-
-    def _status(self, process: int, wait: bool) -> int | None:
         try:
             status: int | None = self._ask("status", process, wait)
         except (EOFError, OSError):  # with the server all that it forked has ended
@@ -98,10 +100,14 @@ class ForkServer:
         return status
 
     def close(self) -> None:
-        """End the process, which has nothing to tidy up; what it forked ends too."""
-        self._pipe.close()
-        self._process.kill()
-        self._process.wait()
+        """End the process, and at once all that it has forked."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        try:
+            self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def _ask(self, *request: object, descriptor: int | None = None) -> Any:
         with self._lock:
@@ -124,20 +130,21 @@ def _standard_error() -> int:
     return 2
 
 
-def serve_forks(serve: Callable[[int, int], object], socket: int, parent: int) -> None:
-    """Answer requests until the program ``parent`` ends, and end all forks.
+# --- in the process that forks workers
 
-    A fork calls ``serve`` with its socket and our process id.
-    """
+
+def serve(descriptor: str, program: str, shared: str) -> None:
+    """Answer a program until it ends; end all forks, and remove what it and they left behind."""
+    global shared_directory
+    shared_directory = Path(shared)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program handles interrupts; compilers inherit this
-    os.set_inheritable(socket, False)
-    pipe = Connection(socket)
-    server = os.getpid()
-    forks: set[int] = set()
+    os.set_inheritable(int(descriptor), False)
+    pipe, server = Connection(int(descriptor)), os.getpid()
+    ended: dict[int, int | None] = {}  # the statuses of forks, None while they run
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             while not pipe.poll(0.5):
-                if os.getppid() != parent:  # a fork of the program may hold the other side of the socket open
+                if os.getppid() != int(program):  # a fork of the program may hold the other side of the socket open
                     raise EOFError
             action, *arguments = pickle.loads(pipe.recv_bytes())  # noqa: S301 - from the program that started us
             if action == "preload":
@@ -145,48 +152,32 @@ def serve_forks(serve: Callable[[int, int], object], socket: int, parent: int) -
                     arguments[0](*arguments[1])
                 gc.freeze()  # its pages stay shared
             elif action == "fork":
-                descriptor = recv_handle(pipe)
-                process = _fork(lambda: serve(descriptor, server), pipe)  # noqa: B023
-                if isinstance(process, int):
-                    forks.add(process)
-                pipe.send_bytes(pickle.dumps(process))
-                os.close(descriptor)
+                theirs = recv_handle(pipe)
+                try:
+                    process = os.fork()
+                except OSError as error:
+                    pipe.send_bytes(pickle.dumps(error))
+                else:
+                    if process == 0:
+                        _work(theirs, server)
+                    with contextlib.suppress(OSError):  # as the process itself does; whoever is first
+                        os.setpgid(process, process)
+                    ended[process] = None
+                    pipe.send_bytes(pickle.dumps(process))
+                os.close(theirs)
             else:
                 process, wait = arguments
-                status = _status(process, wait)
-                if status is not None:
-                    forks.discard(process)
-                pipe.send_bytes(pickle.dumps(status))
-    for process in forks:
+                if ended[process] is None:
+                    ended[process] = _status(process, wait=wait)
+                pipe.send_bytes(pickle.dumps(ended[process]))
+    for process in (each for each, status in ended.items() if status is None):
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.killpg(process, signal.SIGKILL)
             os.waitpid(process, 0)
+    remove_directory(shared)
 
 
-def _fork(run: Callable[[], object], pipe: Connection) -> int | OSError:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    try:
-        process = os.fork()
-    except OSError as error:
-        return error
-    if process:
-        with contextlib.suppress(OSError):  # as the process itself does; whoever is first
-            os.setpgid(process, process)
-        return process
-    status = 1
-    try:
-        pipe.close()
-        # Compilers that it starts end with it.
-        os.setpgid(0, 0)
-        run()
-        status = 0
-    finally:
-        sys.stdout.flush()
-        os._exit(status)
-
-
-def _status(process: int, wait: bool) -> int | None:
+def _status(process: int, *, wait: bool) -> int | None:
     end = time.monotonic() + _PATIENCE
     while True:
         ended, status = os.waitpid(process, os.WNOHANG)
@@ -197,3 +188,43 @@ def _status(process: int, wait: bool) -> int | None:
         if time.monotonic() > end:
             os.killpg(process, signal.SIGKILL)
         time.sleep(0.002)
+
+
+# --- in a worker
+
+
+def _work(descriptor: int, server: int) -> NoReturn:
+    """Answer calls until the program or the process that forked us ends."""
+    try:
+        os.setpgid(0, 0)  # compilers that it starts end with it
+        os.set_inheritable(descriptor, False)
+        calls: SimpleQueue[bytes] = SimpleQueue()
+        pipe = Connection(descriptor)
+        threading.Thread(target=_read, args=(pipe, calls, server), daemon=True).start()
+        while True:
+            call = calls.get()
+            try:
+                fn, args, kwargs = pickle.loads(call)  # noqa: S301 - from the program that started us
+                succeeded, value = True, fn(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - the caller gets it
+                succeeded, value = False, error
+            pipe.send_bytes(_encode(succeeded, value))
+    finally:
+        os._exit(1)
+
+
+def _read(pipe: Connection, calls: SimpleQueue[bytes], server: int) -> None:
+    # Runs during compiles too, which release the interpreter's lock. The server's process id is needed because a fork
+    # of the program may hold the other end of the socket open.
+    with contextlib.suppress(EOFError, OSError):
+        while os.getppid() == server:
+            if pipe.poll(0.5):
+                calls.put(pipe.recv_bytes())
+    os.killpg(0, signal.SIGKILL)
+
+
+def _encode(succeeded: bool, value: object) -> bytes:
+    try:
+        return pickle.dumps((succeeded, value))
+    except Exception as error:  # noqa: BLE001 - as above
+        return pickle.dumps((False, TypeError(f"{value!r} cannot be pickled: {error}")))

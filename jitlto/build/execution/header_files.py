@@ -1,4 +1,4 @@
-"""Headers on their way to worker processes of this machine: in one file, each content once.
+"""Headers on their way to workers: in a directory, each content once, in a file called by its SHA-256.
 
 Most sets of a build differ in a few headers, and most workers compile sources with most sets: through their sockets
 each set would go to each worker, megabytes at a time.
@@ -9,70 +9,98 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
 from jitlto.base.files import no_temporary_directory
 from jitlto.record.headers import HeaderSet, digest_content, digest_headers
 
-_CONTENTS = "headers"
+
+class SentHeaders(dict[str, bytes]):
+    """Headers of a job on its way: pickled as the place where they are read when it arrives."""
+
+    def __init__(self, directory: str, digest: str) -> None:
+        super().__init__()
+        self.place = directory, digest
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return read_headers, self.place
+
+
+def names_of(headers: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the SHA-256 of each content, by name."""
+    return {name: digest_content(content) for name, content in headers.items()}
 
 
 class HeaderFiles:
-    """Writes sets of headers for :func:`read_headers`; thread-safe.
+    """The headers in a directory; thread-safe.
 
     Args:
         directory: A private one, of this writer alone.
     """
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._places: dict[bytes, tuple[int, int]] = {}  # SHA-256 of a content → where it begins, its size
-        self._end = 0
-        self._written: set[str] = set()
+        self._directory = directory
+        self._contents: set[bytes] = set()
+        self._sets: set[str] = set()
         self._lock = threading.Lock()
 
-    def write(self, headers: Mapping[str, bytes]) -> str:
-        """Write a set unless it was written before; return its digest.
+    def lacking(self, hashes: Iterable[bytes]) -> frozenset[bytes]:
+        """Return which contents are not there, of those with some SHA-256."""
+        return frozenset(hashes) - self._contents
+
+    def send(self, headers: Mapping[str, bytes]) -> SentHeaders:
+        """Write a set unless it was written before; return what is pickled in its place.
 
         Raises:
             JitltoError: If there is no space.
         """
-        hashed = headers if isinstance(headers, HeaderSet) else HeaderSet(headers)
-        digest = digest_headers(hashed)
-        with self._lock:
-            if digest not in self._written:
-                try:
-                    self._write(digest, hashed)
-                except OSError as error:
-                    raise no_temporary_directory(error) from error
-                self._written.add(digest)
-        return digest
+        digest = digest_headers(headers)
+        if digest not in self._sets:
+            names = names_of(headers)
+            self.add({names[name]: content for name, content in headers.items()})
+            self.join(digest, names)
+        return SentHeaders(str(self._directory), digest)
 
-    def _write(self, digest: str, headers: HeaderSet) -> None:
-        places, end = dict(self._places), self._end
-        with (self.directory / _CONTENTS).open("ab") as file:
-            file.truncate(end)  # what an attempt without success left behind
-            for content in headers.values():
-                if (sha256 := digest_content(content)) not in places:
-                    places[sha256] = end, len(content)
-                    end += file.write(content)
-        listed = [(name, *places[digest_content(content)]) for name, content in headers.items()]
-        (self.directory / f"{digest}.json").write_text(json.dumps([headers.hashes.hex(), listed]), "ascii")
-        self._places, self._end = places, end
+    def add(self, contents: Mapping[bytes, bytes]) -> None:
+        """Write contents, by their SHA-256.
+
+        Raises:
+            JitltoError: If there is no space.
+        """
+        with self._lock:
+            for sha256 in contents.keys() - self._contents:
+                self._write(sha256.hex(), contents[sha256])
+                self._contents.add(sha256)
+
+    def join(self, digest: str, names: Mapping[str, bytes]) -> SentHeaders:
+        """Make a set of contents that are there; return what is pickled in its place.
+
+        Raises:
+            JitltoError: If there is no space.
+        """
+        with self._lock:
+            if digest not in self._sets:
+                listed = json.dumps({name: sha256.hex() for name, sha256 in names.items()})
+                self._write(f"{digest}.set", listed.encode())
+                self._sets.add(digest)
+        return SentHeaders(str(self._directory), digest)
+
+    def _write(self, name: str, data: bytes) -> None:
+        try:
+            (self._directory / name).write_bytes(data)
+        except OSError as error:  # what is left behind is written over by the next attempt
+            raise no_temporary_directory(error) from error
 
 
 @lru_cache(maxsize=1024)
 def read_headers(directory: str, digest: str) -> HeaderSet:
     """Return a set of headers that was written into a directory."""
-    hashes, listed = json.loads(Path(directory, f"{digest}.json").read_text("ascii"))
-    headers = HeaderSet({name: _read_content(directory, begin, size) for name, begin, size in listed})
-    headers.hashes = bytes.fromhex(hashes)
-    return headers
+    names: dict[str, str] = json.loads(Path(directory, f"{digest}.set").read_bytes())
+    return HeaderSet({name: _read_content(directory, sha256) for name, sha256 in names.items()})
 
 
 @lru_cache(maxsize=4096)  # sets share most of them
-def _read_content(directory: str, begin: int, size: int) -> bytes:
-    with Path(directory, _CONTENTS).open("rb", buffering=0) as file:
-        return os.pread(file.fileno(), size, begin)
+def _read_content(directory: str, sha256: str) -> bytes:
+    return Path(os.path.join(directory, sha256)).read_bytes()  # noqa: PTH118 - thousands

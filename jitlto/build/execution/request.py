@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from jitlto.base.cached import cached_property
 from jitlto.base.errors import CompileError, JitltoError
 from jitlto.build import interfaces
-from jitlto.build.cache.cache import Cache
-from jitlto.build.cache.keys import CompileConfig, entry_key
+from jitlto.build.cache.keys import CompileConfig
 from jitlto.compile import diagnostics
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.header_texts import name_source
@@ -20,7 +19,7 @@ from jitlto.record.fragment import FragmentKey, Role
 from jitlto.record.headers import Source, split_leading_includes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class CompileRequest:
     """A rendered source and how it is compiled."""
 
@@ -32,21 +31,11 @@ class CompileRequest:
         return self.rendered.key
 
     @property
-    def source_key(self) -> str:
-        return self.config.source_key(self.rendered.source)
-
-    @property
     def head(self) -> Hashable:
         """Its leading includes, and how they are compiled: what compilers need to read once for equal ones."""
         return self.config, _leading_includes(self.rendered.source)
 
-    @property
-    def checkout(self) -> str:
-        """Where the files of its group are."""
-        group = self.rendered.group
-        return "\n".join(os.path.realpath(path) for path in (group.template, group.matrix) if path is not None)
-
-    @property
+    @cached_property
     def closure(self) -> Source:
         """The source with all headers that it can reach.
 
@@ -60,10 +49,14 @@ class CompileRequest:
             name_source(error, rendered.origin, len(rendered.interfaces) + 1 if rendered.interfaces else 0)
             raise
 
-    @property
-    def place(self) -> str:
-        """Where shared stores have the compiled source: the key of the compiler's whole input."""
-        return entry_key(self.source_key, self.config.complete(self.closure).sha256)
+    @cached_property
+    def cache_key(self) -> str:
+        """The key of its compiled form in the build cache; equal for requests that one compile serves.
+
+        Raises:
+            JitltoError: As :attr:`closure`.
+        """
+        return self.config.key(self.closure)
 
     @property
     def own_closure(self) -> Source:
@@ -78,9 +71,10 @@ class CompileRequest:
         found = find_parameters((source.text, *source.headers.values()), self.config.options, kernels)
         return replace(compiled, parameters=tuple(found))
 
-    def job(self, source: Source, sharers: int = 1) -> CompileJob:
+    def job(self, sharers: int = 1) -> CompileJob:
         """The job that compiles the source, with all headers that the compiler may find."""
         config, tool = self.config, self.config.toolchain
+        source = config.complete(self.closure)
         how = config.architectures, config.options, config.images
         return CompileJob(tool.name, tool.identify(config.images), source, *how, sharers, config.candidates)
 
@@ -93,10 +87,6 @@ class CompileRequest:
             return described
         error.where = error.where or rendered.origin
         return error
-
-    def find(self, cache: Cache) -> CompiledSource | None:
-        """The compiled source, if the cache has it."""
-        return cache.find(self.source_key, self.config)
 
 
 @lru_cache(maxsize=4096)

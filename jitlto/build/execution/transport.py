@@ -1,9 +1,8 @@
 """Sending jobs to any executor. Headers, megabytes that most jobs share, are sent to each worker once.
 
-A job is sent with the SHA-256 of its headers in their place. Processes of ours read them from files, see
-:mod:`jitlto.build.execution.header_files`. A thread or process of a different executor, here or on another machine,
-that lacks them answers :class:`~jitlto.build.execution.header_transfer.MissingHeaders` and is sent the job again with
-them; it then starts worker processes of ours, so that the bytes are the same.
+Processes of ours read them from files, see :mod:`jitlto.build.execution.header_files`. A thread or process of another
+executor, here or on another machine, passes the job on to processes of ours, so that the bytes are the same. If those
+lack headers, it answers :class:`MissingHeaders` and is sent the job again with them.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ import pickle
 import socket
 import sys
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import replace
-from functools import cache
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from functools import cache, lru_cache
+from typing import Any, TypeVar
 
 from jitlto.base.errors import ToolchainError
 from jitlto.base.text import describe_differences
 from jitlto.base.version import __version__
-from jitlto.build.execution import workers
-from jitlto.build.execution.header_files import read_headers
-from jitlto.build.execution.header_transfer import Headers, HeaderStore, MissingHeaders, pack
+from jitlto.build.execution import forkserver
+from jitlto.build.execution.header_files import names_of
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs, local_executor
 from jitlto.compile.architectures import add_variants
 from jitlto.compile.compiler import CompileJob, CompileResult, Toolchain, find_toolchain
@@ -32,24 +31,15 @@ from jitlto.record.headers import Source, digest_headers
 
 T = TypeVar("T")
 
-
-@runtime_checkable
-class AddressableExecutor(Protocol):
-    """An executor whose workers have addresses, which :class:`MissingHeaders` names."""
-
-    supplied: set[str]  #: workers that have asked for headers
+_ARRIVAL = 2.0  # seconds in which headers that a worker has asked for may come, before another job asks for them too
 
 
-_STORE_BYTES = 256 << 20
-_store = HeaderStore(_STORE_BYTES)
+class MissingHeaders(Exception):  # noqa: N818 - a request for them, which never leaves this package
+    """A worker lacks headers: those contents, by SHA-256, that no other job has been asked for."""
 
-
-def _after_fork() -> None:
-    global _store
-    _store = HeaderStore(_STORE_BYTES)  # a thread that the fork lacks may have held the lock
-
-
-os.register_at_fork(after_in_child=_after_fork)
+    def __init__(self, contents: frozenset[bytes]) -> None:
+        super().__init__(contents)
+        self.contents = contents
 
 
 def versions() -> dict[str, str]:
@@ -87,22 +77,20 @@ def compile_job(job: CompileJob) -> CompileResult:
 @cache
 def find_compiler(name: str) -> Toolchain:
     """Return a compiler, loaded once in this process."""
-    return find_toolchain(name, workers.shared_directory)
+    return find_toolchain(name, forkserver.shared_directory)
 
 
-def capacity(executor: Executor, jobs: int | None = None, *, ahead: bool = False) -> int:
-    """Return the number of jobs to submit at a time.
+def capacity(executor: Executor, jobs: int | None = None) -> int:
+    """Return the number of jobs to submit at a time: of each worker of ours, the next too, which then waits there.
 
     Args:
         executor: Where they run.
         jobs: How many may run at once; by default as many as the executor has workers, or a default.
-        ahead: Have the next job wait at each worker of ours, which then need not wait for us. Not where results are
-            kept: a build that is killed would lose more of them, and other builds could not claim those jobs.
     """
     workers = getattr(executor, "workers", None) or getattr(executor, "_max_workers", None)
     if not isinstance(workers, int):
         workers = default_jobs()
-    if ahead and isinstance(executor, ProcessExecutor) and (jobs or workers) >= workers:
+    if isinstance(executor, ProcessExecutor) and (jobs or workers) >= workers:
         return 2 * workers
     return max(1, jobs or workers + int(getattr(executor, "backlog", 0)))
 
@@ -121,40 +109,28 @@ def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) 
             compiler, and WorkerDied if the process died. It can be cancelled until it is done, but a compile that a
             different executor's worker has started runs to its end.
     """
-    payload = pickle.dumps((run, replace(job, source=Source(job.source.text, {}))))
     if isinstance(executor, ProcessExecutor):
-        return executor.submit(_work, payload, *executor.write_headers(job.source.headers))
-    headers = digest_headers(job.source.headers)
+        executor.preload(_load_compiler, job.toolchain)
+        headers = executor.headers.send(job.source.headers)
+        return executor.submit(run, replace(job, source=Source(job.source.text, headers)))
+    digest, names = digest_headers(job.source.headers), names_of(job.source.headers)
+    payload = pickle.dumps((run, replace(job, source=Source(job.source.text, {}))))
 
-    wanted: frozenset[bytes] | None = frozenset()
+    def send(wanted: frozenset[bytes]) -> Future[T]:
+        contents = {names[name]: content for name, content in job.source.headers.items() if names[name] in wanted}
+        packed = {sha256: _compress(content) for sha256, content in contents.items()}
+        return executor.submit(_receive, versions(), digest, names, packed, payload)
 
     def resend(error: BaseException) -> Future[T] | None:
-        nonlocal wanted
-        if not isinstance(error, MissingHeaders):
-            return None
-        asked = error.contents
-        if error.worker is not None and isinstance(executor, AddressableExecutor):
-            if asked is None and error.worker in executor.supplied:  # other jobs bring headers there
-                asked = frozenset()
-            executor.supplied.add(error.worker)
-        # Each attempt may reach a worker that lacks others.
-        wanted = None if wanted is None or asked is None else wanted | asked
-        return executor.submit(_receive, versions(), headers, payload, pack(job.source.headers, wanted))
+        return send(error.contents) if isinstance(error, MissingHeaders) else None
 
-    return with_substitute(executor.submit(_receive, versions(), headers, payload, None), resend)
+    return with_substitute(send(frozenset()), resend)
 
 
-def preload(executor: Executor, toolchain: str) -> None:
-    """Load a compiler where worker processes of ours are forked."""
-    if isinstance(executor, ProcessExecutor):
-        executor.preload(_load_compiler, toolchain)
-
-
-def warm_up(executor: Executor, toolchain: str) -> None:
-    """Have a worker process of ours start with a compiler, while its first job is still being prepared."""
-    if isinstance(executor, ProcessExecutor):
-        executor.preload(_load_compiler, toolchain)
-        executor.submit(_load_compiler, toolchain)
+@lru_cache(maxsize=4096)
+def _compress(content: bytes) -> bytes:
+    # Once for all workers.
+    return zlib.compress(content, 1)
 
 
 def _load_compiler(name: str) -> None:
@@ -193,21 +169,24 @@ def with_substitute(first: Future[T], substitute: Callable[[BaseException], Futu
     return outer
 
 
-def _receive(client: Mapping[str, str], headers: str, payload: bytes, packed: bytes | None) -> Any:
-    # In a worker of a different executor. The arguments have built-in types only, so that a different version of
-    # jitlto can read and reject them.
+# --- in a worker of another executor
+
+_asked: dict[bytes, float] = {}  # contents that jobs were asked for, and when
+
+
+def _receive(
+    client: Mapping[str, str], digest: str, names: Mapping[str, bytes], packed: Mapping[bytes, bytes], payload: bytes
+) -> Any:
+    # The arguments have built-in types only, so that a different version of jitlto can read and reject them.
     check_versions(socket.gethostname(), versions(), client)
-    contents = _store.get(headers) if packed is None else _store.receive(headers, packed)
-    run, job = _open(payload, contents)
-    return submit(local_executor(), job, run).result()
-
-
-def _work(payload: bytes, directory: str, headers: str) -> Any:
-    # In a process of ours.
-    run, job = _open(payload, read_headers(directory, headers))
-    return run(job)
-
-
-def _open(payload: bytes, contents: Headers) -> tuple[Callable[[CompileJob], object], CompileJob]:
+    executor = local_executor()
+    executor.headers.add({sha256: zlib.decompress(content) for sha256, content in packed.items()})
+    if missing := executor.headers.lacking(names.values()):
+        now = time.monotonic()
+        wanted = frozenset(each for each in missing if now - _asked.get(each, -_ARRIVAL) >= _ARRIVAL)
+        _asked.update(dict.fromkeys(wanted, now))
+        time.sleep(0 if wanted else 0.01)
+        raise MissingHeaders(wanted)
     run, job = pickle.loads(payload)  # noqa: S301 - from our own client
-    return run, replace(job, source=Source(job.source.text, contents))
+    headers = executor.headers.join(digest, names)
+    return executor.submit(run, replace(job, source=Source(job.source.text, headers))).result()

@@ -11,27 +11,30 @@ import atexit
 import contextlib
 import os
 import pickle
-import select
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from jitlto.base.errors import BuildError
 from jitlto.base.files import no_temporary_directory, remove_directory
-from jitlto.build.execution.forkserver import ForkServer, serve_forks
+from jitlto.build.execution.forkserver import ForkServer
 from jitlto.build.execution.header_files import HeaderFiles
-from jitlto.build.execution.worker_process import Gone, NotStarted, WorkerProcess
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _BYTES_PER_JOB = 2 << 30  # for the largest CCCL headers NVRTC takes half a GiB, and snapshots three times as much
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+_QUICK = 0.25  # seconds; behind a longer call it is better to see which worker is free first
 
 
 class WorkerDied(BuildError):  # noqa: N818 - named like CancelledError and BrokenExecutor
@@ -66,12 +69,20 @@ def default_jobs() -> int:
     return max(1, min(cores, memory // _BYTES_PER_JOB))
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call on its way."""
+
+    request: bytes
+    future: Future[Any] = field(default_factory=Future)
+
+
 class ProcessExecutor(Executor):
     """Runs calls in worker processes that stay alive between calls.
 
     Functions, arguments, results and exceptions are pickled. A call whose worker dies raises :class:`WorkerDied`; the
-    next call gets a new worker. Workers end with the process that started them, even if it is killed. When all workers
-    are busy, those whose calls take milliseconds are sent the next one ahead, so that they need not wait for us.
+    next call gets a new worker. Workers end with the process that started them, even if it is killed. Those whose calls
+    take milliseconds are sent the next one ahead, so that they need not wait for us.
 
     Args:
         workers: The maximum number of processes, which are started on demand.
@@ -79,20 +90,33 @@ class ProcessExecutor(Executor):
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()  # None ends a thread
+        self._threads: list[threading.Thread] = []  # one a worker
+        self._idle = threading.Semaphore(0)  # threads that wait for a call
+        self._lock = threading.Lock()
         self._shared: str | None = None
         self._headers: HeaderFiles | None = None
-        self._environment: dict[str, str] = {}
         self._server: ForkServer | None = None
         self._preloads: list[tuple[Callable[..., object], tuple[object, ...]]] = []
-        self._threads = ThreadPoolExecutor(2 * workers)  # one for each call that a worker has, waiting for the answer
-        self._started: set[WorkerProcess] = set()
-        self._lock = threading.Lock()
-        self._free = threading.Condition(self._lock)
-        self._closed = False
+        self._is_cancelled = False
         self._owner = os.getpid()
 
+    @property
+    def headers(self) -> HeaderFiles:
+        """The headers that all workers can read."""
+        if self._headers is None:  # whoever forks may hold the lock
+            with self._lock:
+                self._headers = self._headers or HeaderFiles(Path(self._share()))
+        return self._headers
+
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        return self._threads.submit(self._call, fn, *args, **kwargs)
+        call = _Call(pickle.dumps((fn, args, kwargs)))
+        self._calls.put(call)
+        if not self._idle.acquire(blocking=False) and len(self._threads) < self.workers:
+            thread = threading.Thread(target=self._run, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        return call.future
 
     def preload(self, fn: Callable[..., object], *args: object) -> None:
         """Call a function once where workers are forked, so that all that start later have what it loads."""
@@ -102,89 +126,114 @@ class ProcessExecutor(Executor):
             self._start_server().preload(fn, *args)
             self._preloads.append((fn, args))
 
-    def write_headers(self, headers: Mapping[str, bytes]) -> tuple[str, str]:
-        """Write a set of headers where all workers can read it; return the arguments of ``read_headers``."""
-        if self._headers is None:  # whoever forks may hold the lock
-            with self._lock:
-                self._headers = self._headers or HeaderFiles(Path(self._share()))
-        return str(self._headers.directory), self._headers.write(headers)
-
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Stop the workers when they are idle, or at once if ``cancel_futures``."""
         if os.getpid() != self._owner:
             return  # a fork's copy, which does not own the workers
         if cancel_futures:
-            with self._lock:
-                self._closed = True
-                for worker in self._started:
-                    worker.kill()
-                self._free.notify_all()
-        self._threads.shutdown(wait=False, cancel_futures=cancel_futures)
+            self._is_cancelled = True
+            while (call := self._take(wait=False)) is not None:
+                call.future.cancel()
+            if self._server is not None:
+                self._server.close()
+        for _ in self._threads:
+            self._calls.put(None)
         if wait:
             self._finish()
         else:
             threading.Thread(target=self._finish).start()
 
     def _finish(self) -> None:
-        self._threads.shutdown(wait=True)
-        while self._started:
-            self._started.pop().stop()
+        for thread in self._threads:
+            thread.join()
+        if self._server is not None:
+            self._server.close()
         if self._shared is not None:
             remove_directory(self._shared)
-        if self._server is not None:  # which, if an interrupt came before this, removes the directory
-            self._server.close()
 
-    def _call(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        request = pickle.dumps((fn, args, kwargs))
+    # --- in the thread of a worker
+
+    def _run(self) -> None:
+        """Have calls answered by a worker, and by another if that dies."""
+        worker: tuple[int, Connection] | None = None
+        sent: deque[_Call] = deque()  # what it has not answered
+        is_quick = False
         while True:
-            worker = self._take_worker()
-            try:
-                succeeded, value = worker.call(request)
-            except NotStarted:
+            if len(sent) < (2 if is_quick else 1):
+                call = self._take(wait=not sent)
+                if call is not None:
+                    try:
+                        worker = worker or self._fork()
+                    except Exception as error:  # noqa: BLE001 - the caller gets it
+                        call.future.set_exception(error)
+                        continue
+                    with contextlib.suppress(OSError):  # it has died
+                        worker[1].send_bytes(call.request)
+                    sent.append(call)
+                    continue
+            if worker is None or not sent:
+                return
+            begin = time.perf_counter()
+            answer = self._receive(*worker)
+            is_quick = time.perf_counter() - begin < _QUICK
+            call = sent.popleft()
+            if answer is not None:
+                succeeded, value = pickle.loads(answer)  # noqa: S301 - from our own worker
+                (call.future.set_result if succeeded else call.future.set_exception)(value)
                 continue
-            except Gone:
-                with self._lock:
-                    self._started.discard(worker)
-                status = worker.stop()
-                raise WorkerDied("the executor was shut down") if self._closed else _death(status) from None
-            finally:
-                with self._lock:
-                    worker.calls -= 1
-                    self._free.notify_all()  # it may now be known to be quick, and so take two
-            if not succeeded:
-                raise value
-            result: T = value
-            return result
+            call.future.set_exception(self._end(*worker))
+            worker = None
+            while sent:  # not begun
+                self._calls.put(sent.popleft())
 
-    def _take_worker(self) -> WorkerProcess:
-        """Return a worker for a call: one without any, a new one, or one that will soon have done the call it has."""
+    def _take(self, *, wait: bool) -> _Call | None:
+        """Return the next call that is not cancelled; None if there is none and, if we wait, if there will be none."""
+        while True:
+            try:
+                call = self._calls.get_nowait()
+            except Empty:
+                if not wait:
+                    return None
+                self._idle.release()
+                call = self._calls.get()
+            if call is None and not wait:
+                self._calls.put(None)
+            if call is None or call.future.running() or call.future.set_running_or_notify_cancel():
+                return call
+
+    def _fork(self) -> tuple[int, Connection]:
         with self._lock:
-            while not self._closed:
-                worker = next((each for each in self._started if each.calls == 0), None)
-                if worker is None and len(self._started) < self.workers:
-                    worker = self._start_worker()
-                    self._started.add(worker)
-                elif worker is None:
-                    worker = next((each for each in self._started if each.calls == 1 and each.is_quick), None)
-                if worker is not None:
-                    worker.calls += 1
-                    return worker
-                self._free.wait()
-            raise WorkerDied("the executor was shut down")
-
-    def _start_worker(self) -> WorkerProcess:
+            if self._is_cancelled:
+                raise WorkerDied("the executor was shut down")
+            server = self._start_server()
         try:
-            return WorkerProcess(self._start_server())
+            return server.fork()
         except (EOFError, ConnectionError):  # ConnectionError: it ended just now, and is not known to have
             raise WorkerDied("the process that starts workers has ended", hint="see its standard error") from None
+
+    def _receive(self, process: int, pipe: Connection) -> bytes | None:
+        """Wait for a worker's answer; None if it has ended."""
+        with contextlib.suppress(EOFError, OSError):
+            # The socket alone does not show an end: a fork made during the start may hold the other side open.
+            while not pipe.poll(1):
+                if self._server is None or self._server.status(process, wait=False) is not None:
+                    return None
+            return pipe.recv_bytes()
+        return None
+
+    def _end(self, process: int, pipe: Connection) -> WorkerDied:
+        """Return why a worker has ended."""
+        pipe.close()
+        if self._is_cancelled or self._server is None:
+            return WorkerDied("the executor was shut down")
+        return _death(self._server.status(process, wait=True) or 0)
 
     def _share(self) -> str:
         """Return the directory that the workers share."""
         if self._shared is None:
             try:
                 shared = tempfile.mkdtemp(prefix="jitlto-workers-")
-                # What a worker that is killed leaves behind is removed with the directory.
-                self._environment = {"TMPDIR": shared, **_without_driver(Path(shared))}
+                _hide_driver(Path(shared))
             except OSError as error:
                 raise no_temporary_directory(error) from error
             self._shared = shared
@@ -193,70 +242,26 @@ class ProcessExecutor(Executor):
     def _start_server(self) -> ForkServer:
         shared = self._share()
         if self._server is None or not self._server.is_alive:
-            if self._server is not None:
-                self._server.close()
-            self._server = ForkServer(serve, shared, environment=self._environment)
+            # What a worker that is killed leaves behind is removed with the directory.
+            searched = [str(Path(shared, _NO_DRIVER)), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+            self._server = ForkServer(shared, {"TMPDIR": shared, "LD_LIBRARY_PATH": os.pathsep.join(searched)})
             for fn, args in self._preloads:
                 self._server.preload(fn, *args)
         return self._server
 
 
-def _without_driver(shared: Path) -> dict[str, str]:
-    """Return environment variables with which no CUDA driver is found.
+_NO_DRIVER = "no-driver"
+
+
+def _hide_driver(shared: Path) -> None:
+    """Make a directory in which the loader finds a CUDA driver that it cannot load.
 
     When NVRTC makes PTX, it loads and initialises the driver if there is one: in each copy that a snapshot forks, one
     after the other under the driver's lock, which took most of the time of a build with 16 workers. It needs none.
     """
-    nothing = shared / "no-driver"
-    nothing.mkdir(exist_ok=True)
+    nothing = shared / _NO_DRIVER
+    nothing.mkdir()
     (nothing / "libcuda.so.1").touch()  # the loader stops at a file that is no library
-    searched = [str(nothing), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    return {"LD_LIBRARY_PATH": os.pathsep.join(searched)}
-
-
-#: In a worker, a directory that the workers of one executor share; elsewhere None.
-shared_directory: Path | None = None
-
-
-def serve(socket: str, parent: str, shared: str) -> None:
-    """In the process that forks workers, answer the program ``parent`` until it ends; remove what it left behind."""
-    global shared_directory
-    shared_directory = Path(shared)
-    serve_forks(_serve_calls, int(socket), int(parent))
-    # The program was killed, or ends without a shutdown.
-    remove_directory(shared)
-
-
-def _serve_calls(descriptor: int, parent: int) -> None:
-    """In a worker, answer calls until told to stop or the process ``parent`` ends."""
-    os.set_inheritable(descriptor, False)
-    threading.Thread(target=_end_with, args=(descriptor, parent), daemon=True).start()
-    pipe = Connection(descriptor)
-    with contextlib.suppress(EOFError, ConnectionError):  # the parent is gone
-        while request := pipe.recv_bytes():
-            pipe.send_bytes(_answer(request))
-
-
-def _answer(request: bytes) -> bytes:
-    try:
-        fn, args, kwargs = pickle.loads(request)  # noqa: S301 - from the program that started us
-        succeeded, value = True, fn(*args, **kwargs)
-    except Exception as error:  # noqa: BLE001 - the caller gets it
-        succeeded, value = False, error
-    try:
-        return pickle.dumps((succeeded, value))
-    except Exception as error:  # noqa: BLE001 - as above
-        return pickle.dumps((False, TypeError(f"{value!r} cannot be pickled: {error}")))
-
-
-def _end_with(socket: int, parent: int) -> None:
-    # Runs during compiles too, which release the interpreter's lock. The parent's process id is needed because a fork
-    # of the parent may hold the other end of the socket open.
-    poll = select.poll()
-    poll.register(socket, 0)  # errors and hang-ups, which are always reported
-    while not poll.poll(500) and os.getppid() == parent:
-        pass
-    os.killpg(0, signal.SIGKILL)
 
 
 _local: ProcessExecutor | None = None

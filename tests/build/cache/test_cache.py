@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.versions import Architecture, Version
-from jitlto.build.cache.cache import Cache, Inputs, decode_compiled, encode_compiled
-from jitlto.build.cache.keys import CompileConfig, sha256
+from jitlto.build.cache.cache import Cache, Layer, Unit, decode_unit, encode_unit
+from jitlto.build.cache.keys import CompileConfig
 from jitlto.compile.compiler import CompiledSource
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.record.fragment import FragmentKey, ImageKind, Symbol, SymbolKind
+from jitlto.record.fragment import ImageKind, Symbol, SymbolKind
+from tests.support.memory_stores import MemoryStores
 from tests.support.toolchains import FakeToolchain
 
 COMPILED = CompiledSource(
@@ -30,7 +31,7 @@ COMPILED = CompiledSource(
     ("a.cuh", "caf\udce9.cuh"),
     "a warning",
 )
-KEY = FragmentKey("f", "g")
+UNIT = Unit(COMPILED, {"<host.h>": "1"}, 1.5)
 SOURCE = '#include "a.cuh"\n'
 
 
@@ -39,27 +40,33 @@ def cache(tmp_path: Path) -> Cache:
     return Cache(CacheDir(tmp_path / "cache", 1 << 30))
 
 
-def config(root: Path) -> CompileConfig:
+def config(root: Path, host: str = "host") -> CompileConfig:
     """Create the configuration of one build, which reads every header once."""
     search = HeaderSearch([root])
-    return CompileConfig(FakeToolchain(), search, search, (Architecture(75),), ("-DN=1",), (ImageKind.LTOIR,))
+    return CompileConfig(FakeToolchain(host), search, search, (Architecture(75),), ("-DN=1",), (ImageKind.LTOIR,))
 
 
-def keep(cache: Cache, root: Path) -> None:
-    made = config(root)
-    cache.put(made.source_key(SOURCE), made.manifest(SOURCE, ["a.cuh"]), COMPILED)
+def keep(cache: Cache, root: Path, log: str = "a warning", host: str = "host") -> None:
+    made = config(root, host)
+    source = made.closure(SOURCE)
+    headers = made.found_headers(source, ["a.cuh", "<host.h>"])
+    assert list(headers) == ["<host.h>"]
+    cache.put_unit(made.key(source), Unit(replace(COMPILED, log=log), headers, 1.5))
 
 
-def found(cache: Cache, root: Path, source: str = SOURCE) -> CompiledSource | None:
-    made = config(root)
-    return cache.find(made.source_key(source), made)
+def found(cache: Cache, root: Path, source: str = SOURCE, host: str = "host") -> tuple[str, Layer] | None:
+    """Return the log of a compiled source and where it was."""
+    made = config(root, host)
+    key = made.key(made.closure(source))
+    unit = cache.find_units({key: made}).get(key)
+    return None if unit is None else (unit[0].compiled.log, unit[1])
 
 
 def test_the_cache_returns_a_compiled_source_while_its_headers_are_unchanged(cache: Cache, tmp_path: Path) -> None:
     header = tmp_path / "a.cuh"
     header.write_text("one")
     keep(cache, tmp_path)
-    assert found(cache, tmp_path) == replace(COMPILED, reads=())
+    assert found(cache, tmp_path) == ("a warning", Layer.DIRECTORY)
     assert found(cache, tmp_path, SOURCE + "//") is None
     header.write_text("two")
     assert found(cache, tmp_path) is None
@@ -69,9 +76,7 @@ def test_the_cache_returns_a_compiled_source_while_its_headers_are_unchanged(cac
     assert found(cache, tmp_path) is None
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"{}", b'{"toolchain": "nvrtc"}\n', encode_compiled(COMPILED)[:-1], b"\x91" * 9999]
-)
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"toolchain": "nvrtc"}\n', encode_unit(UNIT)[:-1], b"\x91" * 9999])
 def test_a_damaged_entry_is_a_miss(cache: Cache, tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.cuh").write_text("one")
     keep(cache, tmp_path)
@@ -86,89 +91,54 @@ def test_a_damaged_entry_is_a_miss(cache: Cache, tmp_path: Path, data: bytes) ->
 @pytest.mark.slow
 @given(st.integers(0, 600), st.binary(max_size=3))
 def test_decoding_damaged_bytes_gives_a_compiled_source_or_none(at: int, data: bytes) -> None:
-    entry = encode_compiled(COMPILED)
-    assert isinstance(decode_compiled(entry[:at] + data + entry[at + len(data) :]), CompiledSource | None)
+    entry = encode_unit(UNIT)
+    assert isinstance(decode_unit(entry[:at] + data + entry[at + len(data) :]), Unit | None)
 
 
 def test_an_architecture_that_does_not_exist_is_damage() -> None:
-    assert decode_compiled(encode_compiled(replace(COMPILED, target=Architecture(75, "x")))) is None
-
-
-def test_costs_add_up_and_damaged_ones_are_none(cache: Cache) -> None:
-    cache.record_costs({"a": 1.5})
-    cache.record_costs({"b": 2})
-    assert cache.costs() == {"a": 1.5, "b": 2.0}
-    cache.store.put("costs", sha256(b"costs"), b'{"a": "long"}')
-    assert cache.costs() == {}
-
-
-def record(cache: Cache, source: str, manifest: bytes = b"", *, key: FragmentKey = KEY, checkout: str = "here") -> None:
-    cache.record_history({key: Inputs(checkout, {"source": source}, manifest)})
-
-
-def test_a_history_comes_back_with_names_that_are_not_utf8(cache: Cache, tmp_path: Path) -> None:
-    (tmp_path / "caf\udce9.cuh").write_text("one")
-    manifest = config(tmp_path).manifest(SOURCE, ["caf\udce9.cuh"])
-    cache.put("00" * 32, manifest, COMPILED)
-    record(cache, "text", manifest, checkout="caf\udce9")
-    expected = {"source": "text", "headers": {"caf\udce9.cuh": sha256(b"one")}}
-    assert cache.history(KEY, "caf\udce9") == Cache(cache.store).history(KEY, "caf\udce9") == expected
-    assert cache.history(FragmentKey("f", "g2"), "caf\udce9") is None
-
-
-def test_histories_of_several_builds_are_joined_and_the_latest_counts(cache: Cache) -> None:
-    other = FragmentKey.make("f", "g", {"n": "1"})
-    cache.put("00" * 32, b"", COMPILED)
-    cache.record_history({})
-    inputs = {KEY: Inputs("here", {"source": "one"}, b""), other: Inputs("here", {"source": "other"}, b"")}
-    cache.record_history(inputs)
-    record(cache, "two")
-    record(cache, "theirs", checkout="there")
-    found = [cache.history(KEY, "here"), cache.history(other, "here"), cache.history(KEY, "there")]
-    assert found == [{"source": text, "headers": {}} for text in ("two", "other", "theirs")]
-
-
-def test_a_history_that_is_as_before_writes_nothing_unless_it_was_pruned(
-    cache: Cache, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache.put("00" * 32, b"", COMPILED)
-    record(cache, "one")
-    monkeypatch.setattr(cache.store, "put", lambda *_: pytest.fail("it is written"))
-    record(cache, "one")
-    monkeypatch.undo()
-    for path in cache.store.entries("history").values():
-        if b"source" in path.read_bytes():
-            path.unlink()
-    assert cache.history(KEY, "here") is None
-    record(cache, "one")
-    assert cache.history(KEY, "here") is not None
-
-
-@pytest.mark.parametrize("damaged", [b"", b"[]", b'{"f/g[]": 1}', b'{"f/g[]": {"source": 1}}', b"\xff", b"[" * 9999])
-def test_a_damaged_history_is_none(cache: Cache, damaged: bytes) -> None:
-    cache.put("00" * 32, b"", COMPILED)
-    record(cache, "one")
-    assert cache.history(KEY, "here") is not None
-    for path in list((cache.store.directory / "history").glob("*/*")):
-        whole = cache.store.get("history", path.parent.name + path.name)
-        assert whole is not None
-        cache.store.put("history", path.parent.name + path.name, damaged)
-        assert cache.history(KEY, "here") is None
-        cache.store.put("history", path.parent.name + path.name, whole)
+    wrong = replace(COMPILED, target=Architecture(75, "x"))
+    assert decode_unit(encode_unit(Unit(wrong, {}, 1.0))) is None
+    assert decode_unit(encode_unit(UNIT)) == Unit(replace(COMPILED, reads=()), UNIT.headers, 1.5)
 
 
 def test_every_state_of_the_headers_that_was_compiled_is_found(cache: Cache, tmp_path: Path) -> None:
     states = ["one", "two", "three"]
     for text in (*states, "two"):
         (tmp_path / "a.cuh").write_text(text)
-        made = config(tmp_path)
-        key, manifest = made.source_key(SOURCE), made.manifest(SOURCE, ["a.cuh"])
-        cache.put(key, manifest, replace(COMPILED, log=text))
+        keep(cache, tmp_path, text)
     for text in states:
         (tmp_path / "a.cuh").write_text(text)
-        again = found(cache, tmp_path)
-        assert again is not None
-        assert again.log == text
+        assert found(cache, tmp_path) == (text, Layer.DIRECTORY)
+
+
+def test_what_the_compiler_found_by_itself_must_be_unchanged_too(cache: Cache, tmp_path: Path) -> None:
+    (tmp_path / "a.cuh").write_text("one")
+    keep(cache, tmp_path, host="glibc")
+    assert found(cache, tmp_path, host="glibc") is not None
+    assert found(cache, tmp_path, host="musl") is None
+    keep(cache, tmp_path, "by musl", host="musl")
+    assert found(cache, tmp_path, host="musl") == ("by musl", Layer.DIRECTORY)
+
+
+def test_another_machine_takes_a_unit_from_the_store_and_has_it_in_its_directory(tmp_path: Path) -> None:
+    stores = MemoryStores()
+    (tmp_path / "a.cuh").write_text("one")
+    keep(Cache(CacheDir(tmp_path / "mine", 1 << 30), stores), tmp_path)
+    theirs = CacheDir(tmp_path / "theirs", 1 << 30)
+    assert found(Cache(theirs, stores), tmp_path) == ("a warning", Layer.STORE)
+    assert found(Cache(theirs), tmp_path) == ("a warning", Layer.DIRECTORY)
+    (tmp_path / "a.cuh").write_text("two")
+    assert found(Cache(theirs, stores), tmp_path) is None
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\x93", b"\x93\xa1x\x01\xa0", b"{}", b"\x91" * 9999])
+def test_an_object_that_is_no_unit_is_a_miss(tmp_path: Path, damaged: bytes) -> None:
+    stores = MemoryStores()
+    (tmp_path / "a.cuh").write_text("one")
+    keep(Cache(CacheDir(tmp_path / "mine", 1 << 30), stores), tmp_path)
+    for name in stores.objects:
+        stores.objects[name] = damaged
+    assert found(Cache(CacheDir(tmp_path / "theirs", 1 << 30), stores), tmp_path) is None
 
 
 def test_headers_are_walked_once_for_sources_with_equal_directives(
@@ -206,4 +176,3 @@ def test_other_lines_change_no_header(
         fresh = config(root)
         assert known.closure(text) == fresh.search.closure(text.encode())
         assert known.own_closure(text) == fresh.own.closure(text.encode())
-        assert known.manifest(text, ["a.cuh"]) == fresh.manifest(text, ["a.cuh"])

@@ -24,7 +24,6 @@ from jitlto.base.errors import BuildError, ToolchainError
 from jitlto.base.versions import Architecture
 from jitlto.build.execution import transport
 from jitlto.build.execution.dask import DaskExecutor, connect
-from jitlto.build.execution.header_transfer import MissingHeaders
 from jitlto.build.execution.transport import compile_job
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import build
@@ -132,18 +131,6 @@ def test_a_worker_killed_in_mid_build_costs_only_time(doomed: DaskExecutor) -> N
     assert not all(future.done() for future in futures)
     os.kill(pids[0], signal.SIGKILL)
     assert [future.result(timeout=120).compiled for future in futures] == here
-
-
-def ask() -> None:
-    raise MissingHeaders(frozenset([b"1"]))
-
-
-@pytest.mark.slow
-def test_a_worker_that_lacks_headers_says_its_address(executor: DaskExecutor) -> None:
-    with pytest.raises(MissingHeaders) as asked:
-        executor.submit(ask).result(timeout=60)
-    assert asked.value.contents == {b"1"}
-    assert asked.value.worker in executor._client.scheduler_info()["workers"]
 
 
 def _program() -> int:

@@ -7,42 +7,40 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from multiprocessing import Pipe
+from pathlib import Path
 
 import pytest
 
-from jitlto.build.execution import workers
 from jitlto.build.execution.forkserver import ForkServer
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied
 from tests.support.errors import raises
 
 
 @pytest.fixture
-def server() -> Iterator[ForkServer]:
-    made = ForkServer(workers.serve, "/nowhere", environment={})
+def server(tmp_path: Path) -> Iterator[ForkServer]:
+    made = ForkServer(str(tmp_path / "shared"), {})
     yield made
     made.close()
 
 
-def test_a_fork_ends_with_its_socket_and_its_status_is_told_once(server: ForkServer) -> None:
-    ours, theirs = Pipe()
-    with ours, theirs:
-        process = server.fork(theirs.fileno())
-        assert os.getpgid(process) == process
-        assert server.poll(process) is None
-        ours.send_bytes(b"")  # the request to stop
-        assert server.wait(process) == 0
+def test_a_fork_ends_with_its_socket_and_its_status_stays_known(server: ForkServer) -> None:
+    process, pipe = server.fork()
+    assert os.getpgid(process) == process
+    assert server.status(process, wait=False) is None
+    pipe.close()
+    assert server.status(process, wait=True) == -signal.SIGKILL
+    assert server.status(process, wait=False) == -signal.SIGKILL
     assert server.is_alive
 
 
-def test_a_fork_killed_by_a_signal_has_its_number_as_a_status(server: ForkServer) -> None:
-    ours, theirs = Pipe()
-    with ours, theirs:
-        process = server.fork(theirs.fileno())
-        os.killpg(process, signal.SIGKILL)
-        assert server.wait(process) == -signal.SIGKILL
+def test_a_server_that_is_closed_ends_its_forks(server: ForkServer) -> None:
+    forks = [server.fork() for _ in range(2)]
+    server.close()
+    assert all(pipe.poll(10) for _, pipe in forks)  # their ends
+    assert not server.is_alive
 
 
+@pytest.mark.slow
 def _is_loaded(name: str) -> bool:
     return name in sys.modules
 

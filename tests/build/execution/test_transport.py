@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,7 @@ from jitlto.base.errors import ToolchainError
 from jitlto.base.text import shorten_digests
 from jitlto.base.versions import Architecture
 from jitlto.build.execution import transport
-from jitlto.build.execution.header_transfer import HeaderStore, MissingHeaders
-from jitlto.build.execution.transport import capacity, compile_job, submit, warm_up, with_substitute
+from jitlto.build.execution.transport import MissingHeaders, capacity, compile_job, submit, with_substitute
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied
 from jitlto.compile import compiler as base
 from jitlto.compile.compiler import CompileJob
@@ -48,9 +47,9 @@ class Counting(ProcessExecutor):
 
     sent = 0
 
-    def _call(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         Counting.sent += len(pickle.dumps((fn, args, kwargs)))
-        return super()._call(fn, *args, **kwargs)
+        return super().submit(fn, *args, **kwargs)
 
 
 @pytest.mark.slow
@@ -91,38 +90,6 @@ def end(job: CompileJob) -> None:
     os._exit(3)
 
 
-class Fresh(Executor):
-    """Every call lands on a process that holds nothing."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        self.calls += 1
-        with ProcessPoolExecutor(1) as pool:
-            return pool.submit(_forgetful, fn, *args, **kwargs)
-
-
-def _forgetful(fn: Callable[..., Any], *args: Any) -> Any:
-    transport._store = HeaderStore(0)
-    return fn(*args)
-
-
-@pytest.mark.slow
-def test_a_job_is_sent_twice_at_most_wherever_it_lands() -> None:
-    pool = Fresh()
-    for number in (1, 2):
-        assert submit(pool, job(), describe).result(timeout=60)[0] == job().source.sha256
-        assert pool.calls == 2 * number
-
-
-class Inside(ProcessExecutor):
-    """Has no processes."""
-
-    def _call(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
-
-
 class Weighed(ThreadPoolExecutor):
     """Counts the calls, and the bytes of their arguments."""
 
@@ -134,45 +101,36 @@ class Weighed(ThreadPoolExecutor):
         return super().submit(fn, *args, **kwargs)
 
 
-class Addressed(Weighed):
-    """Its worker has an address."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-        self.supplied: set[str] = set()
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        return super().submit(_called_at, "here", fn, *args, **kwargs)
-
-
-def _called_at(worker: str, fn: Callable[..., Any], *args: Any) -> Any:
-    try:
-        return fn(*args)
-    except MissingHeaders as error:
-        raise MissingHeaders(error.contents, worker) from None
-
-
-def test_jobs_that_wait_for_one_worker_bring_its_headers_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_store", HeaderStore(1 << 20))
-    with Addressed() as pool, Inside(1) as inside:
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process as a worker that has no headers."""
+    with ProcessExecutor(1) as inside:
         monkeypatch.setattr(transport, "local_executor", lambda: inside)
+        monkeypatch.setattr(transport, "_asked", {})
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fresh")
+def test_jobs_that_wait_for_one_worker_bring_its_headers_once() -> None:
+    with Weighed(1) as pool:
         jobs = [job(b"%d" % n) for n in range(8)]
         futures = [submit(pool, each, describe) for each in jobs]
         assert [future.result(timeout=60)[1] for future in futures] == jobs
         assert 200_000 < pool.sent < 300_000
 
 
-def test_a_worker_is_sent_only_what_it_lacks_of_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_store", HeaderStore(1 << 20))
-    with Weighed(1) as pool, Inside(1) as inside:
-        monkeypatch.setattr(transport, "local_executor", lambda: inside)
+@pytest.mark.slow
+@pytest.mark.usefixtures("fresh")
+def test_a_worker_is_sent_only_what_it_lacks_of_a_set() -> None:
+    with Weighed(1) as pool:
         assert submit(pool, job(), describe).result(timeout=60)[1] == job()
         assert pool.sent > 200_000
         pool.sent = 0
         changed = job(headers=HEADERS | {"h3.cuh": b"changed", "again.cuh": HEADERS["h5.cuh"]})
         assert submit(pool, changed, describe).result(timeout=60)[1] == changed
         assert pool.sent < 10_000
-        assert pool.calls == 2 + 3  # the digest and all; the digest, the names and one header
+        assert pool.calls == 2 + 2
 
 
 def test_the_worker_rejects_a_different_version_of_jitlto_or_python() -> None:
@@ -183,7 +141,7 @@ def test_the_worker_rejects_a_different_version_of_jitlto_or_python() -> None:
             ours, theirs = f"client has {name} 0.0.1", f"worker {host} has {name} {version}"
             with raises(ToolchainError, "toolchain-worker-version", ours, theirs):
                 # The payload is of a version that this one cannot read.
-                pool.submit(transport._receive, client, "", b"?", None).result(timeout=60)
+                pool.submit(transport._receive, client, "", {}, {}, b"?").result(timeout=60)
 
 
 @pytest.mark.slow
@@ -208,27 +166,10 @@ def test_a_job_that_has_not_started_can_be_cancelled() -> None:
     assert inner.cancelled()
 
 
-@pytest.mark.slow
-def test_workers_start_side_by_side_before_their_first_jobs() -> None:
-    with ProcessExecutor(2) as pool:
-        for _ in range(2):
-            warm_up(pool, "nvrtc")
-        warm_up(pool, "none")  # which jobs report
-        results = [submit(pool, job(b"%d" % n), describe).result(timeout=60) for n in range(4)]
-        assert len(pool._started) == 2
-        assert len({pid for *_, pid in results}) <= 2
-
-
-def test_a_different_executor_starts_its_workers_itself() -> None:
-    with ThreadPoolExecutor(1) as pool:
-        pool.shutdown()
-        warm_up(pool, "nvrtc")  # submits nothing
-
-
 def test_a_future_ends_like_its_substitute() -> None:
     first, second = Future[int](), Future[int]()
     outer = with_substitute(first, lambda error: second if isinstance(error, MissingHeaders) else None)
-    first.set_exception(MissingHeaders(None))
+    first.set_exception(MissingHeaders(frozenset()))
     assert not outer.done()
     second.set_result(5)
     assert outer.result(timeout=1) == 5
@@ -247,9 +188,9 @@ def test_a_future_ends_like_its_substitute() -> None:
 
 def test_capacity_is_the_number_of_workers() -> None:
     with ProcessExecutor(3) as ours, ThreadPoolExecutor(5) as threads:
-        assert (capacity(ours), capacity(threads)) == (3, 5)
-        assert (capacity(ours, ahead=True), capacity(threads, ahead=True)) == (6, 5)  # ours have the next job at hand
-    assert capacity(Fresh()) >= 1
+        assert (capacity(ours), capacity(threads)) == (6, 5)  # ours have the next job at hand
+        assert (capacity(ours, 2), capacity(threads, 2)) == (2, 2)
+    assert capacity(Executor()) >= 1
 
 
 SETS = st.dictionaries(st.text(max_size=3), st.binary(max_size=4), max_size=4)

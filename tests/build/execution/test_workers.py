@@ -63,7 +63,7 @@ def test_a_dead_worker_is_reported_and_replaced() -> None:
 
 @pytest.mark.slow
 def test_a_server_that_ends_while_it_is_asked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> int:
+    def broken(_: ForkServer) -> Any:
         raise BrokenPipeError
 
     monkeypatch.setattr(ForkServer, "fork", broken)

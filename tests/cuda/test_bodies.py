@@ -9,8 +9,8 @@ import pytest
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.nvrtc_program import Step
+from jitlto.cuda.bodies import Bodies, outline
 from jitlto.cuda.ptx import parse_ptx
-from jitlto.link.bodies import Bodies, outline
 from jitlto.record.headers import Source
 
 HELPERS = r"""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection
 
 from jitlto.cuda.ptx import Module
+from jitlto.record.fragment import SymbolKind
 
 _LABELS = ("$L__", "__local_depot", "prototype_")
 _WORD = re.compile(r"[\w$%.]+|[^\w$%.\s]+")
@@ -98,6 +99,13 @@ def _words(name: str, text: str) -> list[str]:
         elif word in labels or word.startswith(_LABELS):
             words[position] = numbers.setdefault(word, f"$L{len(numbers)}")
     return words
+
+
+def hash_weak(module: Module) -> tuple[tuple[str, str], ...]:
+    """Return the names of a module's weak functions and variables with the hashes of their definitions, sorted."""
+    names = [s.name for s in module.provides if s.weak and s.kind is not SymbolKind.KERNEL]
+    bodies = Bodies(module) if names else None
+    return tuple((name, bodies.hash(name)) for name in names) if bodies else ()
 
 
 def outline(text: str) -> frozenset[str] | None:

@@ -1,0 +1,58 @@
+"""The time profile of a build: what Perfetto opens, and where it may be written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jitlto.base.errors import BuildError
+from jitlto.build.execution.events import Span
+from jitlto.build.execution.trace import Trace, check_writable, write
+from jitlto.record.fragment import FragmentKey
+from tests.support.errors import raises
+
+KEYS = [FragmentKey.make("f", "g", {"n": str(n)}) for n in range(3)]
+
+
+def recorded() -> Trace:
+    trace = Trace()
+    trace.phase("render")
+    trace.phase("compile")
+    trace.compiled(Span(KEYS[0], "host:1", 0.5, 0.25))
+    trace.compiled(Span(KEYS[1], "host:2", 0.5, 1.0))
+    trace.compiled(Span(KEYS[2], "host:1", 0.75, 0.125))
+    return trace
+
+
+def test_phases_and_compiles_are_complete_events_in_named_lanes() -> None:
+    events: list[dict[str, Any]] = json.loads(recorded().to_json())["traceEvents"]
+    lanes = {each["tid"]: each["args"]["name"] for each in events if each["ph"] == "M"}
+    done = [each for each in events if each["ph"] == "X"]
+    assert len(lanes) == 3 and all(each["dur"] >= 0 and each["ts"] >= 0 for each in done)
+    assert [each["name"] for each in done if lanes[each["tid"]] == "phases"] == ["render", "compile"]
+    times = [(each["name"], each["ts"], each["dur"]) for each in done if lanes[each["tid"]] == "host:1"]
+    assert times == [(str(KEYS[0]), 500_000, 250_000), (str(KEYS[2]), 750_000, 125_000)]
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("t.html", "build-timings-format"),
+        ("t", "build-timings-format"),
+        ("missing/t.json", "build-no-directory"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_and_after(tmp_path: Path, name: str, code: str) -> None:
+    with raises(BuildError, code, where=str(tmp_path / name)):
+        check_writable(tmp_path / name)
+    with raises(BuildError, code, where=str(tmp_path / name)):
+        write(Trace(), tmp_path / name)
+
+
+def test_a_directory_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "t.json").mkdir()
+    with raises(BuildError, "build-unwritable-timings"):
+        check_writable(tmp_path / "t.json")
