@@ -255,9 +255,13 @@ class Launcher(Shared):
         launch.issue(stream_handle(stream))
         if self._has_launched and type(self).__call__ is Launcher.__call__:
             # At the second launch: one that is launched once should not wait for it.
-            from jitlto.launch.signature import use_core
+            from jitlto.launch.signature import core_signature, loaded_function
 
-            use_core(self)
+            quick = core_signature(tuple(self.signature))
+            if quick is not None:
+                self._kernel = int(self.kernel.handle)
+                self._function = loaded_function(self._kernel)
+                self._quick = quick
         self._has_launched = True
 
     def configure(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from jitlto.launch.core import extension
 from jitlto.launch.step import make_converters
 from jitlto.launch.streams import stream_handle
 
-if TYPE_CHECKING:
-    from jitlto.launch.launcher import Launcher
-
 _CUDA = 12000  # the version of cuLaunchKernelEx that is asked for: that of the oldest CUDA that jitlto supports
 # DLDataTypeCode (dlpack.h) by NumPy's letter.
 _DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
@@ -30,14 +27,10 @@ _BFLOAT16 = 4
 _EXCHANGE = "__dlpack_c_exchange_api__"
 
 
-def use_core(launcher: Launcher) -> None:
-    """Have the core issue the launches of a launcher from now on, where it can."""
+def core_signature(signature: tuple[Parameter, ...]) -> object:
+    """Return what launchers of a signature have in ``_quick``; None where the core does not launch them."""
     core = extension()
-    signature = None if core is None else make_signature(core, tuple(launcher.signature))
-    if signature is not None:
-        launcher._kernel = int(launcher.kernel.handle)
-        launcher._function = loaded_function(launcher._kernel)
-        launcher._quick = signature
+    return None if core is None else make_signature(core, signature)
 
 
 @cache

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 from jitlto.base.errors import LaunchError
 from jitlto.base.frozen import Frozen
 from jitlto.cuda.libraries import driver
-from jitlto.launch.arguments import Converter, count_error, make_converter
+from jitlto.launch.argument_errors import count_error
+from jitlto.launch.arguments import Converter, make_converter
 
 if TYPE_CHECKING:
     from jitlto.base.types import Parameter
-    from jitlto.launch.launcher import Launcher
 
 #: One to three extents, of a grid, a block or a cluster.
 Extent: TypeAlias = SupportsIndex | tuple[SupportsIndex, ...]
@@ -62,7 +62,7 @@ class Step(Frozen):
             may be a :class:`Slot`.
     """
 
-    launcher: Launcher
+    launcher: Any  # a Launcher, whose module imports this one
     grid: Extent
     block: Extent
     args: tuple[Any, ...]
@@ -127,7 +127,7 @@ class Launch:
 
     def __init__(
         self,
-        launcher: Launcher,
+        launcher: Any,
         grid: Extent,
         block: Extent,
         args: Sequence[Any],

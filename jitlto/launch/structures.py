@@ -18,16 +18,22 @@ import numpy as np
 from jitlto.base.errors import ArgumentError
 from jitlto.base.layouts import Layout, find_difference, is_supported, parse_definitions, parse_type
 from jitlto.base.types import Parameter, from_numpy_name
-from jitlto.launch.arguments import Converter, argument_error, make_converter, type_error
+from jitlto.launch.argument_errors import argument_error, type_error
 from jitlto.launch.python_layouts import UnknownLayoutError, layout_of
 
+Converter: TypeAlias = Callable[[Any], bytes]
 _Bytes: TypeAlias = bytes | bytearray | memoryview
 _DESCRIPTORS = ("CUtensorMap_st", "CUtensorMap")
 _LARGEST = 1 << 16  # bytes: twice what CUDA takes as the arguments of a kernel
 
 
-def make_by_value(parameter: Parameter) -> Converter:
-    """Return the converter of a parameter whose type is no scalar, or is ``float2`` or ``double2``."""
+def make_by_value(parameter: Parameter, make_converter: Callable[[Parameter], Converter]) -> Converter:
+    """Return the converter of a parameter whose type is no scalar, or is ``float2`` or ``double2``.
+
+    Args:
+        parameter: The parameter.
+        make_converter: Makes those of fields.
+    """
     type_, bits = parameter.type.strip(), 8 * parameter.size
     if type_.startswith("enum ") and parameter.size in (1, 2, 4, 8):
         # Enumerators are their values, whatever type underlies them.
@@ -42,7 +48,8 @@ def make_by_value(parameter: Parameter) -> Converter:
     if layout is not None and layout.kind in ("i16", "u16"):
         low, high = (-(1 << 127), (1 << 127) - 1) if layout.kind == "i16" else (0, (1 << 128) - 1)
         return partial(_encode_integer, parameter, low, high, "an integer", f"{parameter.type} holds {low} to {high}")
-    return Structure(parameter, layout if layout is not None and layout.kind == "structure" else None)
+    layout = layout if layout is not None and layout.kind == "structure" else None
+    return Structure(parameter, layout, make_converter)
 
 
 def _declared(definition: str) -> Layout | None:
@@ -74,10 +81,13 @@ class Structure:
     Args:
         parameter: The parameter, or a part of one.
         layout: The layout of its type if that is known.
+        make_converter: Makes the converters of fields.
     """
 
-    def __init__(self, parameter: Parameter, layout: Layout | None) -> None:
-        self._parameter, self._layout = parameter, layout
+    def __init__(
+        self, parameter: Parameter, layout: Layout | None, make_converter: Callable[[Parameter], Converter]
+    ) -> None:
+        self._parameter, self._layout, self._make_converter = parameter, layout, make_converter
         self._encode_fields = None if layout is None else self._fields_encoder(layout)
         # How to encode a value whose type or dtype was checked.
         self._checked: dict[Any, Callable[[Any], bytes]] = {}
@@ -203,9 +213,9 @@ class Structure:
         """Return a function that encodes a field, which messages call ``name``, or an element of one."""
         part = Parameter(name, layout.type, layout.size, layout.alignment)
         if layout.kind in ("structure", "bytes"):
-            return Structure(part, layout if layout.kind == "structure" else None)
+            return Structure(part, layout if layout.kind == "structure" else None, self._make_converter)
         if layout.element is None:
-            return make_converter(part)
+            return self._make_converter(part)
         return self._array_encoder(part, layout, self._encoder(f"{name}[]", layout.element))
 
     def _array_encoder(self, part: Parameter, layout: Layout, element: Converter) -> Converter:

@@ -16,7 +16,6 @@ import pytest
 from jitlto.base.errors import ArgumentError, LaunchError
 from jitlto.launch import signature
 from jitlto.launch.launcher import Launcher
-from jitlto.launch.signature import use_core
 from tests.support import arrays, launch_core
 from tests.support.arrays import CupyArray, NumbaStream, TorchLibrary
 from tests.support.errors import raises
@@ -293,7 +292,7 @@ def test_cupys_own_arrays_are_read_as_by_its_attributes(fake: FakeDriver, monkey
     launcher = warm(fake, "void const*", "float const*")
     monkeypatch.setattr(signature, "_learn_array", lambda _: True)  # whose interface asks the driver
     signature.make_signature.cache_clear()
-    use_core(launcher)
+    launcher._quick = signature.core_signature(tuple(launcher.signature))
     for offset in (16, 0, 1024, 4096):
         plain = cupy.ndarray((6, 4), np.float32, cupy.cuda.MemoryPointer(memory, offset))
         for array in (plain, plain[2:], plain.reshape(24), plain[:0]):
