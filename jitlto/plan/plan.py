@@ -43,7 +43,8 @@ if TYPE_CHECKING:  # not imported at run time: a plan whose kernel is in a cache
 
         def get_or_link(self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel: ...
 
-        def link(self, plan: Plan, *, ptx: bool = False) -> LinkedKernel: ...
+        @property
+        def linker(self) -> Callable[..., LinkedKernel]: ...
 
         def warn(self, chosen: Chosen, kernel: LinkedKernel) -> None: ...
 
@@ -289,9 +290,9 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         key, cache = self.link_key, self.services.kernel_cache
         if use_cache:
             self.services.events.emit(Kind.REQUESTED, key.kernel, self.digest, plan=self)
-            kernel = cache.get_or_link(key, partial(cache.link, self), self.database.location)
+            kernel = cache.get_or_link(key, partial(cache.linker, self), self.database.location)
         else:
-            kernel = cache.link(self)
+            kernel = cache.linker(self)
         cache.warn(self.chosen, kernel)
         return kernel
 
@@ -311,7 +312,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
                 code="link-no-ptx",
                 hint="dump the cubin or its SASS",
             )
-        return self.services.kernel_cache.link(self, ptx=True).cubin.decode()
+        return self.services.kernel_cache.linker(self, ptx=True).cubin.decode()
 
     def calls_left(self, arch: str | Architecture | None = None) -> list[str]:
         """Return the demangled names of functions, of fragments and of the caller, that the link did not inline.
