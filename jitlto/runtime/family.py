@@ -355,7 +355,8 @@ class KernelFamily(Shared):
         if launcher is None:
             self.session.open_stores_soon()
             plan = self.planner(entry, **configuration).plan(link_mode=link_mode, link_options=link_options)
-            launcher = self._load_plan(plan)
+            while launcher is None:  # None: a thread that was waited for only searched the caches
+                launcher = self._load(plan.chosen, plan.link, lambda _: plan)
             if asked and plan.answers(asked.linker, requested.capability):
                 look_ups.put_chosen(asked, plan.chosen)
         return launcher
@@ -478,12 +479,9 @@ class KernelFamily(Shared):
     def load(self, plan: Plan) -> Launcher:
         """Link and load a plan, or return the launcher that was loaded for an equal plan."""
         device.current()  # raises if there is no device, before a link could fail
-        return self._load_plan(plan)
-
-    def _load_plan(self, plan: Plan) -> Launcher:
         launcher = None
         while launcher is None:  # None: a thread that was waited for only searched the caches
-            launcher = self._load_once(plan.chosen, plan.link, lambda _: plan)
+            launcher = self._load(plan.chosen, plan.link, lambda _: plan)
         return launcher
 
     def _find(self, chosen: Chosen, requested: _LauncherRequest) -> Launcher | None:
@@ -504,43 +502,37 @@ class KernelFamily(Shared):
                 arch=linked.architecture, link_mode=requested.link_mode, link_options=requested.link_options
             )
 
-        return self._load_once(chosen, find, plan)
+        return self._load(chosen, find, plan)
 
-    def _load_once(
+    def _load(
         self, chosen: Chosen, get: Callable[[], LinkedKernel | None], plan: Callable[[LinkedKernel], Plan]
     ) -> Launcher | None:
         """Return the launcher of a kernel, loaded by one thread while others wait; None if ``get`` returns None."""
         digest = chosen.digest
-        launcher = self._launchers.get(digest)
-        if launcher is not None:
-            return launcher
         made = False
-
-        def make() -> Launcher | None:
-            nonlocal made
-            launcher = self._launchers.get(digest)
-            if launcher is not None:
-                return launcher  # loaded by another thread since the first look-up
-            if digest in self._failures:
-                raise_copy(self._failures[digest])
-            try:
-                linked = get()
-            except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
-                self._failures[digest] = error
-                raise
-            if linked is None:
-                return None
-            made = True
-            return self._launchers.setdefault(digest, self._launcher(chosen, linked, lambda: plan(linked)))
-
-        launcher, _ = self.session.flights.run((id(self), digest), make)
-        if launcher is not None and made:
+        with self.session.flights.of((id(self), digest)) as flight:
+            if flight.waited is None:
+                flight.value = self._launchers.get(digest)  # loaded before, perhaps by another thread
+                if flight.value is None:
+                    if digest in self._failures:
+                        raise_copy(self._failures[digest])
+                    try:
+                        linked = get()
+                    except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
+                        self._failures[digest] = error
+                        raise
+                    if linked is not None:
+                        made = True
+                        launcher = self._launcher(chosen, linked, partial(plan, linked))
+                        flight.value = self._launchers.setdefault(digest, launcher)
+        loaded: Launcher | None = flight.value
+        if loaded is not None and made:
             # Emitted after the waiting threads were released, so that a slow subscriber does not delay them.
-            self.session.events.emit(Kind.LOADED, chosen.kernel, digest, launcher.load_seconds)
+            self.session.events.emit(Kind.LOADED, chosen.kernel, digest, loaded.load_seconds)
             residency = self.session.residency
             if residency is not None:
                 residency.add(self, digest)
-        return launcher
+        return loaded
 
     def _launcher(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> Launcher:
         from jitlto.launch.launcher import Launcher

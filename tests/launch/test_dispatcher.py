@@ -35,11 +35,11 @@ def asked(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest.F
     def planner(entry: str | None, **configuration: Any) -> SimpleNamespace:
         configurations.append({"entry": entry} | configuration)
         target = SimpleNamespace(link_mode="lto", jit_base=None, architecture=SimpleNamespace(number=90))
-        plan = SimpleNamespace(link_target=target)
+        plan = SimpleNamespace(link_target=target, chosen=None, link=None)
         return SimpleNamespace(plan=lambda **how: vars(plan).update(how=how) or plan)
 
     monkeypatch.setattr(mini, "planner", planner)
-    monkeypatch.setattr(mini, "_load_plan", lambda plan: SimpleNamespace(plan=plan))
+    monkeypatch.setattr(mini, "_load", lambda chosen, get, plan: SimpleNamespace(plan=plan(None)))
     return configurations
 
 

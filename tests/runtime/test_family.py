@@ -218,10 +218,12 @@ def by_name(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest
     def planner(entry: str | None, **configuration: object) -> SimpleNamespace:
         names = tuple(cpp_name(configuration[name]) for name in sorted(configuration))
         target = SimpleNamespace(link_mode="lto", jit_base=None, architecture=SimpleNamespace(number=90))
-        return SimpleNamespace(plan=lambda **_: SimpleNamespace(names=names, link_target=target))
+        return SimpleNamespace(
+            plan=lambda **_: SimpleNamespace(names=names, link_target=target, chosen=None, link=None)
+        )
 
     monkeypatch.setattr(mini, "planner", planner)
-    monkeypatch.setattr(mini, "_load_plan", lambda plan: plan.names)
+    monkeypatch.setattr(mini, "_load", lambda chosen, get, plan: plan(None).names)
     names = sorted({cpp_name(value) for value in VALUES})
     monkeypatch.setattr(mini, "parameters", {"bias": names, "data_type": names})
     return mini
