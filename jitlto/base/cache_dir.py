@@ -1,10 +1,8 @@
-"""A directory of checksummed entries by key: shared between processes, bounded in size, never the cause of a failure.
+"""A directory of checked entries by key: shared between processes, bounded in size, never the cause of a failure.
 
-One file per entry: magic, the payload's SHA-256, payload. It is written under a temporary name in the same directory
-and renamed, so that a reader sees all of it or nothing. A damaged file is a miss, and is replaced. When the directory
-outgrows its bound, the least recently used entries are removed.
-
-This module is longer than most, because each further one would add 0.1 ms to a cold launch.
+An entry, in the form of :mod:`jitlto.base.entry`, is written under a temporary name in the same directory and renamed,
+so that a reader sees all of it or nothing. What does not check is a miss, and is replaced. When the directory outgrows
+its bound, the least recently used entries are removed.
 """
 
 from __future__ import annotations
@@ -16,41 +14,21 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from jitlto.base.files import check_path
+from jitlto.base import entry
+from jitlto.base.files import check_path, remove_directory
 from jitlto.base.frozen import Frozen
 from jitlto.base.lock import Claim, claim, locked
+from jitlto.base.log import WarnOnce, log
 
 #: How the names of temporary files and directories begin.
 TEMPORARY = ".jitlto-"
 #: Seconds: a temporary file older than this has lost its writer.
 STALE = 86400.0
-_MAGIC = b"jitlto store 1\n"
-_HEAD = len(_MAGIC) + 32
 _TOUCH_INTERVAL = 3600.0  # seconds: resolution of an entry's time of last use
 _LOCK_DIGITS = 3  # hexadecimal digits of a key that choose its lock: at most 4096 lock files
 _ROOT = 0  # user id
 _MAX_LINKS = 40  # as many as Linux follows (path_resolution(7))
 _HEXADECIMAL = frozenset("0123456789abcdef")
-
-
-class WarnOnce:
-    """Logs a warning once for each subject, even if several threads log it.
-
-    Args:
-        logger: The logger's name.
-    """
-
-    def __init__(self, logger: str) -> None:
-        self._logger = logger
-        self._warned: dict[object, object] = {}
-
-    def __call__(self, subject: object, message: str, *args: object) -> None:
-        """Log a warning, unless one about the same subject was logged before."""
-        mine = object()
-        if self._warned.setdefault(subject, mine) is mine:  # atomic, and without a lock that a fork could lose
-            import logging  # imported lazily: takes 2 ms, and most processes log no warning
-
-            logging.getLogger(self._logger).warning(message, *args)
 
 
 class Usage(Frozen):
@@ -107,9 +85,10 @@ class CacheDir:
                 age = time.time() - status.st_mtime
         except OSError:
             return None
-        payload = data[_HEAD:]
-        if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != _sha256(payload):
-            self._warn_once(path, "%s is damaged and is ignored", path)
+        payload = entry.decode(f"{kind}/{key}", data)
+        if payload is None:
+            if not entry.is_earlier(data):
+                self._warn_once(path, "%s is damaged and is ignored", path)
             return None
         if age > _TOUCH_INTERVAL and not self.readonly:
             with contextlib.suppress(OSError):
@@ -123,13 +102,11 @@ class CacheDir:
         path = self._path(kind, key)
         try:
             self._make(kind, key[:2])
-            data = _MAGIC + _sha256(payload) + payload
+            data = entry.encode(f"{kind}/{key}", payload)
             try:
                 _replace(path, data)
             except IsADirectoryError:
-                import shutil  # imported lazily: takes 3 ms, and this should never happen
-
-                shutil.rmtree(path)  # not an entry: those are files
+                remove_directory(path)  # not an entry: those are files
                 _replace(path, data)
             if self._written is not None:
                 self._written += len(payload)
@@ -158,9 +135,7 @@ class CacheDir:
         try:
             self._make("locks")
         except OSError as error:
-            import logging
-
-            logging.getLogger(__name__).debug("no locks in %s: %s", self.directory, error.strerror or error)
+            log(__name__, "debug", "no locks in %s: %s", self.directory, error.strerror or error)
             return None
         return self.directory / "locks" / f"{key[:_LOCK_DIGITS]}.lock"
 
@@ -209,11 +184,6 @@ class CacheDir:
         """Remove every entry; return how many there were."""
         return self.prune(-1)
 
-    def entries(self, kind: str) -> dict[str, Path]:
-        """Return the files of a kind's entries by key."""
-        found = (path for path, _ in self._files() if path.parent.parent.name == kind)
-        return {path.parent.name + path.name: path for path in found if not path.name.startswith(TEMPORARY)}
-
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         """Yield entries and temporary files; everything else in the directory is left alone."""
         for kind in _directories(self.directory):
@@ -256,16 +226,9 @@ def _directories(directory: Path) -> list[Path]:
     return []
 
 
-def _sha256(payload: bytes) -> bytes:
-    import hashlib  # imported lazily: takes 2 ms, and `from jitlto import load` does not need it
-
-    return hashlib.sha256(payload).digest()
-
-
 def _replace(path: str, data: bytes) -> None:
-    import tempfile  # imported lazily: takes 5 ms, and readers do not need it
-
-    descriptor, name = tempfile.mkstemp(dir=path.rpartition("/")[0], prefix=TEMPORARY)
+    name = f"{path.rpartition('/')[0]}/{TEMPORARY}{os.urandom(8).hex()}"
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
             file.write(data)
@@ -283,10 +246,8 @@ def open_cache_dir(directory: Path, size: int, *, readonly: bool = False) -> Cac
     except OSError as error:
         if readonly and isinstance(error, FileNotFoundError):
             return None  # nothing to read yet
-        import logging
-
         what = "the cache in %s cannot be used and is ignored: %s"
-        logging.getLogger(__name__).warning(what, directory, error.strerror or error)
+        log(__name__, "warning", what, directory, error.strerror or error)
         return None
 
 

@@ -12,7 +12,7 @@ bytes    content
 8        length of the payload
 32       SHA-256 of the payload
 as given the name: kind, ``/``, key, in UTF-8
-as given the signature, of all bytes before it; on disk and in packs there is none
+as given the signature, of all bytes before it; none on disk and in packs
 as given the payload
 ======== ===========================================================================================
 
@@ -44,6 +44,11 @@ def decode(name: str, data: bytes, *, schema: int = 1) -> bytes | None:
     text = name.encode()
     payload = data[_FIXED + len(text) :]
     return payload if data[: _FIXED + len(text)] == _head(text, payload, schema, 0) else None
+
+
+def is_earlier(data: bytes) -> bool:
+    """Return whether these are whole bytes of another form, which an earlier version has written."""
+    return data.startswith(b"jitlto ") and not data.startswith(_MAGIC)
 
 
 def _head(name: bytes, payload: bytes, schema: int, signature_size: int) -> bytes:

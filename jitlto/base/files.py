@@ -12,9 +12,9 @@ from typing import BinaryIO, TypeAlias
 
 from jitlto.base.errors import JitltoError
 
-# A database is written with pages of 4096 bytes and its table ``meta`` first, so that the row ``digest`` stands on the
+# A database is written with pages of 1024 bytes and its table ``meta`` first, so that the row ``digest`` stands on the
 # second page: the name and, right behind it, the value (SQLite file format, 1.6 and 2; docs/database.md).
-_PAGE = 4096
+_PAGE = 1024
 _APPLICATION_ID = b"jlto"  # at offset 68 of the header
 _ROW = b"digest"
 _SQLITE_IOERR, _SQLITE_FULL = 10, 13  # primary result codes (SQLite, «Result and Error Codes»)

@@ -48,6 +48,7 @@ def assemble(rendered: RenderedSource, compiled: CompiledSource) -> tuple[Fragme
         compiled.provides,
         compiled.requires,
         tuple(sorted(images, key=lambda image: (image.kind, image.architecture))),
+        compiled.bodies,
     )
     return fragment, blobs
 

@@ -13,7 +13,7 @@ from jitlto.base.errors import CompileError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution import transport
-from jitlto.compile.compiler import CompiledSource, CompileJob
+from jitlto.compile.compiler import TEXT, CompiledSource, CompileJob
 from jitlto.compile.nvrtc_program import program_name
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
@@ -22,7 +22,7 @@ from jitlto.record.headers import Source
 PROBE_NAME = "interfaces.cu"
 _KIND, _REVISION = "interfaces", 3  # of entries in the build cache
 _SYNTAX_ONLY = {"nvrtc": ("--fdevice-syntax-only",)}
-_TEXT = re.compile(r"\bjitlto_text_(\w+)\[\d+\](?: = \{([^}]*)\})?;")
+_NUMBER = re.compile(r"-?\d+")
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -99,11 +99,10 @@ def _ask(job: CompileJob, read: Callable[[CompiledSource], dict[str, str]]) -> A
 
 
 def _texts(compiled: CompiledSource) -> dict[str, str]:
-    ptx = next(data for kind, _, data in compiled.images if kind is ImageKind.PTX).decode()
     found = {}
-    for match in _TEXT.finditer(ptx):
-        text = bytes(int(each) & 255 for each in (match[2] or "0").split(","))
-        found[match[1]] = text.rstrip(b"\0").decode("utf-8", "replace")
+    for name, initialiser in compiled.texts:
+        text = bytes(int(each) & 255 for each in _NUMBER.findall(initialiser))
+        found[name.removeprefix(TEXT)] = text.rstrip(b"\0").decode("utf-8", "replace")
     return found
 
 

@@ -28,7 +28,6 @@ from jitlto.build.uses import check_uses
 from jitlto.compile.architectures import comparable_architectures
 from jitlto.compile.compiler import Toolchain, find_toolchain
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.compile.header_texts import SystemTexts
 from jitlto.cuda import nvjitlink
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.rendered_texts import RenderedTexts
@@ -74,7 +73,6 @@ class RenderedFamilies:
         self._on_error = self._add_failure if keep_going else None
         self._known = RenderedTexts(cache.store) if cache else None
         self._find = functools.cache(find_toolchain)
-        self._texts: SystemTexts = {}
         self.families = families
         self._batches: list[list[CompileRequest]] = []  # by family
         self._interfaces: dict[tuple[str, CompileConfig], InterfaceRules] = {}
@@ -94,7 +92,7 @@ class RenderedFamilies:
 
     def _render(self, family: FamilyDeclaration) -> list[CompileRequest]:
         toolchain = self._find(family.toolchain)
-        configs = functools.cache(functools.partial(_config, family, toolchain, self._files, self._texts))
+        configs = functools.cache(functools.partial(_config, family, toolchain, self._files))
         rendered = render_family(family, on_error=self._on_error, on_warning=self.advice.append, known=self._known)
         requests = [
             CompileRequest(r, configs(family.compiler_options(r.group), r.group.architectures)) for r in rendered
@@ -146,7 +144,7 @@ class RenderedFamilies:
         except ToolchainError:
             return None
         plain = replace(family, is_auto=False, toolchain="nvrtc", architectures=(lowest_base(family.architectures),))
-        return _config(plain, nvrtc, self._files, self._texts, family.source_options(), ())
+        return _config(plain, nvrtc, self._files, family.source_options(), ())
 
     def origins(self) -> dict[FragmentKey, str]:
         """Where the source of each fragment comes from."""
@@ -213,13 +211,12 @@ def _config(
     family: FamilyDeclaration,
     toolchain: Toolchain,
     files: dict[str, bytes],
-    texts: SystemTexts,
     options: tuple[str, ...],
     archs: tuple[Architecture, ...],
 ) -> CompileConfig:
     """Return how the groups of a family that have the same options and architectures are compiled.
 
-    Headers that were read for others are taken from ``files`` and ``texts``.
+    Headers that were read for others are taken from ``files``.
     """
     is_nvcc = toolchain.name == "nvcc"
     system = toolchain.header_roots()
@@ -230,7 +227,6 @@ def _config(
         strict=not is_nvcc,
         as_written=is_nvcc,
         files=files,
-        texts=texts,
     )
     own = HeaderSearch(family.include, options=options, files=files)
     every = tuple(sorted({*family.architectures, *archs}))

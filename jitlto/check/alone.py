@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from jitlto.base.versions import Architecture
 from jitlto.compile.nvrtc_program import Step, run_step
+from jitlto.cuda.bodies import Bodies
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.cuda.ptx import Module, parse_ptx
-from jitlto.link.bodies import Bodies
 from jitlto.link.definitions import link_flags
 from jitlto.link.parallel import default_workers
 from jitlto.plan.user_code.inputs import stub_text

@@ -13,12 +13,17 @@ from typing import Protocol
 
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile.signatures import Parameters
+from jitlto.cuda.bodies import hash_weak
 from jitlto.cuda.ptx import Module
 from jitlto.record.fragment import ImageKind, Symbol
 from jitlto.record.headers import Source
 
 #: Name in ``family.toml`` → the module that has a class ``Compiler`` for it.
 _MODULES = {"nvrtc": "jitlto.compile.nvrtc", "nvcc": "jitlto.compile.nvcc"}
+
+
+#: The beginning of the names of variables whose initialisers are kept.
+TEXT = "jitlto_text_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +54,15 @@ class CompiledSource:
     requires: tuple[Symbol, ...]
     #: The mangled name of each kernel, and the size and alignment of each of its parameters, in bytes.
     kernels: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
-    #: LTO-IR in a fatbin for each architecture, relocatable PTX for the lowest.
+    #: LTO-IR for each architecture and relocatable PTX for the lowest, each in a fatbin of its own.
     images: tuple[tuple[ImageKind, Architecture, bytes], ...]
     reads: tuple[str, ...]  # names of the headers that the compiler read, or of all given headers if unknown
     log: str  # warnings
     #: The mangled name of each kernel, with the names and types of its parameters as far as its text tells them.
     parameters: tuple[tuple[str, Parameters], ...] = ()
+    #: Of what is weak in the PTX image: the name, and the hash of the definition.
+    bodies: tuple[tuple[str, str], ...] = ()
+    texts: tuple[tuple[str, str], ...] = ()  # the initialisers of variables that begin with TEXT
 
     @classmethod
     def from_module(
@@ -67,9 +75,13 @@ class CompiledSource:
     ) -> CompiledSource:
         """Create a compiled source with the symbols and kernels of its PTX."""
         kernels = ((s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind == "kernel")
+        texts = ((name, d.text) for name, d in module.declarations.items() if name.startswith(TEXT))
+        images = tuple(sorted(images))
+        has_ptx = any(kind is ImageKind.PTX for kind, _, _ in images)
         return cls(
             toolchain.name, toolchain.version, module.target, module.isa, module.provides, module.requires,
-            tuple(sorted(kernels)), tuple(sorted(images)), reads, log,
+            tuple(sorted(kernels)), images, reads, log,
+            bodies=hash_weak(module) if has_ptx else (), texts=tuple(sorted(texts)),
         )  # fmt: skip
 
 

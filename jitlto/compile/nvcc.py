@@ -90,7 +90,7 @@ class Compiler:
         machine = self._query([self._host, "-dumpmachine"], _INSTALL_HOST).strip()
         front_end = self._query([self._host, "-print-prog-name=cc1plus"], _INSTALL_HOST).strip()
         builds = [toolkit.file_id(Path(program)) for program in (self._host, front_end) if Path(program).is_file()]
-        self.identity = "\n".join([text.strip(), host, machine, *builds])
+        self.identity = "\n".join([text.strip(), host, machine, *builds, f"nvfatbin {toolkit.nvfatbin_version()}"])
         # The file found may be a script or a link, so ask nvcc for its directory and include directories.
         settings = self._query([nvcc, "--dryrun", "-ccbin", self._host, "-E", "-x", "cu", os.devnull], _INSTALL_HOST)
         folder = re.search(r"^#\$ _HERE_=(.*\S)", settings, re.M)
@@ -145,7 +145,7 @@ class Compiler:
         modules = modules or [parse_ptx(text.decode()) for text in texts]
         images = [(ImageKind.LTOIR, a, nvfatbin.wrap_ltoir(data, a)) for a, data in ltoir.items()]
         if ImageKind.PTX in job.images:
-            images.append((ImageKind.PTX, architectures[0], texts[0]))
+            images.append((ImageKind.PTX, architectures[0], nvfatbin.wrap_ptx(texts[0], architectures[0])))
         module = nvrtc.merge_modules(architectures, modules)
         return CompiledSource.from_module(self, module, images, reads, log)
 

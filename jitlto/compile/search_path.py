@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jitlto.compile.directives import read_directives
+from jitlto.compile.includes import scan_quickly
 
 #: Begins the names, among those of headers that were read, that stand for a search.
 SEARCHED = "<searched"
@@ -144,4 +144,4 @@ def _names_in(path: str) -> tuple[tuple[bool, str], ...]:
 
 
 def _names(text: bytes) -> tuple[tuple[bool, str], ...]:
-    return tuple((name.quoted, name.written) for directive in read_directives(text).found for name in directive.names)
+    return tuple((include.quoted, include.name) for include in scan_quickly(text).includes)

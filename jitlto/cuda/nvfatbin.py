@@ -1,4 +1,4 @@
-"""Fatbins, the containers that say which architectures their images are for: wrapping LTO-IR, and listing images."""
+"""Fatbins, the containers that say which architectures their images are for: made, with compression, and listed."""
 
 from __future__ import annotations
 
@@ -40,10 +40,21 @@ class FatbinImage:
 
 
 def wrap_ltoir(ltoir: bytes, architecture: Architecture) -> bytes:
-    """Return a fatbin with one LTO-IR image; equal inputs give equal bytes.
+    """Return a compressed fatbin with LTO-IR alone, as :func:`_wrap`."""
+    return _wrap("nvFatbinAddLTOIR", ltoir, architecture)
+
+
+def wrap_ptx(text: bytes, architecture: Architecture) -> bytes:
+    """Return a compressed fatbin with PTX alone, as :func:`_wrap`."""
+    return _wrap("nvFatbinAddPTX", text, architecture)
+
+
+def _wrap(function: str, image: bytes, architecture: Architecture) -> bytes:
+    """Return a compressed fatbin with one image; with one nvFatbin, equal inputs give equal bytes.
 
     Args:
-        ltoir: Bare LTO-IR.
+        function: That of nvFatbin which adds it.
+        image: The bare image.
         architecture: What it was compiled for; nvFatbin does not check it.
 
     Raises:
@@ -55,15 +66,15 @@ def wrap_ltoir(ltoir: bytes, architecture: Architecture) -> bytes:
 
     def call(name: str, *arguments: object) -> None:
         if status := getattr(library, name)(*arguments):
-            what = f"nvFatbin rejects LTO-IR for {architecture.compute}: {name} returned {status}"
+            what = f"nvFatbin rejects an image for {architecture.compute}: {name} returned {status}"
             raise ToolchainError(what, code="toolchain-failed")
 
     handle, size = ctypes.c_void_p(), ctypes.c_size_t()
+    options = (ctypes.c_char_p * 1)(b"-compress-mode=balance")  # the default differs by release
     with uninterrupted:
-        call("nvFatbinCreate", ctypes.byref(handle), None, ctypes.c_size_t(0))
+        call("nvFatbinCreate", ctypes.byref(handle), options, ctypes.c_size_t(1))
         try:
-            image = (ltoir, ctypes.c_size_t(len(ltoir)))
-            call("nvFatbinAddLTOIR", handle, *image, str(architecture).encode(), b"fragment", b"")
+            call(function, handle, image, ctypes.c_size_t(len(image)), str(architecture).encode(), b"fragment", b"")
             call("nvFatbinSize", handle, ctypes.byref(size))
             buffer = ctypes.create_string_buffer(size.value)
             call("nvFatbinGet", handle, buffer)

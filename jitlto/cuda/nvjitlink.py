@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from jitlto.base.errors import (
     ArchitectureError,
-    JitltoError,
     LinkError,
     ToolchainError,
     UnresolvedSymbolError,
@@ -129,65 +128,54 @@ def link(
         UnresolvedSymbolError: If no input defines a function or variable. (nvJitLink only warns about a missing
             variable.)
         VersionError, ArchitectureError: If an input is too new for this nvJitLink, or for another architecture.
-        LinkError: If nvJitLink fails for another reason, or failed in another thread so that it cannot be used here.
+        LinkError: If nvJitLink fails for another reason, such as two definitions of a function, or failed in another
+            thread so that it cannot be used here. (Of two in PTX it keeps one, or crashes: plans find them.)
     """
-    _check_duplicates(inputs)
     linker = version()
     check_target(target, linker)
     _check_machine_code(inputs, target, linker)
     _check_lock()
     options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else []), *(["-r"] if relocatable else [])]
-    data, log = _link(inputs, target, linker, options, "ptx" if ptx else "cubin")
+    output = "ptx" if ptx else "cubin"
+    with uninterrupted:
+        nvjitlink = libraries.nvjitlink
+        try:
+            handle = nvjitlink.create(len(options), options)
+        except nvjitlink.nvJitLinkError as error:
+            raise LinkError(
+                f"nvJitLink {linker} rejected the options {' '.join(options)}: {error}",
+                code="link-options",
+                hint="see nvJitLink's documentation for the options of this version",
+            ) from error
+        current = None
+        try:
+            for number, current in enumerate(inputs):
+                kind = getattr(nvjitlink.InputType, current.kind.upper())
+                nvjitlink.add_data(handle, kind, current.data, len(current.data), _letter(number))
+            current = None
+            nvjitlink.complete(handle)
+            log = _with_names(_read_log(nvjitlink, handle, "info"), inputs)
+            _check_log(log)
+            buffer = bytearray(getattr(nvjitlink, f"get_linked_{output}_size")(handle))
+            getattr(nvjitlink, f"get_linked_{output}")(handle, buffer)
+        except nvjitlink.nvJitLinkError as error:
+            log = _with_names(_read_log(nvjitlink, handle, "error") + _read_log(nvjitlink, handle, "info"), inputs)
+            _note_lock(log)
+            raise _link_error(str(error), log, current, target, linker) from error
+        finally:
+            nvjitlink.destroy(handle)
     if ptx:
-        return Linked(data.rstrip(b"\0"), log)
+        return Linked(bytes(buffer).rstrip(b"\0"), log)
     if not relocatable:
         # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
-        _check_none_undefined(find_undefined(data), log)
-    return Linked(data, log)
+        _check_none_undefined(find_undefined(bytes(buffer)), log)
+    return Linked(bytes(buffer), log)
 
 
-@uninterrupted
-def _link(
-    inputs: Sequence[LinkInput], target: Architecture, linker: Version, options: Sequence[str], output: str
-) -> tuple[bytes, str]:
-    """Return the output, ``cubin`` or ``ptx``, and the log; errors as :func:`link`."""
-    nvjitlink = libraries.nvjitlink
-    try:
-        handle = nvjitlink.create(len(options), options)
-    except nvjitlink.nvJitLinkError as error:
-        raise LinkError(
-            f"nvJitLink {linker} rejected the options {' '.join(options)}: {error}",
-            code="link-options",
-            hint="see nvJitLink's documentation for the options of this version",
-        ) from error
-    try:
-        _add_and_complete(nvjitlink, handle, inputs, target, linker)
-        log = _with_names(_read_log(nvjitlink, handle, "info"), inputs)
-        _check_log(log)
-        buffer = bytearray(getattr(nvjitlink, f"get_linked_{output}_size")(handle))
-        getattr(nvjitlink, f"get_linked_{output}")(handle, buffer)
-    finally:
-        nvjitlink.destroy(handle)
-    return bytes(buffer), log
-
-
-def _add_and_complete(
-    nvjitlink: Any, handle: int, inputs: Sequence[LinkInput], target: Architecture, linker: Version
-) -> None:
-    current = inputs[0] if inputs else None
-    try:
-        for number, item in enumerate(inputs):
-            current = item
-            kind = getattr(nvjitlink.InputType, item.kind.upper())
-            nvjitlink.add_data(handle, kind, item.data, len(item.data), _letter(number))
-        current = None
-        nvjitlink.complete(handle)
-    except nvjitlink.nvJitLinkError as error:
-        log = _with_names(_read_log(nvjitlink, handle, "error") + _read_log(nvjitlink, handle, "info"), inputs)
-        if _LOCKED in log:
-            global _is_locked
-            _is_locked = _this_thread.has_lock = True
-        raise _link_error(str(error), log, current, target, linker) from error
+def _note_lock(log: str) -> None:
+    if _LOCKED in log:
+        global _is_locked
+        _is_locked = _this_thread.has_lock = True
 
 
 def check_linked_ptx(linked: Linked) -> None:
@@ -222,6 +210,13 @@ def _read_log(nvjitlink: Any, handle: int, which: str) -> str:
 
 
 def _check_log(log: str) -> None:
+    if duplicate := _DUPLICATE.search(log):
+        raise LinkError(
+            f"{demangle(duplicate[1] or duplicate[2])} is defined in more than one input of the link",
+            code="link-duplicate",
+            log=log,
+            hint="remove one of them, or make it inline or static",
+        )
     _check_none_undefined([match[1] or match[2] for match in _UNRESOLVED.finditer(log)], log)
 
 
@@ -256,21 +251,6 @@ def find_undefined(cubin: bytes) -> list[str]:
     return sorted(name for name in names if not name.startswith(PTXAS_SYMBOLS) and not is_toolkit_symbol(name))
 
 
-def _check_duplicates(inputs: Sequence[LinkInput]) -> None:
-    """Check PTX for two definitions: nvJitLink prints a line and keeps the first, or crashes (seen in 12.9, 13.5)."""
-    owners: dict[str, LinkInput] = {}
-    for item in inputs:
-        if item.kind is not InputKind.PTX:
-            continue
-        try:
-            module = parse_ptx(item.data.decode("utf-8", "replace"))
-        except JitltoError:
-            continue  # not PTX: nvJitLink will report it
-        for symbol in module.provides:
-            if not symbol.weak and owners.setdefault(symbol.name, item) is not item:
-                raise _duplicate_error(symbol.name, f"{owners[symbol.name].name} and {item.name}", "")
-
-
 def _check_machine_code(inputs: Sequence[LinkInput], target: Architecture, linker: Version) -> None:
     """Check that machine code can be linked for the target; by other code nvJitLink may be locked.
 
@@ -301,15 +281,6 @@ def _check_lock() -> None:
         )
 
 
-def _duplicate_error(symbol: str, inputs: str, log: str) -> LinkError:
-    return LinkError(
-        f"{demangle(symbol)} is defined in {inputs}",
-        code="link-duplicate",
-        log=log,
-        hint="remove one of them, or make it inline or static",
-    )
-
-
 def _link_error(status: str, log: str, current: LinkInput | None, target: Architecture, linker: Version) -> LinkError:
     """Return the error that nvJitLink's messages mean; ``current`` is the input that it read, None if it had read all.
 
@@ -317,8 +288,6 @@ def _link_error(status: str, log: str, current: LinkInput | None, target: Archit
         UnresolvedSymbolError: If symbols are undefined: the same check finds them after a link that succeeds.
     """
     _check_log(log)
-    if duplicate := _DUPLICATE.search(log):
-        return _duplicate_error(duplicate[1] or duplicate[2], "more than one input of the link", log)
     reason = _first_line(log)
     if any(words in log for words in _NEWER_INPUT):
         from jitlto.cuda.nvjitlink_file import name_loaded

@@ -92,6 +92,7 @@ class _Fragment(Struct, gc=False):
     provides: tuple[Symbol, ...]
     requires: tuple[Symbol, ...]
     images: list[_Image]
+    bodies: tuple[tuple[str, Sha256], ...] = ()
 
 
 class _Family(Struct):
@@ -154,6 +155,7 @@ def encode_fragment(fragment: Fragment) -> bytes:
             "requires": fragment.requires,
             "images": [_image_record(image) for image in fragment.images],
         }
+        | ({"bodies": fragment.bodies} if fragment.bodies else {})
     )
 
 
@@ -177,6 +179,7 @@ def decode_fragment(record: bytes) -> Fragment:
         r.provides,
         r.requires,
         tuple(map(_image, r.images)),
+        r.bodies,
     )
 
 

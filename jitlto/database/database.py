@@ -62,6 +62,8 @@ class FragmentDatabase(Shared):
     def _open_rows(self) -> StoredRows:
         if self._reader.pragma("application_id") != APPLICATION_ID:
             raise self._reader.foreign()
+        if int(self._reader.pragma("page_count")) * int(self._reader.pragma("page_size")) != self.identity[2]:
+            raise self._reader.damaged("its size is not the one that its header has")
         schema = self._reader.pragma("user_version")
         if schema == SCHEMA:
             return StoredRows(self._reader)

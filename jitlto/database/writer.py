@@ -17,6 +17,9 @@ from jitlto.database.database import APPLICATION_ID
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey
 
+#: Larger ones would be mostly empty: each table has one, and so has the end of each image.
+_PAGE = 1024
+
 
 def write(
     path: str | os.PathLike[str],
@@ -67,7 +70,7 @@ def _fill(
     """Write the tables into an empty file, the same bytes for the same rows, which are sorted; return the digest."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript(
-            f"PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA application_id={APPLICATION_ID};"
+            f"PRAGMA page_size={_PAGE}; PRAGMA journal_mode=OFF; PRAGMA application_id={APPLICATION_ID};"
             f"PRAGMA user_version={SCHEMA}; BEGIN; {DDL}"
         )
         counts, checksums = dict.fromkeys(TABLES, 0), []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from jitlto.base.errors import FamilyError, RenderError
 from jitlto.base.text import suggest
 from jitlto.families.declaration import FamilyDeclaration, GroupDeclaration
-from jitlto.families.matrix import Matrix, load_matrix
+from jitlto.families.matrix import MOST_COMBINATIONS, Matrix, load_matrix
 from jitlto.families.rendered_texts import Batch, RenderedTexts, TemplateText
 from jitlto.families.same_sources import SameSources
 from jitlto.record.exclusions import is_excluded
@@ -21,8 +21,6 @@ from jitlto.record.headers import interfaces_first
 if TYPE_CHECKING:
     from jitlto.families.language import Template
 
-#: The most combinations that a matrix may give.
-MOST_COMBINATIONS = 1_000_000
 _BATCH = 500  # combinations
 
 

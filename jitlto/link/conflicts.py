@@ -6,16 +6,16 @@ SASS, archives and fatbins without LTO-IR cannot be inspected.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import CompileError, LinkError, ToolchainError
 from jitlto.base.mangling import is_toolkit_name
 from jitlto.base.versions import Architecture
+from jitlto.cuda.bodies import Bodies, hash_weak
 from jitlto.cuda.compatibility import LinkTarget
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.cuda.ptx import Module, parse_ptx
-from jitlto.link.bodies import Bodies
 from jitlto.link.definitions import Conflict, find_conflict, strong_names
 from jitlto.plan.user_code.inputs import UserInput, make_stub
 from jitlto.record.fragment import Fragment, Symbol, SymbolKind
@@ -52,7 +52,7 @@ def check_conflicts(
     texts = [item for _, item in theirs if item.kind is InputKind.PTX]
     try:
         if mode == "ptx":
-            conflict = _find_in_texts([*own, *texts], len(own))
+            conflict = _find_in_texts(texts, [(item, dict(fragment.bodies)) for fragment, item in fragments])
         else:
             symbols = [symbol for fragment, _ in fragments for symbol in (*fragment.provides, *fragment.requires)]
             symbols += [symbol for user in supplied for symbol in (*user.symbols.provides, *user.symbols.requires)]
@@ -66,7 +66,7 @@ def check_conflicts(
             conflict = conflict or _find_strong(fragments, theirs, target, store)
             for item in [i for user, i in theirs if i.kind is not InputKind.PTX and user.version is None]:
                 conflict = conflict or _find_unlisted(item, inputs, known, target, store)
-            conflict = conflict or _find_in_texts(texts, 0)
+            conflict = conflict or _find_in_texts(texts, ())
             for text in texts:
                 conflict = conflict or _find_beside_ltoir(text, inputs, target, options, store)
     except ToolchainError as error:  # PTX and LTO-IR are linked where no compiler is installed, too
@@ -161,14 +161,18 @@ def _find_beside_ltoir(
     return None
 
 
-def _find_in_texts(texts: Sequence[LinkInput], first: int) -> Conflict | None:
-    """Find a function that two PTX inputs define differently, one of them at or after ``first``."""
-    modules = [parse_ptx(text.data.decode()) for text in texts]
-    for later in range(first, len(texts)):
-        names = [s.name for s in modules[later].provides if s.kind is not SymbolKind.KERNEL]
-        for earlier in range(later):
-            if differing := _differing(modules[later], modules[earlier], names):
-                return Conflict(texts[earlier].name, texts[later].name, differing)
+def _find_in_texts(
+    texts: Sequence[LinkInput], fragments: Iterable[tuple[LinkInput, Mapping[str, str]]]
+) -> Conflict | None:
+    """Find a function or variable that PTX of a caller and earlier PTX define differently, fragments' being first."""
+    before = list(fragments)
+    for text in texts:
+        bodies = dict(hash_weak(parse_ptx(text.data.decode())))
+        for earlier, theirs in before:
+            both = bodies.keys() & theirs.keys()
+            if differing := tuple(sorted(n for n in both if bodies[n] != theirs[n] and not is_toolkit_name(n))):
+                return Conflict(earlier.name, text.name, differing)
+        before.append((text, bodies))
     return None
 
 

@@ -20,9 +20,9 @@ from msgspec.structs import replace
 from jitlto.base.errors import LinkError
 from jitlto.base.mangling import demangle, is_toolkit_name
 from jitlto.base.versions import Architecture
+from jitlto.cuda.bodies import Bodies, outline
 from jitlto.cuda.nvjitlink import LinkInput, link
 from jitlto.cuda.ptx import Module, parse_ptx
-from jitlto.link.bodies import Bodies, outline
 from jitlto.record.fragment import Symbol, SymbolKind
 from jitlto.record.options import LinkOptions
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,6 @@ from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 if TYPE_CHECKING:  # not imported at run time: a kernel that is found needs none of them
     from jitlto.link.sources import KernelSource
     from jitlto.plan.cache_entry import Chosen
-    from jitlto.plan.plan import Plan
 
 #: :attr:`LinkedKernel.layer` → the event that is emitted for a kernel from this layer.
 EVENT_OF_LAYER = {
@@ -79,7 +79,7 @@ class KernelCache:
 
     def find(self, digest: str, database: Path) -> LinkedKernel | None:
         """Look a kernel up on this machine; None if it is missing. It may be in a shared store."""
-        return _find(digest, self.sources(database))
+        return find_kernel(digest, self.sources(database))
 
     def get_or_link(self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel:
         """Find a kernel, or link it. One thread does the work; others that request the same kernel wait for its result.
@@ -123,7 +123,7 @@ class KernelCache:
 
     def _find_far(self, key: LinkKey) -> LinkedKernel | None:
         """Find a kernel in the shared stores, and keep it here; raise an error if it may not be linked either."""
-        kernel = None if self.shared is None else _find(key.digest, [self.shared])
+        kernel = None if self.shared is None else find_kernel(key.digest, [self.shared])
         if kernel is not None:
             for place in self._disk():
                 place.put(key.digest, key.encode(kernel))
@@ -137,11 +137,12 @@ class KernelCache:
         for place in places:
             place.put(key.digest, key.encode(kernel))
 
-    def link(self, plan: Plan, *, ptx: bool = False) -> LinkedKernel:
-        """Link a plan, without looking into any cache for it; see :func:`~jitlto.link.linker.link_plan`."""
+    @property
+    def linker(self) -> Callable[..., LinkedKernel]:
+        """What links a plan, without looking into any cache for it: :func:`~jitlto.link.linker.link_plan`."""
         from jitlto.link.linker import link_plan  # imported lazily: loads nvJitLink
 
-        return link_plan(plan, self.store, ptx=ptx)
+        return partial(link_plan, self.store)
 
     def warn(self, chosen: Chosen, kernel: LinkedKernel) -> None:
         """Issue what nvJitLink and ptxas warned of when a kernel was linked, once for each kernel."""
@@ -154,7 +155,8 @@ class KernelCache:
                 warn(LinkWarning(f"{chosen.kernel} for {kernel.target}", text))
 
 
-def _find(digest: str, sources: Sequence[KernelSource]) -> LinkedKernel | None:
+def find_kernel(digest: str, sources: Sequence[KernelSource]) -> LinkedKernel | None:
+    """Return a kernel from the first place that has it; None if none has."""
     begin = time.perf_counter()
     for source in sources:
         payload = source.find(digest)

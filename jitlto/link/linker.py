@@ -13,19 +13,18 @@ from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
 
 
-def link_plan(plan: Plan, store: CacheDir | None, *, ptx: bool = False) -> LinkedKernel:
+def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False) -> LinkedKernel:
     """Link a plan, without looking into any cache for it.
 
     Args:
-        plan: The plan.
         store: The user's cache, for what comparing its inputs needs.
+        plan: The plan.
         ptx: Link into PTX, even if the target needs a cubin.
 
     Raises:
         LinkError: Or a subclass, if the plan does not link.
     """
     target, flags = plan.link_target, plan.flags
-    kind = InputKind.FATBIN if target.link_mode == "lto" else InputKind.PTX
     supplied = [item for user in plan.supplied for mode, item in user.images if mode == target.link_mode]
     base = target.jit_base
     binary = [i for i in supplied if i.kind is not InputKind.LTOIR and not holds_ltoir(i.data)]
@@ -40,7 +39,7 @@ def link_plan(plan: Plan, store: CacheDir | None, *, ptx: bool = False) -> Linke
     images = zip(plan.fragments, plan.images, strict=True)
     begin = time.perf_counter()
     with plan.services.events.step("link", plan.entry.key.text):
-        inputs = [LinkInput(kind, plan.database.read(image), fragment.key.text) for fragment, image in images]
+        inputs = [LinkInput(InputKind.FATBIN, plan.database.read(i), fragment.key.text) for fragment, i in images]
         linked = nvjitlink.link([*inputs, *supplied], target.linked_for, flags, ptx=ptx or base is not None)
     seconds = time.perf_counter() - begin
     if base and not ptx:

@@ -22,6 +22,9 @@ from jitlto.link.sources import CONTENTS, REQUESTS
 from jitlto.plan.cache_entry import Chosen
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jitlto.base.files import Identity
     from jitlto.database import FragmentDatabase
     from jitlto.link.sources import KernelSource
     from jitlto.record.family_record import DeprecatedValue
@@ -98,9 +101,26 @@ class LookUps:
             for source in self._sources:
                 source.put(request.key, chosen.encode(), REQUESTS)
 
+    def find_held(self, paths: Iterable[Path]) -> dict[str, tuple[Identity, list[str]]]:
+        """Return the families that each of several databases held when they were searched, by path, if it is known."""
+        with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # not written by jitlto
+            for payload in self._find(_search_key(paths), CONTENTS):
+                held = json.loads(payload).items()
+                return {path: (tuple(state), list(map(str, names))) for path, (state, names) in held}
+        return {}
+
+    def put_held(self, paths: Iterable[Path], held: Mapping[str, tuple[Identity, list[str]]]) -> None:
+        """Store what :meth:`find_held` returns; it is valid for the files that are unchanged."""
+        for source in self._sources:
+            source.put(_search_key(paths), json.dumps(held).encode(), CONTENTS)
+
     def _find(self, key: str, kind: str) -> Iterator[bytes]:
         found = (source.find(key, kind) for source in self._sources) if key else ()
         return (payload for payload in found if payload is not None)
+
+
+def _search_key(paths: Iterable[Path]) -> str:
+    return hash_key("searched", [os.fsencode(path.absolute()).hex() for path in paths])
 
 
 def contents_entry(contents: Contents) -> tuple[str, bytes]:

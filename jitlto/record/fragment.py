@@ -39,7 +39,7 @@ class Role(StrEnum):
 
 
 class ImageKind(StrEnum):
-    """``ltoir``: LTO-IR in a fatbin. ``ptx``: relocatable PTX text."""
+    """``ltoir``: LTO-IR. ``ptx``: relocatable PTX."""
 
     LTOIR = "ltoir"
     PTX = "ptx"
@@ -146,10 +146,10 @@ class Symbol(Struct, frozen=True, order=True, gc=False):
 
 
 class Image(Struct, frozen=True, order=True, gc=False):
-    """The bytes of a fragment for one kind and architecture; the bytes themselves stay in the database.
+    """A compressed fatbin with the code of a fragment for one architecture; its bytes stay in the database.
 
     Args:
-        kind: LTO-IR in a fatbin, or relocatable PTX.
+        kind: LTO-IR, or relocatable PTX.
         architecture: The architecture that it was compiled for.
         sha256: Of the bytes, in hexadecimal.
         size: In bytes.
@@ -178,6 +178,7 @@ class Fragment(Struct, frozen=True, gc=False):
         provides: The symbols that it defines, sorted.
         requires: The symbols that another fragment must define, sorted.
         images: Sorted.
+        bodies: Of what is weak in the PTX image, the names and the hashes of the definitions; sorted.
     """
 
     key: FragmentKey
@@ -187,6 +188,7 @@ class Fragment(Struct, frozen=True, gc=False):
     provides: tuple[Symbol, ...]
     requires: tuple[Symbol, ...]
     images: tuple[Image, ...]
+    bodies: tuple[tuple[str, str], ...] = ()
 
     def images_of(self, kind: ImageKind) -> Iterable[Image]:
         """Return the images of one kind, lowest architecture first."""

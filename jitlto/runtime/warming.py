@@ -5,18 +5,19 @@ This module is longer than most: what is to be linked and where it goes are read
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jitlto.base import config, files
 from jitlto.base.errors import JitltoError
 from jitlto.base.user_caches import user_caches
 from jitlto.base.versions import Architecture
 from jitlto.link import packs, requests
-from jitlto.link.kernel_cache import KernelCache
+from jitlto.link.kernel_cache import KernelCache, find_kernel
 from jitlto.link.packs import Pack
 from jitlto.link.parallel import run_parallel
 from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, SharedKernels
@@ -24,8 +25,11 @@ from jitlto.plan import enumeration
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.plan.plan import Plan, Request
-from jitlto.runtime import knapsack, recording, session
+from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
+
+if TYPE_CHECKING:
+    from jitlto.link.sources import KernelSource
 
 _FLUSH, _STALL = 60.0, 5.0  # seconds to wait for what is written to shared stores, in all and for one of them
 
@@ -233,18 +237,15 @@ class WarmTarget:
     """
 
     def __init__(self, output: Path | None = None, budget: int | None = None) -> None:
-        self._output = output
-        self._budget = budget
-        self._seconds: dict[str, float] = {}  # of links, by digest
-        self._entries: dict[str, bytes] = {}
+        self._output, self._budget = output, budget
+        self._kernels: dict[str, LinkedKernel] = {}  # of the pack, by digest
         self._plans: dict[int, Plan] = {}  # by position of the job
-        self._replaced: Pack | None = None
+        self._replaced: list[KernelSource] = []
         if output is None:
             self._cache = _writable_cache()
         else:
-            _require_writable(output)
-            self._cache = KernelCache(session.default.kernel_cache.store, shared=session.default.kernel_cache.shared)
-            self._replaced = _existing_pack(output)
+            own = session.default.kernel_cache
+            self._cache, self._replaced = KernelCache(own.store, shared=own.shared), _existing_pack(output)
         shared = self._cache.shared
         self._before = shared.stores.statistics if shared is not None else None
 
@@ -260,8 +261,7 @@ class WarmTarget:
 
         def work(item: tuple[int, WarmJob]) -> WarmOutcome | None:
             position, job = item
-            plan = job.plan()
-            self._plans[position] = plan
+            plan = self._plans[position] = job.plan()
             claim = object()
             if claimed.setdefault(plan.digest, claim) is not claim:  # setdefault is atomic
                 return None
@@ -279,10 +279,10 @@ class WarmTarget:
         outcomes = [ordered[position] for position in sorted(ordered)]
         if self._output is None:
             return WarmResult([self._verified(outcome) for outcome in outcomes], 0, *self._flushed())
-        saving = self._fit(jobs) if self._entries and self._budget is not None else None
-        if self._entries and saving is None:
-            self._write(jobs)
-        return WarmResult(outcomes, len(self._entries), saving=saving)
+        saving = self._write(self._output, jobs) if self._kernels else None
+        return WarmResult(outcomes, saving.kernels if saving else len(self._kernels), saving=saving)
+
+    # --- into the caches ---
 
     def _to_cache(self, plan: Plan) -> LinkedKernel:
         kernel = self._cache.get_or_link(plan.link_key, partial(plan.link, use_cache=False), plan.database.location)
@@ -298,48 +298,6 @@ class WarmTarget:
         shared.stores.finish(_FLUSH, _STALL)
         flushed, now = shared.stores.flush(0), shared.stores.statistics
         return now.writes - before.writes, now.dropped - before.dropped + (not flushed)
-
-    def _to_pack(self, plan: Plan) -> LinkedKernel:
-        """Take a kernel from the replaced pack or a cache, or link it; add it to the new pack."""
-        digest = plan.digest
-        if self._budget is not None:
-            kernel = plan.link(use_cache=False)
-            self._seconds[digest] = kernel.seconds
-            self._entries[digest] = plan.link_key.encode(kernel)
-            return kernel
-        payload = self._replaced.find(digest) if self._replaced else None
-        found = LinkedKernel.decode(digest, payload, 0.0, "pack") if payload else None
-        found = found or self._cache.find(digest, plan.database.location)
-        if found is None and self._cache.shared is not None:
-            payload = self._cache.shared.find(digest)
-            found = LinkedKernel.decode(digest, payload, 0.0, "store") if payload else None
-        kernel = found or plan.link(use_cache=False)
-        self._entries[digest] = plan.link_key.encode(kernel)
-        return kernel
-
-    def _fit(self, jobs: Sequence[WarmJob]) -> Saving:
-        """Write the pack with the kernels that save the most, as many as fit."""
-        assert self._output is not None  # noqa: S101 - a budget is a pack's
-        assert self._budget is not None  # noqa: S101 - checked by the caller
-        every, uses = self._entries, Counter[str]()
-        for position, plan in self._plans.items():
-            uses[plan.digest] += jobs[position].uses
-        digests = sorted(every)
-        worths = [uses[digest] * self._seconds[digest] for digest in digests]
-        sizes = [len(every[digest]) for digest in digests]
-        room = self._budget
-        while room > 0:
-            chosen = sorted(knapsack.choose(worths, sizes, room))
-            if not chosen:
-                break
-            self._entries = {digests[n]: every[digests[n]] for n in chosen}
-            size = self._write(jobs, self._budget)
-            if size <= self._budget:
-                totals = (sum(worths[n] for n in chosen), sum(worths), sum(sizes[n] for n in chosen), sum(sizes))
-                return Saving(*totals, len(chosen), len(digests))
-            room = min(room, sum(sizes[n] for n in chosen)) - (size - self._budget)  # look-ups and index take room too
-        hint = f"raise --budget: the smallest kernel has {min(sizes)} bytes, and a pack an index"
-        raise JitltoError("no kernel fits", code="jitlto-budget", where=str(self._output), hint=hint)
 
     def _verified(self, outcome: WarmOutcome) -> WarmOutcome:
         """Return the outcome, or a failure if the kernel was linked but the cache does not hold it."""
@@ -358,27 +316,53 @@ class WarmTarget:
         error = JitltoError(f"linked, but not cached: {reason}", code="jitlto-cache-full", hint=hint)
         return replace(outcome, layer="", error=error)
 
-    def _write(self, jobs: Sequence[WarmJob], most: int | None = None) -> int:
-        """Write the pack, unless it would be larger than ``most`` bytes; return its size."""
-        assert self._output is not None  # noqa: S101 - entries are those of a pack
-        packed = [
-            (job.family, job.request, self._plans[position])
-            for position, job in enumerate(jobs)
-            if position in self._plans
-            and self._plans[position].digest in self._entries
-            and isinstance(job.family, KernelFamily)
-        ]
-        contents = dict(requests.contents_entry(family.contents) for family, _, _ in packed)
-        answers = {key: answer for each in packed for key, answer in find_answers(*each).items()}
-        entries = {KERNELS: self._entries, REQUESTS: answers, CONTENTS: contents}
-        size = packs.size_of(entries)
-        if most is not None and size > most:
-            return size
+    # --- into a pack ---
+
+    def _to_pack(self, plan: Plan) -> LinkedKernel:
+        """Take a kernel from the replaced pack, a cache or a store, or link it; add it to the new pack."""
+        shared = [] if self._cache.shared is None else [self._cache.shared]
+        sources = [*self._replaced, *self._cache.sources(plan.database.location), *shared]
+        found = find_kernel(plan.digest, sources) if self._budget is None else None
+        kernel = self._kernels[plan.digest] = found or plan.link(use_cache=False)
+        return kernel
+
+    def _write(self, output: Path, jobs: Sequence[WarmJob]) -> Saving | None:
+        """Write the pack: with a budget, those kernels that save the most for their size, as many as fit."""
+        entries: dict[str, dict[str, dict[str, bytes]]] = {}  # of each kernel
+        contents: dict[str, bytes] = {}
+        worth: defaultdict[str, float] = defaultdict(float)  # seconds that are saved
+        for position, plan in sorted(self._plans.items()):
+            job, kernel = jobs[position], self._kernels.get(plan.digest)
+            if kernel is not None and isinstance(job.family, KernelFamily):
+                own = entries.setdefault(plan.digest, {KERNELS: {}, REQUESTS: {}})
+                own[KERNELS][plan.digest] = plan.link_key.encode(kernel)
+                own[REQUESTS] |= find_answers(job.family, job.request, plan)
+                contents |= [requests.contents_entry(job.family.contents)]
+                worth[plan.digest] += job.uses * kernel.seconds
+        sizes = {digest: packs.size_of(own) - packs.size_of({}) for digest, own in entries.items()}
+        chosen = sorted(entries)
+        if self._budget is not None:
+            left = self._budget - packs.size_of({CONTENTS: contents})
+            ranked, chosen = sorted(chosen, key=lambda digest: -worth[digest] / sizes[digest]), []
+            for digest in ranked:
+                if sizes[digest] <= left:
+                    chosen.append(digest)
+                    left -= sizes[digest]
+            if not chosen:
+                hint = f"raise --budget: the smallest kernel takes {min(sizes.values())} bytes, and a pack an index"
+                raise JitltoError("no kernel fits", code="jitlto-budget", where=str(output), hint=hint)
+        packed: dict[str, dict[str, bytes]] = {KERNELS: {}, REQUESTS: {}, CONTENTS: contents}
+        for digest in chosen:
+            for kind, each in entries[digest].items():
+                packed[kind] |= each
         try:
-            packs.write(self._output, entries)
-            return size
+            packs.write(output, packed)
         except OSError as error:
-            raise _failed(self._output, error) from None
+            raise _failed(output, error) from None
+        if self._budget is None:
+            return None
+        saved, size = sum(worth[digest] for digest in chosen), sum(sizes[digest] for digest in chosen)
+        return Saving(saved, sum(worth.values()), size, sum(sizes.values()), len(chosen), len(entries))
 
 
 def find_answers(family: KernelFamily, request: Request, plan: Plan) -> dict[str, bytes]:
@@ -440,19 +424,21 @@ def _writable_cache() -> KernelCache:
     return KernelCache(place.open(), shared=SharedKernels(settings) if settings.store else None)
 
 
-def _require_writable(output: Path) -> None:
+def _existing_pack(output: Path) -> list[KernelSource]:
+    """Return the pack that is replaced, if there is one.
+
+    Raises:
+        JitltoError: If the file cannot be written, or is something else.
+    """
     try:
         files.check_replaceable(output)
     except OSError as error:
         raise _failed(output, error) from None
-
-
-def _existing_pack(output: Path) -> Pack | None:
     if not output.exists():
-        return None
+        return []
     try:
         if not output.is_file():
             raise ValueError("not a file")
-        return Pack(output.absolute())  # like packs beside a database, because warnings are given once per path
+        return [Pack(output.absolute())]  # like packs beside a database, because warnings are given once per path
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise _unwritable(output, f"not a pack that can be replaced: {error}", "remove it") from error

@@ -200,9 +200,9 @@ def test_the_longest_unused_entries_go_first(store: CacheDir) -> None:
         store.put("units", key, bytes(1000))
         os.utime(Path(store._path("units", key)), (number * 10_000, number * 10_000))
     assert store.get("units", KEYS[0]) is not None  # which makes it the last used
-    assert store.prune(5 * 1100) == 5
+    assert store.prune(5 * 1200) == 5
     assert [n for n in range(10) if store.get("units", KEYS[n])] == [0, 6, 7, 8, 9]
-    assert store.usage().size <= 5 * 1100
+    assert store.usage().size <= 5 * 1200
     assert store.usage().entries == {"units": 5}
 
 
@@ -225,8 +225,6 @@ def test_files_that_are_not_entries_are_not_removed(store: CacheDir) -> None:
         os.utime(path, (0, 0))
     store.put("units", KEYS[0], b"payload")
     assert store.usage().entries == {"units": 1}
-    assert store.entries("units") == {KEYS[0]: Path(store._path("units", KEYS[0]))}
-    assert store.entries("src") == {}
     assert store.clear() == 1
     assert [path.read_bytes() for path in foreign] == [b"work"] * len(foreign)
 
@@ -236,7 +234,6 @@ def test_entries_that_are_removed_while_they_are_listed_are_none(
 ) -> None:
     store.put("kind", KEYS[0], b"entry")
     assert store.usage().size > 0
-    assert store.entries("kind")
     scandir = os.scandir
 
     def emptied(path: str) -> object:
@@ -247,4 +244,4 @@ def test_entries_that_are_removed_while_they_are_listed_are_none(
 
     monkeypatch.setattr(os, "scandir", emptied)
     assert store.usage().size == 0
-    assert store.entries("kind") == {}
+    assert store.clear() == 0

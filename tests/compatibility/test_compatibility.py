@@ -384,7 +384,7 @@ def test_a_callers_source_becomes_part_of_it_and_what_is_no_ltoir_is_refused(min
     assert b"0f42280000" in linked.cubin  # 42.0f, as PTX writes it
     own = mini.plan(arch="sm_90", data_type="float", op_name="twice")
     (image,) = [i for f in own.fragments if f.key.group == "op" for i in f.images_of(ImageKind.PTX)]
-    planner = mini.planner(data_type="float").add_ptx(mini.database.read(image), "mine.ptx")
+    planner = mini.planner(data_type="float").add_binary(mini.database.read(image), "fatbin", "mine.ptx")
     with raises(ArchitectureError, "link-architecture-input", "mine.ptx", "compute_121"):
         planner.plan().link()
 

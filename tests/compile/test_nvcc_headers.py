@@ -16,6 +16,7 @@ from jitlto.build.pipeline import BuildReport, build
 from jitlto.compile.compiler import CompileJob
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.compile.nvcc import Compiler
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.record.fragment import ImageKind
@@ -56,8 +57,11 @@ def made(directory: Path, files: Mapping[str, str], cache: Cache | None = None) 
     report = build([declaration.load_family(path)], directory / "out.fragdb", jobs=1, cache=cache)
     with FragmentDatabase(report.path) as database:
         (fragment,) = database.fragments()
-        (image,) = [image for image in fragment.images if image.kind is ImageKind.PTX]
-        return database.read(image).decode(), report
+        (image,) = [image for image in fragment.images if image.kind is ImageKind.LTOIR]
+        linked = link(
+            [LinkInput(InputKind.FATBIN, database.read(image), "kernel")], Architecture(90), ["-lto"], ptx=True
+        )
+        return linked.data.decode(), report
 
 
 def test_a_header_that_a_macro_names_is_the_one_that_shadows_the_toolkits(tmp_path: Path, cache: Cache) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import nvfatbin, toolkit
 from jitlto.cuda.nvfatbin import FatbinImage, FatbinKind
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from tests.support.compiled import BASE, compiled
 
 TEXT = "__device__ float f(float a) { return a; }"
@@ -24,6 +25,16 @@ def test_the_architecture_of_an_image_has_its_suffix(name: str) -> None:
         pytest.skip("nvFatbin knows no families")
     (image,) = nvfatbin.list_images(fatbin(name))
     assert (image.kind, str(image.architecture)) == (FatbinKind.LTOIR, name)
+
+
+def test_ptx_is_compressed_and_links_as_the_text_does() -> None:
+    text = compiled('extern "C" __global__ void kernel(float* x) {' + "x[threadIdx.x] *= x[1];" * 99 + "}").ptx.encode()
+    data = nvfatbin.wrap_ptx(text, BASE)
+    assert len(data) < len(text) / 4
+    assert nvfatbin.wrap_ptx(text, BASE) == data
+    assert nvfatbin.list_images(data) == [FatbinImage(FatbinKind.PTX, BASE.number)]
+    one, other = (LinkInput(kind, each, "x") for kind, each in ((InputKind.PTX, text), (InputKind.FATBIN, data)))
+    assert link([one], Architecture(90), []).data == link([other], Architecture(90), []).data
 
 
 def test_fatbins_are_found_wherever_they_lie_in_an_archive() -> None:

@@ -136,14 +136,6 @@ def test_two_definitions_in_ltoir_are_an_error_that_names_the_function() -> None
 
 
 @pytest.mark.slow
-def test_two_definitions_in_ptx_are_an_error_that_names_the_function_and_both_inputs() -> None:
-    # nvJitLink itself prints a line and keeps the first, or, after an LTO link in the same process, crashes.
-    assert link([ltoir(KERNEL), ltoir(OP)], SM_90, ["-lto"]).data[:4] == b"\x7fELF"
-    with raises(LinkError, "link-duplicate", "op(float)", "one and two"):
-        link([ptx(KERNEL), ptx(OP, "one"), ptx(OTHER_OP, "two")], SM_90, [])
-
-
-@pytest.mark.slow
 def test_weak_definitions_may_stand_in_several_inputs() -> None:
     helper = "inline __device__ __noinline__ float helper(float a) { return a * 2.0f; }\n"
     kernel = helper + KERNEL.replace("op(x[threadIdx.x])", "op(helper(x[threadIdx.x]))")

@@ -31,7 +31,7 @@ from tests.support.errors import raises
 from tests.support.fuzz_targets import changed, rows, with_rows
 from tests.support.process import environment, output_of
 
-PAGE = 4096
+PAGE = 1024
 
 
 @pytest.fixture
@@ -233,9 +233,9 @@ def row(*texts: str) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("table", ["meta", "symbol", "fragment"])
 def test_pages_that_repeat_each_other_do_not_make_endless_rows(copy: Path, table: str) -> None:
-    cells = [row(f"{n:03}", "", "") for n in range(100)]
-    for _ in range(12):  # 100 ** 12 rows, one page each step
-        grown(copy, table, lambda root, _: interior([root] * 101, cells))
+    cells = [row(f"{n:03}", "", "") for n in range(50)]
+    for _ in range(14):  # 50 ** 14 rows, one page each step
+        grown(copy, table, lambda root, _: interior([root] * 51, cells))
     begin = time.monotonic()
     with raises(DatabaseError, "database-damaged"), FragmentDatabase(copy) as database:
         database.verify()
@@ -244,7 +244,7 @@ def test_pages_that_repeat_each_other_do_not_make_endless_rows(copy: Path, table
 
 def test_images_that_repeat_each_other_are_found(copy: Path) -> None:
     for _ in range(8):
-        grown(copy, "blob", lambda root, _: interior([root] * 101, [row(f"{n:03}", "") for n in range(100)]))
+        grown(copy, "blob", lambda root, _: interior([root] * 51, [row(f"{n:03}", "") for n in range(50)]))
     begin = time.monotonic()
     with FragmentDatabase(copy) as database, raises(DatabaseError, "database-damaged"):
         database.verify()
@@ -256,18 +256,16 @@ def test_a_list_of_tables_that_repeats_itself_ends(copy: Path) -> None:
     data = bytearray(copy.read_bytes())
     first = bytes(data[:PAGE])
     # The first page moves to the end; in its place, and 15 more times, a page all of whose children are the one below.
-    leaf = bytearray(PAGE)
-    kind, _, cells, content, fragments = struct.unpack_from(">BHHHB", first, 100)
-    assert kind == 13
-    offsets = struct.unpack_from(f">{cells}H", first, 108)
-    leaf[:8] = struct.pack(">BHHHB", 13, 0, cells, content, fragments)
-    leaf[8 : 8 + 2 * cells] = struct.pack(f">{cells}H", *offsets)
-    leaf[max(content, 200) :] = first[max(content, 200) :]
-    data += leaf
+    top = bytearray(PAGE)
+    kind, _, _, content, _ = struct.unpack_from(">BHHHB", first, 100)
+    assert kind == 5
+    top[: content - 100] = first[100:content]
+    top[content:] = first[content:]
+    data += top
     below = len(data) // PAGE
 
     def node(child: int, start: int) -> bytes:
-        page, count = bytearray(PAGE), 300
+        page, count = bytearray(PAGE), 100
         at = [PAGE - 5 * (n + 1) for n in range(count)]
         for n, offset in enumerate(at):
             page[offset : offset + 5] = child.to_bytes(4, "big") + bytes([min(n + 1, 127)])

@@ -17,10 +17,11 @@ from jitlto.base.errors import (
     PlanError,
     UnknownValueError,
 )
+from jitlto.base.versions import Architecture
 from jitlto.check.covering_array import choose_cover
 from jitlto.cuda import ptx
-from jitlto.cuda.nvjitlink import find_undefined
-from jitlto.record.fragment import Role
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, find_undefined, link
+from jitlto.record.fragment import ImageKind, Role
 from jitlto.record.tuning import launch
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
@@ -71,7 +72,7 @@ def test_all_pairs_of_values_link_and_nothing_is_left_to_call(fft: KernelFamily,
     chosen = [configurations[place] for place in choose_cover(configurations, 2).chosen]
     assert len(chosen) >= len(SIZES) * len(TRANSFORMS)
 
-    def link(configuration: dict[str, str]) -> None:
+    def link_one(configuration: dict[str, str]) -> None:
         plan = fft.plan(arch=target, **configuration)  # type: ignore[arg-type]
         module = ptx.parse_ptx(plan.link_ptx())
         assert module.requires == (), configuration
@@ -83,13 +84,15 @@ def test_all_pairs_of_values_link_and_nothing_is_left_to_call(fft: KernelFamily,
         assert b"fft_store" not in linked.cubin, configuration
 
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(link, chosen))
+        list(pool.map(link_one, chosen))
 
 
 def test_the_example_launches_each_kernel_with_the_threads_that_it_is_made_for(fft: KernelFamily) -> None:
     for entry in (f for f in fft.database.fragments("fft") if f.role is Role.ENTRYPOINT):
         chosen = dict(entry.key.parameters)
-        text = next(fft.database.read(image) for image in entry.images if image.kind == "ptx").decode()
+        image = next(iter(entry.images_of(ImageKind.LTOIR)))
+        data = fft.database.read(image)
+        text = link([LinkInput(InputKind.FATBIN, data, "kernel")], Architecture(90), ["-lto"], ptx=True).data.decode()
         threads = re.search(r"\.maxntid (\d+)", text)
         assert threads is not None
         own = Launch.of(int(chosen["size"]), DTYPES[chosen["data_type"]], chosen["kind"])

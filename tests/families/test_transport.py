@@ -10,7 +10,7 @@ import pytest
 
 from jitlto.base.errors import AmbiguousConfigurationError, UnknownValueError
 from jitlto.base.versions import Architecture
-from jitlto.record.fragment import ImageKind, Role
+from jitlto.record.fragment import Role
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.transport_variants import CONFIGURATIONS, COVER, FRAGMENTS, PARAMETERS
@@ -75,9 +75,6 @@ def test_ptx_links_too_and_keeps_the_calls(transport: KernelFamily, configuratio
 
 def test_no_step_is_free_to_round_differently(transport: KernelFamily) -> None:
     """Where a multiplication says how it is rounded (``mul.rn``), it is not fused with the addition that follows."""
-    for fragment in transport.database.fragments("transport"):
-        for image in fragment.images_of(ImageKind.PTX):
-            assert not _FREE_TO_FUSE.search(transport.database.read(image).decode()), fragment.key
     for configuration in COVER:
         plan = transport.plan(arch="sm_90", **configuration)
         text = plan.link_ptx()

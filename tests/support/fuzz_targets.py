@@ -34,8 +34,7 @@ from jitlto.database import FragmentDatabase, writer
 from jitlto.database._rows import TABLES
 from jitlto.families import declaration, matrix
 from jitlto.families.templates import render_family
-from jitlto.launch.arguments import ArgumentConverter
-from jitlto.launch.fast_path import FastPath
+from jitlto.launch.arguments import make_converter
 from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.requests import Contents, KernelRequest, LookUps, hash_key
@@ -50,6 +49,7 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.stores import entry as shared_entry
 from jitlto.stores.manifest import Manifest
 from jitlto.stores.trust import TrustedKeys
+from tests.support.compiled import compiled
 from tests.support.families import MINI
 from tests.support.fuzzing import MINI_BYTES
 from tests.support.kernels import entry
@@ -135,7 +135,7 @@ def edited(data: bytes, script: bytes) -> bytes:
         if what & 0x40:
             place = where % min(len(out), 200)
         elif what & 0x80:
-            place = where % -(-len(out) // 4096) * 4096 + (where >> 24) % 64
+            place = where % -(-len(out) // 1024) * 1024 + (where >> 24) % 64
         place = min(place, len(out) - 1)
         chance = random.Random(where)  # noqa: S311
         match what % 8:
@@ -148,9 +148,9 @@ def edited(data: bytes, script: bytes) -> bytes:
             case 3:
                 out[place:place] = chance.randbytes(1 + count)
             case 4:  # one page for another
-                other = chance.randrange(-(-len(out) // 4096)) * 4096
-                page = place // 4096 * 4096
-                out[page : page + 4096] = out[other : other + 4096]
+                other = chance.randrange(-(-len(out) // 1024)) * 1024
+                page = place // 1024 * 1024
+                out[page : page + 1024] = out[other : other + 1024]
             case 5:  # a number in two, four or eight bytes
                 size = (2, 4, 8)[count % 3]
                 value = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 1 << 31, (1 << 64) - 1, len(out))[count % 10]
@@ -298,8 +298,9 @@ def planned(kernels: KernelFamily, configuration: dict[str, str], mode: str) -> 
 
 
 def prepared(signature: Sequence[Parameter]) -> None:
-    """Make a launch's function for a signature."""
-    FastPath(signature, ArgumentConverter("kernel", signature), {}, lambda _: None).compile()
+    """Make the converters of a signature."""
+    for parameter in signature:
+        make_converter(parameter)
 
 
 def refused(work: Callable[[], object]) -> JitltoError | None:
@@ -504,6 +505,10 @@ def _cubin(ground: Ground, data: bytes) -> None:
 Run = Callable[[Ground, bytes], None]
 Seeds = Callable[[Ground], list[bytes]]
 
+_SOURCES = [
+    'extern "C" __device__ float op(float a); __global__ void kern(float* x) { *x = op(*x); }',
+    "template <class T> __device__ T op(T a) { return 2 * a; } template __device__ float op(float);",
+]
 _TOMLS = [MINI["family.toml"].encode()]
 _SIGNER = b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFtYHP6XEMiOiOI5r5jJ7vV69MHZyJfRe+NWk2hW9sCL"
 _SIGNERS = [_SIGNER + b" me\n", b'me@example.org namespaces="jitlto-store",valid-before="20300101" ' + _SIGNER]
@@ -524,7 +529,7 @@ TARGETS: dict[str, tuple[Run, Seeds]] = {
     "matrix": (_matrix, lambda _: [MINI["kern.json"].encode(), MINI["op.json"].encode()]),
     "manifest": (_manifest, lambda g: [f"{'0' * 64}  x.fragdb\n{'1' * 64} *./a/b.pack\n".encode()]),
     "key": (_key, lambda _: _KEYS),
-    "ptx": (_ptx, lambda g: g.images["ptx"]),
+    "ptx": (_ptx, lambda _: [compiled(text).ptx.encode() for text in _SOURCES]),
     "names": (_names, lambda _: _SYMBOLS),
     "fatbin": (_fatbin, lambda g: [bytes(8), *g.images["ltoir"][:2]]),
     "cubin": (_cubin, lambda g: [bytes(8), g.cubins[0]]),

@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from jitlto.base.errors import ForeignBuildError
-from jitlto.families.matrix import load_matrix, parse_matrix
-from jitlto.families.templates import MOST_COMBINATIONS
+from jitlto.families.matrix import MOST_COMBINATIONS, load_matrix, parse_matrix
 from jitlto.packaging.foreign.cmake import Command
 from jitlto.packaging.foreign.compiler_flags import Flags
 from jitlto.packaging.foreign.usage import join_options

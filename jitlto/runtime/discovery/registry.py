@@ -245,10 +245,24 @@ class Registry:
             raise
 
     def _search(self, family: str, paths: list[Path]) -> tuple[list[DatabaseFile], set[str]]:
-        """Return the databases that hold a family, and the names of the families in all of them."""
-        files = [self.file(path) for path in paths]
-        names = {name for file in files for name in file.contents.families}
-        return [file for file in files if family in file.contents.families], names
+        """Search databases for a family; of those that are unchanged since an earlier search, only holders are read."""
+        look_ups = self._look_ups(paths[0]) if len(paths) > 1 else LookUps(())
+        known = look_ups.find_held(paths)
+        held: dict[str, tuple[Identity, list[str]]] = {}
+        holders = []
+        for path in paths:
+            state, location = _identity(path), str(path.absolute())
+            names = known[location][1] if state and location in known and known[location][0] == state else None
+            if names is None or family in names:
+                file = self.file(path)
+                names = sorted(file.contents.families)
+                if family in names:
+                    holders.append(file)
+            if state:  # as it was before the database was read
+                held[location] = (state, names)
+        if held != known:
+            look_ups.put_held(paths, held)
+        return holders, {name for _, names in held.values() for name in names}
 
     # --- in installed packages ---
 

@@ -76,7 +76,11 @@ def _mixed(family: KernelFamily, plan: Plan, configuration: Mapping[str, str], t
     group = pointers.NOT_OPTIMISED[plan.family]
     fragment = next(f for f in plan.fragments if f.key.group == group)
     (image,) = fragment.images_of(ImageKind.PTX)
-    return family.planner(**configuration).add_ptx(family.database.read(image), f"{group}.ptx").plan(arch=target)
+    return (
+        family.planner(**configuration)
+        .add_binary(family.database.read(image), "fatbin", f"{group}.ptx")
+        .plan(arch=target)
+    )
 
 
 def _cubin(plan: Plan, code: bytes) -> Form:

@@ -13,8 +13,9 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import DatabaseError, RegistryError
 from jitlto.base.files import digest_of
 from jitlto.database import FragmentDatabase, writer
+from jitlto.link import requests
 from jitlto.link.requests import LookUps
-from jitlto.link.sources import Disk
+from jitlto.link.sources import CONTENTS, Disk
 from jitlto.runtime.discovery import registry as registry_module
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import load
@@ -246,3 +247,13 @@ def test_databases_that_were_replaced_added_or_removed_since_are_noticed(
     paths[0].write_bytes(b"damaged")
     with raises(DatabaseError, "database-foreign", where=str(paths[0])):
         fresh(tmp_path / "made", cache=tmp_path / "cache").find("f1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"x": 1}', b"3", b'{"x": [1, 2]}'])
+def test_what_somebody_else_made_up_about_the_path_is_looked_up_anew(
+    mini_path: Path, tmp_path: Path, payload: bytes
+) -> None:
+    paths = [mini_path, rewritten(mini_path, tmp_path / "other.fragdb", name="other")]
+    Disk(CacheDir(tmp_path / "cache", 1 << 30)).put(requests._search_key(paths), payload, CONTENTS)
+    assert fresh(*paths, cache=tmp_path / "cache").find("other").path == paths[1]
