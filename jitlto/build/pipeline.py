@@ -237,4 +237,4 @@ def _validate(sources: RenderedFamilies, made: Sequence[Fragment], faults: Fault
     for record in (each.with_used(sources.records) for each in sources.records.values()):
         fragments = record.select(made)
         check_interfaces(record, fragments, faults, sources.origins().get)
-        validate.check_fragments(record, fragments)
+        validate.check_layouts(fragments)

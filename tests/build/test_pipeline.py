@@ -171,7 +171,7 @@ FAILURES = {
             op__cu__jinja="__device__ __noinline__ int help(int a) { return a * 4; }\n"
             + MINI["op.cu.jinja"].replace("{{expr}}", "{{expr}} + help(a)"),
         ),
-        BuildError, "build-conflicting-definitions", ("help(int)", "mini/kern[", "mini/op["),
+        UnplannedKernelsError, "build-unplanned-kernels", ("help(int)", "mini/kern", "mini/op["),
     ),
 }  # fmt: skip
 
