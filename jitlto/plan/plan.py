@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jitlto.base.cache_dir import CacheDir, WarnOnce
+from jitlto.base.cache_dir import CacheDir
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import JitltoError, LinkError, VersionError
 from jitlto.base.events import Events, Kind
 from jitlto.base.frozen import Shared
+from jitlto.base.log import WarnOnce
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
 from jitlto.cuda import device, nvjitlink
