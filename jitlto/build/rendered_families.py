@@ -146,10 +146,9 @@ class RenderedFamilies:
         plain = replace(family, is_auto=False, toolchain="nvrtc", architectures=(lowest_base(family.architectures),))
         return _config(plain, nvrtc, self._files, family.source_options(), ())
 
-    def find(self, key: FragmentKey) -> tuple[RenderedSource, CompileConfig]:
-        """The source of a fragment, and how it is compiled."""
-        request = next(request for request in self.rendered if request.key == key)
-        return request.rendered, request.config
+    def origins(self) -> dict[FragmentKey, str]:
+        """Where the source of each fragment comes from."""
+        return {request.key: request.rendered.origin for request in self.rendered}
 
     def own_interfaces(self) -> dict[str, tuple[str, ...]]:
         """The interfaces of each family, without those of the families that it uses."""

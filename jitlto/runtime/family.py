@@ -19,9 +19,8 @@ from jitlto.base.events import Kind
 from jitlto.base.files import TWIN_SUFFIX, digest_of
 from jitlto.base.frozen import Frozen, Shared
 from jitlto.base.text import check_type
-from jitlto.base.types import EXACT, cpp_name, is_exact
 from jitlto.cuda import device
-from jitlto.launch.core import extension
+from jitlto.launch.core import make_table, remembered
 from jitlto.link.kernel_cache import EVENT_OF_LAYER
 from jitlto.link.requests import KernelRequest, find_linker
 from jitlto.link.single_flight import raise_copy
@@ -155,9 +154,6 @@ class KernelFamily(Shared):
         DatabaseError: If the database is only a part of a sharded build.
     """
 
-    # In a slot, which the compiled core reads without a look-up.
-    __slots__ = ("__dict__", "__weakref__", "_compiled_table")
-
     def __init__(
         self, name: str, database: FragmentDatabase | DatabaseFile, session: Session = sessions.default
     ) -> None:
@@ -187,11 +183,7 @@ class KernelFamily(Shared):
         self.version: str = contents.version
         self._deprecated = contents.deprecated
         self._warned: set[DeprecatedValue] = set()
-        self._requests: dict[object, Launcher] = {}
-        self._quick: dict[object, Launcher] = {}  # of jitlto.launch.quick_lookup
-        self._core = extension()
-        self._compiled_table: Any = None
-        self._has_quick = False
+        self._quick = make_table()  # request → launcher
         self._launchers: dict[str, Launcher] = {}  # by digest
         self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
         self._opened: tuple[FragmentDatabase, FamilyRecord, Index] | None = None
@@ -326,6 +318,7 @@ class KernelFamily(Shared):
         planner = self.planner(request.entry, **request.configuration).add_request(request)
         return planner.plan(arch=arch, link_mode=request.link_mode, link_options=request.link_options)
 
+    @remembered(lambda: device.kind())
     def launcher(
         self,
         *,
@@ -350,28 +343,7 @@ class KernelFamily(Shared):
             if family is not self:
                 how: dict[str, Any] = {"entry": entry, "link_mode": link_mode, "link_options": link_options}
                 return family.launcher(**how, **configuration)  # type: ignore[arg-type]  # no parameter has such a name
-        options = tuple(sorted((name, type(o), o) for name, o in link_options.items())) if link_options else ()
-        # The types too: to Python 1, 1.0 and True are equal, to a family "1", "1.0" and "true" are not.
-        types = tuple(map(type, configuration.values()))
-        request = (device.kind(), entry, link_mode, options, tuple(configuration.items()), types)
-        try:
-            launcher = self._requests[request]
-        except (KeyError, TypeError):
-            launcher = None  # TypeError: a value that cannot be hashed
-        if launcher is not None:
-            if not self._has_quick:
-                from jitlto.launch import quick_lookup  # imported lazily: it compiles, and many ask only once
-
-                self._has_quick = True
-                quick_lookup.install(self, KernelFamily)
-            return launcher
-        if not EXACT.issuperset(types):
-            try:
-                spelled = {n: value if is_exact(value) else cpp_name(value) for n, value in configuration.items()}
-                request = (*request[:4], tuple(spelled.items()), tuple(map(type, spelled.values())))
-                return self._requests[request]
-            except (KeyError, TypeError):
-                pass  # TypeError: an invalid value, which planning reports
+        launcher = None
         configuration = self._current(configuration)
         link_options = dict(link_options or {})  # copied, so that a later change by the caller has no effect
         requested = _LauncherRequest(entry, link_mode, link_options, configuration, device.current().compute_capability)
@@ -383,10 +355,10 @@ class KernelFamily(Shared):
         if launcher is None:
             self.session.open_stores_soon()
             plan = self.planner(entry, **configuration).plan(link_mode=link_mode, link_options=link_options)
-            launcher = self._load_plan(plan)
+            while launcher is None:  # None: a thread that was waited for only searched the caches
+                launcher = self._load(plan.chosen, plan.link, lambda _: plan)
             if asked and plan.answers(asked.linker, requested.capability):
                 look_ups.put_chosen(asked, plan.chosen)
-        self._requests[request] = launcher
         return launcher
 
     def _family_for(self, link_options: object) -> KernelFamily:
@@ -395,6 +367,7 @@ class KernelFamily(Shared):
             return self
         if self._twin is None and (file := self.session.registry.twin(self._file)):
             self._twin = KernelFamily(self.name, file, self.session)
+            self._twin._quick = self._quick  # what it forgets is forgotten here too
         return self._twin or self
 
     def _kernel_request(self, requested: _LauncherRequest) -> KernelRequest | None:
@@ -495,7 +468,7 @@ class KernelFamily(Shared):
                 self, problem, workload, measures=measures, budget=budget, again=again, save=save, on_time=on_time
             )
         if self._best is not None:
-            self._best.forget_quick()
+            self._best.forget()
         return report
 
     @property
@@ -506,12 +479,9 @@ class KernelFamily(Shared):
     def load(self, plan: Plan) -> Launcher:
         """Link and load a plan, or return the launcher that was loaded for an equal plan."""
         device.current()  # raises if there is no device, before a link could fail
-        return self._load_plan(plan)
-
-    def _load_plan(self, plan: Plan) -> Launcher:
         launcher = None
         while launcher is None:  # None: a thread that was waited for only searched the caches
-            launcher = self._load_once(plan.chosen, plan.link, lambda _: plan)
+            launcher = self._load(plan.chosen, plan.link, lambda _: plan)
         return launcher
 
     def _find(self, chosen: Chosen, requested: _LauncherRequest) -> Launcher | None:
@@ -532,43 +502,37 @@ class KernelFamily(Shared):
                 arch=linked.architecture, link_mode=requested.link_mode, link_options=requested.link_options
             )
 
-        return self._load_once(chosen, find, plan)
+        return self._load(chosen, find, plan)
 
-    def _load_once(
+    def _load(
         self, chosen: Chosen, get: Callable[[], LinkedKernel | None], plan: Callable[[LinkedKernel], Plan]
     ) -> Launcher | None:
         """Return the launcher of a kernel, loaded by one thread while others wait; None if ``get`` returns None."""
         digest = chosen.digest
-        launcher = self._launchers.get(digest)
-        if launcher is not None:
-            return launcher
         made = False
-
-        def make() -> Launcher | None:
-            nonlocal made
-            launcher = self._launchers.get(digest)
-            if launcher is not None:
-                return launcher  # loaded by another thread since the first look-up
-            if digest in self._failures:
-                raise_copy(self._failures[digest])
-            try:
-                linked = get()
-            except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
-                self._failures[digest] = error
-                raise
-            if linked is None:
-                return None
-            made = True
-            return self._launchers.setdefault(digest, self._launcher(chosen, linked, lambda: plan(linked)))
-
-        launcher, _ = self.session.flights.run((id(self), digest), make)
-        if launcher is not None and made:
+        with self.session.flights.of((id(self), digest)) as flight:
+            if flight.waited is None:
+                flight.value = self._launchers.get(digest)  # loaded before, perhaps by another thread
+                if flight.value is None:
+                    if digest in self._failures:
+                        raise_copy(self._failures[digest])
+                    try:
+                        linked = get()
+                    except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
+                        self._failures[digest] = error
+                        raise
+                    if linked is not None:
+                        made = True
+                        launcher = self._launcher(chosen, linked, partial(plan, linked))
+                        flight.value = self._launchers.setdefault(digest, launcher)
+        loaded: Launcher | None = flight.value
+        if loaded is not None and made:
             # Emitted after the waiting threads were released, so that a slow subscriber does not delay them.
-            self.session.events.emit(Kind.LOADED, chosen.kernel, digest, launcher.load_seconds)
+            self.session.events.emit(Kind.LOADED, chosen.kernel, digest, loaded.load_seconds)
             residency = self.session.residency
             if residency is not None:
                 residency.add(self, digest)
-        return launcher
+        return loaded
 
     def _launcher(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> Launcher:
         from jitlto.launch.launcher import Launcher
@@ -579,27 +543,16 @@ class KernelFamily(Shared):
             cubin = point_to_sources(linked.cubin, self._file.location, self.name)
             linked = type(linked)(**{**linked.as_dict(), "cubin": cubin})
         with self.session.events.step("load", chosen.kernel):
-            return Launcher(chosen, linked, plan, core=self._core)
+            return Launcher(chosen, linked, plan)
 
     def forget(self, digest: str) -> None:
         """Drop the launcher of a plan; its code is unloaded when no reference to it is left."""
         self._failures.pop(digest, None)
         launcher = self._launchers.pop(digest, None)
-        tables: list[Any] = [self._requests]
-        for each in self._dispatchers:
-            tables += each.tables.values()
-        for table in tables:
-            for request in [key for key, value in list(table.items()) if value is launcher]:
-                table.pop(request, None)
-        self.forget_quick()
-        for dispatcher in self._dispatchers:
-            dispatcher.forget_quick()
-
-    def forget_quick(self) -> None:
-        """Empty the tables of the quick look-up."""
-        self._quick.clear()
-        if self._compiled_table is not None:
-            self._compiled_table.forget()
+        if launcher is not None:
+            self._quick.forget(launcher)
+            for dispatcher in self._dispatchers:
+                dispatcher.forget(launcher)
 
 
 def _require_name(family: str) -> None:

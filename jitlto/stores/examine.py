@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from jitlto.base.config import Config
 from jitlto.base.errors import StoreError
@@ -19,8 +20,8 @@ from jitlto.stores.trust import Trust, directory_of
 _TIMEOUT = 3.0  # seconds for each request
 _PATIENCE = 10.0  # seconds for a store
 _PROBE = "v1/probes/"
-_KEYS = "see docs/shared-stores.md, Trust"
 
+T = TypeVar("T")
 Opener = Callable[[StoreAddress], Backend]
 
 
@@ -68,14 +69,22 @@ def examine_stores(
 
 def _examine_keys(address: StoreAddress, trust: Trust) -> list[Finding]:
     """Return why nothing would be read from a store, or written to it."""
-    said: list[str] = []
-    trusted = trust.load_trusted(lambda why: said.append(f"nothing is read: {why}"))[1] if address.reads else None
-    key = None
-    if address.writes:
-        _, key = trust.load_signing_key(lambda why: said.append(f"nothing is written: {why}"))
-    if key is not None and trusted is not None and key.id not in trusted:
-        said.append(f"what is written here is not read here: {trust.signers} lacks the key of {trust.key}")
-    return [Finding(each, False, _KEYS) for each in said]
+    found: list[Finding] = []
+
+    def load(what: str, work: Callable[[], T]) -> T | None:
+        try:
+            return work()
+        except StoreError as error:
+            where = f"{error.where}: " if error.where else ""
+            found.append(Finding(f"nothing is {what}: {where}{error.what}", False, error.hint))
+            return None
+
+    trusted = load("read", trust.load_trusted) if address.reads else None
+    key = load("written", trust.load_signing_key) if address.writes else None
+    if key is not None and trusted is not None and key.id not in trusted.ids:
+        what = f"what is written here is not read here: {trust.signers} lacks the key of {trust.key}"
+        found.append(Finding(what, False, f"add {trust.key}.pub to {trust.signers}"))
+    return found
 
 
 def _examine(address: StoreAddress, open_store: Opener) -> list[Finding]:

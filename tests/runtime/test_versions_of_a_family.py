@@ -201,8 +201,8 @@ def test_a_dispatcher_tells_deprecated_numbers_apart(mini: KernelFamily, monkeyp
     entries = (DeprecatedValue("op_name", "1", "twice", ""), DeprecatedValue("op_name", "1.0", "square", ""))
     monkeypatch.setattr(mini, "_deprecated", entries)
     asked: list[object] = []
-    monkeypatch.setattr(mini, "launcher", lambda **values: asked.append(values["op_name"]))
-    monkeypatch.setattr("jitlto.launch.dispatcher.kind", lambda: 1)
+    monkeypatch.setattr(mini, "launcher", lambda **values: [asked.append(values["op_name"])])
+    monkeypatch.setattr("jitlto.cuda.device.kind", lambda: 1)
     dispatch = mini.dispatcher("op_name", data_type="float")
     for value in (1, 1.0, 1):
         dispatch(value)

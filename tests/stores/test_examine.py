@@ -151,7 +151,7 @@ def test_keys_are_examined_where_signatures_count(tmp_path: Path) -> None:
         address = StoreAddress("s3://bucket", reads=True, writes=writes)
         found = examine_stores([address], config(**settings), open_store=lambda _: FakeStore())  # type: ignore[arg-type,return-value]
         assert all(each.remedy for each in found if not each.ok)
-        return [each.value for each in found if not each.ok]
+        return [f"{each.value} {each.remedy}" for each in found if not each.ok]
 
     assert wrong(trust="checksum") == []
     assert wrong(signers=f"{key}.pub", key=key) == []
@@ -175,7 +175,7 @@ def test_a_directory_is_examined_as_programs_see_it(tmp_path: Path) -> None:
     addresses = [parse_store(path.as_uri(), writes=True) for path in (directory, tmp_path / "none")]
     opened, reached, missing = examine_stores(addresses, config())
     assert (opened.ok, reached.ok, missing.ok) == (False, True, False)
-    assert "JITLTO_STORE_TRUST" in opened.value
+    assert "JITLTO_STORE_TRUST" in (opened.remedy or "")
     assert not (tmp_path / "none").exists()
     assert [each.ok for each in examine_stores(addresses[:1], CHECKSUM)] == [True]
 

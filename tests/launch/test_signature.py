@@ -14,26 +14,17 @@ import numpy as np
 import pytest
 
 from jitlto.base.errors import ArgumentError, LaunchError
-from jitlto.launch import fast_path
+from jitlto.launch import signature
 from jitlto.launch.launcher import Launcher
-from tests.support import arrays, exercise_core, launch_core
-from tests.support.arrays import CupyArray, TorchLibrary
+from tests.support import arrays, launch_core
+from tests.support.arrays import CupyArray, NumbaStream, TorchLibrary
 from tests.support.errors import raises
-from tests.support.launchers import FakeDriver
+from tests.support.launchers import INVALID, OK, FakeDriver
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     return FakeDriver(monkeypatch, launch_core.core())
-
-
-@pytest.fixture
-def generated(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """An entry for each signature for which the Python way was needed."""
-    found: list[object] = []
-    original = fast_path._compile
-    monkeypatch.setattr(fast_path, "_compile", lambda source: [found.append(source), original(source)][1])
-    return found
 
 
 def warm(fake: FakeDriver, *types: str, **how: Any) -> Launcher:
@@ -43,6 +34,11 @@ def warm(fake: FakeDriver, *types: str, **how: Any) -> Launcher:
         launcher(fake.stream, 1, 32, *[None if "*" in type_ else 0 for type_ in types], **how)
     fake.launches.clear()
     return launcher
+
+
+def by_core(fake: FakeDriver) -> bool:
+    """Whether the core has launched the last one."""
+    return bool(fake.launches[-1][1].by_core)
 
 
 # --- DLPack's exchange functions, as PyTorch has them ---
@@ -156,23 +152,23 @@ def tensor_class(**attributes: object) -> type[TorchTensor]:
     return type("Tensor", (TorchTensor,), attributes)
 
 
-def test_the_usual_arguments_do_not_need_the_python_way(fake: FakeDriver, generated: list[object]) -> None:
+def test_the_usual_arguments_do_not_need_the_python_way(fake: FakeDriver) -> None:
     types = ("const float*", "float*", "void*", "int", "unsigned long long", "bool", "float", "double", "__half")
     launcher = warm(fake, *types)
     launcher(fake.stream, (2, 3), 32, CupyArray(), TorchTensor(), None, -5, (1 << 64) - 1, True, 0.1, 0.1, 0.5)
     [(stream, config, *values)] = fake.launches
-    assert (stream, config.grid, config.native) == (fake.stream, (2, 3, 1), (None, 0))
+    assert (stream, config.grid) == (fake.stream, (2, 3, 1))
     assert values == [4096, 0x7000, 0, -5, (1 << 64) - 1, True, np.float32(0.1), 0.1, 0.5]
-    assert generated == []
+    assert by_core(fake)
 
 
-def test_structures_and_enums_do_not_need_the_python_way(fake: FakeDriver, generated: list[object]) -> None:
+def test_structures_and_enums_do_not_need_the_python_way(fake: FakeDriver) -> None:
     launcher = fake.launcher("mine::point", "enum mine::color", "float4")
     for _ in range(4):
         launcher(fake.stream, 1, 32, b"12345678", 3, (1, 2, 3, 4))
     vector = np.arange(1, 5, dtype=np.float32).tobytes()
-    assert fake.launches[-1][2:] == (int.from_bytes(b"12345678", "little"), 3, int.from_bytes(vector, "little"))
-    assert generated == []
+    assert fake.launches[-1][2:] == (b"12345678", (3).to_bytes(8, "little"), vector)
+    assert by_core(fake)
 
 
 @pytest.mark.parametrize(
@@ -247,16 +243,14 @@ def test_only_exchange_functions_of_a_known_version_are_called(
     assert (fake.launches[0][2], tensor.exports) == (0x7000, exports)
 
 
-def test_other_memory_than_a_device_is_left_to_the_python_way(fake: FakeDriver, generated: list[object]) -> None:
+def test_other_memory_than_a_device_is_left_to_the_converter(fake: FakeDriver) -> None:
     launcher = warm(fake, "float*")
     launcher(fake.stream, 1, 32, TorchTensor(device=13))
     assert fake.launches[0][2] == 0x7000
-    assert len(generated) == 1
+    assert by_core(fake)  # by the converter
 
 
-def test_tensors_of_pytorch_are_read_by_its_own_functions(
-    fake: FakeDriver, generated: list[object], torch_stand_in: TorchLibrary
-) -> None:
+def test_tensors_of_pytorch_are_read_by_its_own_functions(fake: FakeDriver, torch_stand_in: TorchLibrary) -> None:
     launcher = fake.launcher("float const*", "void*", "__nv_bfloat16*")
     floats, brains = arrays.TorchTensor(), arrays.TorchTensor(arrays.TORCH.bfloat16, address=8192)
     for _ in range(4):
@@ -267,7 +261,7 @@ def test_tensors_of_pytorch_are_read_by_its_own_functions(
     assert fake.launches[-1][2:] == (4096, 4096, 8192)
     assert torch_stand_in.calls.count("data_ptr") == 3
     assert floats.reads + brains.reads == reads
-    assert generated == []
+    assert by_core(fake)
     for wrong in (brains, arrays.TorchTensor(cuda=False)):
         with pytest.raises(ArgumentError):
             launcher(fake.stream, 1, 32, wrong, None, None)
@@ -290,62 +284,39 @@ def test_a_tensor_is_not_asked_for_memory_that_it_may_not_have(
     assert "device_type" in torch_stand_in.calls
 
 
-def test_attributes_that_are_fields_are_read_without_their_getters(fake: FakeDriver, generated: list[object]) -> None:
-    fields = exercise_core.fields()
-
-    def interface(array: Any) -> dict[str, Any]:
-        strides = None if array._c_contiguous else (8,)
-        return {"shape": (4,), "typestr": array.dtype.str, "data": (array.data.ptr, False), "strides": strides}
-
-    members = {"__module__": "cupy", "__cuda_array_interface__": property(interface)}
-    array = type("ndarray", (fields.Array,), members)
-    floats, doubles = np.dtype("f4"), np.dtype("f8")
-    launcher = warm(fake, "float const*", "void*")
-    launcher(fake.stream, 1, 32, array(floats, 4096), None)
-    reads = fields.reads()
-    launcher(fake.stream, 1, 32, array(floats, 1 << 47), array(doubles, 64))
-    assert fake.launches[-1][2:] == (1 << 47, 64)
-    assert fields.reads() == reads or not getattr(sys, "_is_gil_enabled", lambda: True)()
-    assert generated == []
-    with raises(ArgumentError, "launch-argument-dtype"):
-        launcher(fake.stream, 1, 32, array(doubles, 4096), None)
-    with raises(ArgumentError, "launch-argument-not-contiguous"):
-        launcher(fake.stream, 1, 32, array(floats, 4096, contiguous=False), None)
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_cupys_own_arrays_are_read_as_by_its_attributes() -> None:
-    cupy, core = pytest.importorskip("cupy"), launch_core.core()
+def test_cupys_own_arrays_are_read_as_by_its_attributes(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy = pytest.importorskip("cupy")
     memory = cupy.cuda.UnownedMemory(0x7F00_0000_0000, 4096, None, 0)
-    read = []
-    for dtype in (None, np.dtype("f4")):
-        row = (core.POINTER, 8, 8, False, False, 2, 32, dtype, None, None)
-        read.append(core.make_call((row,), 0, 0, type(None), None, lambda _: True, None, None).read_address)
+    launcher = warm(fake, "void const*", "float const*")
+    monkeypatch.setattr(signature, "_learn_array", lambda _: True)  # whose interface asks the driver
+    signature.make_signature.cache_clear()
+    launcher._quick = signature.core_signature(tuple(launcher.signature))
     for offset in (16, 0, 1024, 4096):
         plain = cupy.ndarray((6, 4), np.float32, cupy.cuda.MemoryPointer(memory, offset))
-        for array in (plain, plain[2:], plain.reshape(24), plain[:0], plain.view(np.float64), plain.T, plain[:, 1:]):
-            expected = array.data.ptr if array.flags.c_contiguous else None
-            assert read[0](array) == expected
-            assert read[1](array) == (expected if array.dtype == np.float32 else None)
+        for array in (plain, plain[2:], plain.reshape(24), plain[:0]):
+            launcher(fake.stream, 1, 32, array, array)
+            assert fake.launches[-1][2:] == (array.data.ptr, array.data.ptr)
+            assert by_core(fake)
 
 
 @pytest.mark.usefixtures("torch_stand_in")
-def test_a_conjugate_that_is_not_computed_is_refused(fake: FakeDriver, generated: list[object]) -> None:
+def test_a_conjugate_that_is_not_computed_is_refused(fake: FakeDriver) -> None:
     launcher = warm(fake, "float2*")
     launcher(fake.stream, 1, 32, arrays.TorchTensor(arrays.TORCH.complex64))
     assert fake.launches[0][2] == 4096
-    assert generated == []
+    assert by_core(fake)
     with raises(ArgumentError, "launch-argument-conjugate"):
         launcher(fake.stream, 1, 32, arrays.TorchTensor(arrays.TORCH.complex64, conjugate=True))
 
 
 @pytest.mark.usefixtures("torch_stand_in")
-def test_a_negative_that_is_not_computed_is_refused(fake: FakeDriver, generated: list[object]) -> None:
+def test_a_negative_that_is_not_computed_is_refused(fake: FakeDriver) -> None:
     launcher = warm(fake, "float*")
     launcher(fake.stream, 1, 32, arrays.TorchTensor(size=1))
     assert fake.launches[0][2] == 4096
-    assert generated == []
+    assert by_core(fake)
     with raises(ArgumentError, "launch-argument-conjugate"):
         launcher(fake.stream, 1, 32, arrays.TorchTensor(size=1, negative=True))
 
@@ -372,16 +343,14 @@ def make_stream(library: str, **attributes: Any) -> Any:
     return stream
 
 
-def test_a_handle_is_a_stream(fake: FakeDriver, generated: list[object]) -> None:
+def test_a_handle_is_a_stream(fake: FakeDriver) -> None:
     warm(fake)(77, 1, 32)
     assert fake.launches[0][0].handle == 77
-    assert generated == []
+    assert by_core(fake)
 
 
 @pytest.mark.parametrize(("library", "name"), [("cupy", "ptr"), ("torch", "cuda_stream")])
-def test_a_stream_is_asked_for_its_handle_once_and_kept(
-    fake: FakeDriver, generated: list[object], library: str, name: str
-) -> None:
+def test_a_stream_is_asked_for_its_handle_once_and_kept(fake: FakeDriver, library: str, name: str) -> None:
     launcher, stream = warm(fake), make_stream(library, **{name: 77})
     launcher(stream, 1, 32)
     delattr(stream, name)
@@ -391,47 +360,42 @@ def test_a_stream_is_asked_for_its_handle_once_and_kept(
     launcher(make_stream(library, **{name: 78}), 1, 32)
     assert [found[0].handle for found in fake.launches] == [77, 77, 78]
     assert kept() is None
-    assert generated == []
+    assert by_core(fake)
 
 
 @pytest.mark.parametrize("stream", [None, 0, make_stream("cupy", ptr=0), make_stream("torch", cuda_stream=0)])
-def test_handle_zero_is_the_default_stream(fake: FakeDriver, generated: list[object], stream: Any) -> None:
+def test_handle_zero_is_the_default_stream(fake: FakeDriver, stream: Any) -> None:
     warm(fake)(stream, 1, 32)
     assert fake.launches[0][0] is fake.stream
-    assert generated == []
+    assert by_core(fake)
 
 
-def test_other_streams_go_the_python_way(
-    fake: FakeDriver, generated: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = make_stream("numba", handle=5)
-    converted = object()
-    monkeypatch.setattr(fast_path, "as_stream", lambda stream: converted if stream is other else stream)
-    warm(fake)(other, 1, 32)
-    assert fake.launches[0][0] is converted
-    assert len(generated) == 1
+def test_other_streams_are_asked_by_the_protocol(fake: FakeDriver) -> None:
+    launcher = warm(fake)
+    for stream, by in ((NumbaStream(5), True), (make_stream("numba", handle=5), False)):
+        launcher(stream, 1, 32)
+        assert fake.launches[-1][0].handle == 5
+        assert by_core(fake) is by
 
 
 # --- launch configurations ---
 
 
-def test_shared_memory_goes_the_python_way_until_it_is_granted(fake: FakeDriver, generated: list[object]) -> None:
+def test_shared_memory_goes_the_python_way_until_it_is_granted(fake: FakeDriver) -> None:
     launcher = warm(fake)
     for size in (0, 512, 512, 100, 600):
         launcher(fake.stream, 1, 32, shared_memory=size)
-    assert [config.shmem_size for _, config in fake.launches] == [0, 512, 512, 100, 600]
-    # The core notes what it launches itself, the Python way makes a LaunchConfig.
-    assert [hasattr(config, "native") for _, config in fake.launches] == [True, False, True, True, False]
-    assert len(generated) == 1
+    assert [config.shared_memory for _, config in fake.launches] == [0, 512, 512, 100, 600]
+    assert [config.by_core for _, config in fake.launches] == [True, False, True, True, False]
 
 
-def test_launch_attributes_go_the_python_way(fake: FakeDriver, generated: list[object]) -> None:
+def test_launch_attributes_go_the_python_way(fake: FakeDriver) -> None:
     launcher = warm(fake)
     launcher(fake.stream, 1, 32, cooperative=False, programmatic=False, cluster=None)
-    assert generated == []
+    assert by_core(fake)
     launcher(fake.stream, 1, 32, programmatic=True)
-    assert len(generated) == 1
-    assert [hasattr(config, "native") for _, config in fake.launches] == [True, False]
+    assert not by_core(fake)
+    assert fake.launches[-1][1].attributes == {"CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"}
 
 
 def test_all_arguments_may_be_given_by_name(fake: FakeDriver) -> None:
@@ -454,14 +418,14 @@ def test_what_is_no_error_is_passed_on(fake: FakeDriver) -> None:
         warm(fake, "int")(fake.stream, 1, 32, Interrupting())
 
 
-def test_an_error_of_the_driver_is_found_by_the_python_way(fake: FakeDriver, generated: list[object]) -> None:
+def test_an_error_of_the_driver_is_found_by_the_python_way(fake: FakeDriver) -> None:
     launcher = warm(fake)
-    fake.error = RuntimeError("no")
-    with raises(LaunchError, "launch-failed", "no"):
+    fake.status = INVALID
+    with raises(LaunchError, "launch-failed", "CUDA_ERROR_INVALID_VALUE"):
         launcher(fake.stream, 1, 32)
-    fake.error = None
+    fake.status = OK
     launcher(fake.stream, 1, 32)
-    assert len(fake.launches) == len(generated) == 1
+    assert len(fake.launches) == 1
 
 
 @pytest.mark.parametrize("way", ["done", "otherwise", "refused"])
@@ -487,37 +451,6 @@ def test_launches_keep_no_references(fake: FakeDriver, way: str) -> None:
     after = [sys.getrefcount(each) for each in objects]
     # None is immortal from Python 3.12 on, and before that others count it too.
     assert all(abs(a - b) < 40 for a, b in zip(after, before, strict=True)), (before, after)
-
-
-def test_the_method_of_a_signature_is_freed_with_its_class(fake: FakeDriver) -> None:
-    launcher = warm(fake, "float*")
-    launcher(fake.stream, 1, 32, TorchTensor())
-    class_ = weakref.ref(type(launcher))
-    del launcher
-    fake.launches.clear()
-    fake._natives.clear()
-    fake.launcher()  # forgets the classes of signatures
-    gc.collect()
-    assert class_() is None
-
-
-def test_a_function_of_the_driver_is_called_by_its_address() -> None:
-    core, seen = launch_core.core(), []
-    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_size_t)
-    function = kind(lambda *numbers: [seen.append(numbers), numbers[2] % 1000][1])
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    largest = (1 << 64) - 1
-    assert core.call_driver(address, 0, 1 << 47, 700) == 700
-    assert core.call_driver(address, largest, 1, 0) == 0
-    assert seen == [(0, 1 << 47, 700), (largest, 1, 0)]
-    for wrong in ((), (address, 1, 2), (address, 1, 2, 3, 4), (address, 1, 2, "3"), (address, 1, None, 3)):
-        with pytest.raises(TypeError):
-            core.call_driver(*wrong)
-    for number in (-1, 1 << 64):
-        with pytest.raises(OverflowError):
-            core.call_driver(address, number, 1, 2)
-    with pytest.raises(ValueError, match="no function"):
-        core.call_driver(0, 1, 2, 3)
 
 
 def test_threads_learn_types_at_the_same_time(fake: FakeDriver) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
 import os
-import struct
+import sys
 import weakref
-from collections.abc import Callable
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,17 +16,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jitlto.base.errors import ArgumentError, JitltoError, LaunchError, NoDeviceError
-from jitlto.base.types import find_scalar
+from jitlto.base.types import Parameter
 from jitlto.cuda import device
-from jitlto.launch import streams
+from jitlto.launch import core as core_module
 from jitlto.launch.arguments import make_converter
-from jitlto.launch.launcher import Launcher, parse_extent
-from jitlto.launch.packed import to_bytes
-from jitlto.launch.streams import read_handle
+from jitlto.launch.launcher import Launcher
+from jitlto.launch.step import parse_extent
+from jitlto.launch.streams import stream_handle
 from tests.support import launch_core
 from tests.support.arrays import CupyArray, CupyStream, TorchStream
 from tests.support.errors import raises
-from tests.support.launchers import FakeDriver, Stream, make_launcher, parameter
+from tests.support.launchers import INVALID, OK, FakeDriver, parameter
 
 TYPES = [
     "bool", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned", "long long",
@@ -62,32 +59,20 @@ def fake(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Fak
     return FakeDriver(monkeypatch, launch_core.core() if request.param == "compiled" else None)
 
 
-@pytest.fixture
-def python(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-    """The driver below launches in Python."""
-    return FakeDriver(monkeypatch)
+def ways(fake: FakeDriver, *types: str) -> list[Launcher]:
+    """Launchers for the first launch, and for later ones, which the core launches if there is one."""
+    later = fake.launcher(*types)
+    for _ in range(2):
+        later(fake.stream, 1, 32, *[None if "*" in type_ else plain_value(type_) for type_ in types])
+    fake.launches.clear()
+    return [fake.launcher(*types), later]
 
 
-def ways(fake: FakeDriver, *types: str) -> list[Callable[..., None]]:
-    """The ways to launch a kernel: the first launch, generated code (new and kept configuration), bound."""
-
-    def warm(times: int) -> Launcher:
-        launcher = fake.launcher(*types)
-        for _ in range(times):
-            with contextlib.suppress(ArgumentError):
-                launcher(fake.stream, 1, 32, *[None] * len(types))
-        fake.launches.clear()
-        return launcher
-
-    return [
-        warm(0).__call__,
-        warm(2).__call__,
-        warm(3).__call__,
-        lambda *args, **how: fake.launcher(*types).bind(*args, **how)(),
-    ]
+def plain_value(type_: str) -> Any:
+    return bytes(8) if type_ == "mine::point" else 0
 
 
-def outcome(fake: FakeDriver, way: Callable[..., None], *args: Any, **how: Any) -> Any:
+def outcome(fake: FakeDriver, way: Launcher, *args: Any, **how: Any) -> Any:
     """What reaches the driver, or the error."""
     fake.launches.clear()
     try:
@@ -101,29 +86,29 @@ def outcome(fake: FakeDriver, way: Callable[..., None], *args: Any, **how: Any) 
     return values
 
 
-def as_bytes(value: Any, type_: str) -> bytes:
-    """What the kernel reads: cuda.core sends an int as 8 bytes, a float as a double, a NumPy scalar as it is."""
-    known = find_scalar(type_)
-    size = 8 if known is None else known.size
-    whole = struct.pack("<d", value) if type(value) is float else to_bytes(value, size)
-    assert len(whole) == size
-    return whole
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("type_", TYPES)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(value=VALUES | ARRAYS)
-def test_every_path_passes_what_the_converter_returns(fake: FakeDriver, type_: str, value: Any) -> None:
+def test_both_ways_pass_what_the_converter_returns(fake: FakeDriver, type_: str, value: Any) -> None:
     if isinstance(value, int | np.integer) and type_.endswith("*"):
         value = 0  # other addresses are for the driver to know
+    known = parameter(type_, "a0")
     try:
-        expected: Any = as_bytes(make_converter(parameter(type_, "a0"))(value), type_)
+        expected: Any = make_converter(known)(value)
     except ArgumentError as error:
         expected = type(error), error.code, str(error)
     for way in ways(fake, type_):
         found = outcome(fake, way, value)
-        assert (as_bytes(found[0], type_) if isinstance(found, list) else found) == expected
+        assert (as_bytes(found[0], known) if isinstance(found, list) else found) == expected
+
+
+def as_bytes(value: Any, known: Parameter) -> bytes:
+    """What the kernel read."""
+    if isinstance(value, bytes | int):
+        return value if isinstance(value, bytes) else value.to_bytes(known.size, "little")
+    data: bytes = value.tobytes()
+    return data
 
 
 def test_arguments_keep_their_places(fake: FakeDriver) -> None:
@@ -185,35 +170,18 @@ def test_numpys_integers_are_extents_on_every_path(fake: FakeDriver) -> None:
 
 def test_an_error_of_the_driver_is_the_same_error_on_every_path(fake: FakeDriver) -> None:
     prepared = ways(fake, "int")
-    fake.error = RuntimeError("no")
     for way in prepared:
-        with raises(LaunchError, "launch-failed", "no", "grid 2", "block 64", "5 bytes", where="test/kern") as caught:
+        fake.status = OK
+        way(fake.stream, 2, 64, 1, shared_memory=5)
+        fake.status = INVALID
+        words = ("CUDA_ERROR_INVALID_VALUE", "grid 2", "block 64", "5 bytes")
+        with raises(LaunchError, "launch-failed", *words, where="test/kern"):
             way(fake.stream, 2, 64, 1, shared_memory=5)
-        assert caught.value.__cause__ is fake.error
 
 
-def test_the_fast_path_reuses_configurations(python: FakeDriver) -> None:
-    launcher = python.launcher("int")
-    launcher(python.stream, 1, 32, 1)
-    launcher(python.stream, 1, 32, 1)
-    python.launches.clear()
-    for _ in range(3):
-        launcher(python.stream, 1, 32, 1)
-        launcher(python.stream, (2, 2), 32, 1, shared_memory=64, cooperative=False)
-    plain = [config for _, config, _ in python.launches[::2]]
-    other = [config for _, config, _ in python.launches[1::2]]
-    assert plain[0] is plain[1] is plain[2]
-    assert other[0] is other[1] is other[2]
-    assert (other[0].grid, other[0].shmem_size) == ((2, 2, 1), 64)
-    assert plain[1].shmem_size == 0
-
-
-def test_what_was_launched_before_does_not_matter(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = type("Stream", (Stream,), {"from_handle": staticmethod(lambda handle: SimpleNamespace(handle=handle))})
-    monkeypatch.setattr(streams, "Stream", made)
-    monkeypatch.setattr(streams, "streams_by_handle", {})
+def test_what_was_launched_before_does_not_matter(fake: FakeDriver) -> None:
     first = fake.launcher("int")
-    launchers = (first, make_launcher(first.signature, fake.core))
+    launchers = (first, fake.make(first.signature))
     changing, given, chance = [1, 1], [TorchStream(5), TorchStream(0), CupyStream(6), None], Random(7)  # noqa: S311
     for number in range(300):
         changing[0] = number % 5 + 1
@@ -224,22 +192,22 @@ def test_what_was_launched_before_does_not_matter(fake: FakeDriver, monkeypatch:
         chance.choice(launchers)(stream, grid, block, number, **how)
         [(launched, config, value)] = fake.launches
         assert (config.grid, config.block) == (parse_extent("", grid), parse_extent("", block))
-        assert (config.shmem_size, value) == (how.get("shared_memory", 0), number)
-        assert launched.handle == ((stream and read_handle(stream)) or fake.stream.handle)
+        assert (config.shared_memory, value) == (how.get("shared_memory", 0), number)
+        assert launched.handle == stream_handle(stream)
 
 
 def test_launchers_with_the_same_signature_share_only_code(fake: FakeDriver) -> None:
     first = fake.launcher("int")
-    second, other = (make_launcher(each, fake.core) for each in (first.signature, [parameter("float")]))
-    assert type(first) is type(second) is not type(other)
-    for launcher in (first, second, first, second):
+    second, other = fake.make(first.signature), fake.launcher("float")
+    for launcher in (first, second, first, second, first, second):
         launcher(fake.stream, 1, 32, 1)
     other(fake.stream, 1, 32, 1.5)
-    assert [values for _, _, *values in fake.launches] == [[1]] * 4 + [[1.5]]
-    assert first._configs is not second._configs
-    assert isinstance(first, Launcher)
+    assert [values for _, _, *values in fake.launches] == [[1]] * 6 + [[1.5]]
+    assert [config.by_core for _, config, _ in fake.launches] == [False] * 4 + [fake.core is not None] * 2 + [False]
+    if fake.core is not None:
+        assert first._quick is second._quick
+        assert first._kernel != second._kernel
     assert type(first).__name__ == "Launcher"
-    assert first.__call__.__func__ is second.__call__.__func__ is not other.__call__.__func__
 
 
 def test_extents_may_be_lists(fake: FakeDriver) -> None:
@@ -247,72 +215,6 @@ def test_extents_may_be_lists(fake: FakeDriver) -> None:
     for _ in range(3):
         launcher(fake.stream, [2, 3], [32], 1)
     assert {(config.grid, config.block) for _, config, _ in fake.launches} == {((2, 3, 1), (32, 1, 1))}
-
-
-def test_code_is_generated_at_the_second_launch(python: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jitlto.launch import fast_path
-
-    compiled: list[str] = []
-    original = fast_path._compile
-    monkeypatch.setattr(fast_path, "_compile", lambda source: [compiled.append(source), original(source)][1])
-    launcher = python.launcher("int", "float*")
-    counts = []
-    for number in range(4):
-        launcher(python.stream, 1 + number, 32, 1, None)
-        counts.append(len(compiled))
-    launcher.bind(python.stream, 1, 32, 1, None)()
-    assert [*counts, len(compiled)] == [0, 1, 1, 1, 1]
-
-
-def test_arrays_with_a_cheap_address_are_not_asked_for_their_interface(python: FakeDriver) -> None:
-    launcher = python.launcher("const float*", "float*")
-    arrays = [CupyArray(), CupyArray()]
-    for _ in range(5):
-        launcher(python.stream, 1, 32, *arrays)
-    # The two launches before there is generated code, for which the second also learns the arrays' type.
-    assert [array.reads for array in arrays] == [3, 3]
-    assert python.launches[-1][2:] == (4096, 4096)
-
-
-def test_a_bound_launch_repeats_its_arguments(fake: FakeDriver) -> None:
-    array = CupyArray()
-    bound = fake.launcher("float*", "double").bind(fake.stream, 3, 32, array, 0.5)
-    reads = array.reads
-    bound()
-    bound()
-    assert array.reads == reads
-    assert [values for _, _, *values in fake.launches] == [[4096, 0.5]] * 2
-    assert bound.arguments == (array, 0.5)  # type: ignore[attr-defined]
-
-
-def test_a_bound_launch_takes_every_kind_of_argument(fake: FakeDriver) -> None:
-    types = ("bool", "short", "float*", "__half", "double", "mine::point", "__nv_bfloat16", "unsigned long long")
-    args = (True, -2, None, 0.5, 0.25, bytes(8), 1, 1 << 63)
-    bound = fake.launcher(*types).bind(fake.stream, (2, 3), (4, 5, 6), *args)
-    assert (type(bound).__name__ == "Bound") is (fake.core is not None)
-    bound()
-    [(_, config, *values)] = fake.launches
-    given = [np.bool_(True), np.int16(-2), 0, np.float16(0.5), 0.25, 0, np.uint16(0x3F80), 1 << 63]
-    assert list(map(as_bytes, values, types)) == list(map(as_bytes, given, types))
-    assert (config.grid, config.block, config.shmem_size) == ((2, 3, 1), (4, 5, 6), 0)
-
-
-def test_a_bound_launch_in_a_stream_that_was_closed_is_that_of_the_python_way(
-    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bound = fake.launcher("int").bind(fake.stream, 1, 32, 5)
-    monkeypatch.setattr(Stream, "__cuda_stream__", lambda _: (0, 0))
-    fake.streams.clear()  # the driver finds none
-    bound()
-    assert [stream for stream, *_ in fake.launches] == [fake.stream]
-
-
-def test_a_bound_launch_takes_no_arguments(fake: FakeDriver) -> None:
-    bound: Any = fake.launcher("int").bind(fake.stream, 1, 32, 5)
-    for args, how in (((1,), {}), ((), {"grid": 1})):
-        with pytest.raises(TypeError):
-            bound(*args, **how)
-    assert not fake.launches
 
 
 @pytest.mark.parametrize("launches", [0, 1, 5])
@@ -330,26 +232,22 @@ def test_a_launcher_without_references_is_freed(fake: FakeDriver, launches: int)
 
 
 def test_every_path_is_refused_after_a_fork(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jitlto.launch import launcher
-
     prepared = ways(fake, "int")
-    bound = fake.launcher("int").bind(fake.stream, 1, 32, 1)
+    fake.launcher("int")
+    if fake.core is not None:
+        monkeypatch.setitem(sys.modules, fake.core.__name__, fake.core)
     monkeypatch.setattr(device, "_user", os.getpid())
-    launcher.after_fork()
+    core_module._after_fork()
     monkeypatch.setattr(device, "current", device.raise_forked_error)  # which it does in another process
     for way in prepared:
         with raises(NoDeviceError, "no-device-forked"):
             way(fake.stream, 1, 32, 1)
-    with raises(NoDeviceError, "no-device-forked"):
-        bound()
     assert not fake.launches
 
 
 def test_a_fork_before_cuda_is_used_changes_nothing(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jitlto.launch import launcher
-
     monkeypatch.setattr(device, "_user", None)
-    launcher.after_fork()
+    core_module._after_fork()
     fake.launcher("int")(fake.stream, 1, 32, 1)
     assert len(fake.launches) == 1
 

@@ -1,8 +1,8 @@
-/* Look-ups of what was asked for before; a part of _launch.c.
+/* What was asked for before; a part of _launch.c.
  *
- * A Lookup is a method. It asks the Table that its object has in the attribute `_compiled_table`, and leaves what is not
- * there to `fallback`, a function, which may put it there. Arguments are the same as those of an entry if they are the same
- * objects, or numbers or texts of the same type and value: 1, 1.0 and True are three arguments.
+ * A Table holds answers by the arguments of the call that asked. Arguments are the same as those of an entry if they are the
+ * same objects, or numbers or texts of the same type and value: 1, 1.0 and True are three arguments. A Lookup is a method: it
+ * asks the Table that its object has in the attribute `_quick`, and leaves what is not there to another method.
  */
 
 enum { FEWEST_PLACES = 16, MOST_PLACES = 1 << 16 }; /* powers of two */
@@ -21,14 +21,16 @@ typedef struct { /* with open addressing: at least half of the places are free *
 typedef struct {
     PyObject_HEAD
     Entries entries;
+    unsigned generation;
 } Table;
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyTypeObject *table_type;
-    PyObject *fallback;
-    Slot table;
+    PyObject *attribute; /* its name */
+    PyObject *method;
+    PyObject *dict; /* what else is known of the method */
 } Lookup;
 
 static int has_value(PyObject *object) { return PyUnicode_CheckExact(object) || PyLong_CheckExact(object); }
@@ -74,6 +76,7 @@ static Entry *find_place(Entries *entries, Entry *entry) {
 
 static PyObject *table_find(Table *table, PyObject *const *values, Py_ssize_t count, PyObject *names) {
     PyObject *found = NULL;
+    if (table->generation != atomic_load_explicit(&generation, memory_order_relaxed)) return NULL;
     Py_BEGIN_CRITICAL_SECTION(table);
     if (table->entries.count != 0) found = Py_XNewRef(find_entry(&table->entries, values, count, names)->found);
     Py_END_CRITICAL_SECTION();
@@ -135,11 +138,29 @@ static PyObject *table_remember(PyObject *self, PyObject *args) {
     return status < 0 ? PyErr_NoMemory() : Py_NewRef(Py_None);
 }
 
-static PyObject *table_forget(PyObject *self, PyObject *Py_UNUSED(none)) {
-    Entries dropped;
+static PyObject *table_find_python(PyObject *self, PyObject *args) {
+    PyObject *values, *names;
+    if (!PyArg_ParseTuple(args, "O!O!:find", &PyTuple_Type, &values, &PyTuple_Type, &names)) return NULL;
+    PyObject *found = table_find((Table *)self, &PyTuple_GET_ITEM(values, 0), PyTuple_GET_SIZE(values), names);
+    return found != NULL ? found : Py_NewRef(Py_None);
+}
+
+/* Removes the entries of an answer, or all without one. */
+static PyObject *table_forget(PyObject *self, PyObject *args) {
+    PyObject *answer = NULL;
+    if (args != NULL && !PyArg_ParseTuple(args, "|O:forget", &answer)) return NULL;
+    Entries dropped, kept = {.size = 0};
     Py_BEGIN_CRITICAL_SECTION(self);
     dropped = ((Table *)self)->entries;
-    ((Table *)self)->entries = (Entries){.size = 0};
+    for (size_t i = 0; answer != NULL && i < dropped.size; i++) {
+        Entry *entry = &dropped.places[i];
+        if (entry->values == NULL || entry->found == answer) continue;
+        if (2 * (kept.count + 1) > kept.size && grow(&kept) < 0) break; /* the rest is only forgotten */
+        *find_place(&kept, entry) = *entry;
+        kept.count++;
+        *entry = (Entry){.values = NULL};
+    }
+    ((Table *)self)->entries = kept;
     Py_END_CRITICAL_SECTION();
     drop_entries(&dropped);
     Py_RETURN_NONE;
@@ -172,12 +193,13 @@ static void table_dealloc(PyObject *self) {
 static PyMethodDef table_methods[] = {
     {"remember", table_remember, METH_VARARGS,
      "remember(values, names, found): an answer, by its arguments and the names of the last of them."},
-    {"forget", table_forget, METH_NOARGS, "Remove all entries."},
+    {"find", table_find_python, METH_VARARGS, "find(values, names): the answer; None if there is none."},
+    {"forget", table_forget, METH_VARARGS, "forget(answer): remove the entries of an answer; without one, all."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot table_slots[] = {
-    {Py_tp_doc, "What was asked for before."},
+    {Py_tp_doc, "Requests and their answers."},
     {Py_tp_dealloc, table_dealloc},
     {Py_tp_traverse, table_traverse},
     {Py_tp_clear, table_clear},
@@ -195,9 +217,9 @@ static PyType_Spec table_spec = {
 static PyObject *lookup_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
     Lookup *lookup = (Lookup *)self;
     Py_ssize_t count = PyVectorcall_NARGS(flags);
-    if (lookup->fallback == NULL) return no_longer_in_use();
+    if (lookup->method == NULL) return no_longer_in_use();
     if (count > 0) {
-        PyObject *table = read_slot(&lookup->table, args[0]);
+        PyObject *table = PyObject_GetAttr(args[0], lookup->attribute);
         if (table == NULL) return NULL;
         PyObject *found = NULL;
         if (Py_TYPE(table) == lookup->table_type) {
@@ -207,7 +229,7 @@ static PyObject *lookup_vectorcall(PyObject *self, PyObject *const *args, size_t
         Py_DECREF(table);
         if (found != NULL) return found;
     }
-    return PyObject_Vectorcall(lookup->fallback, args, flags, keywords);
+    return PyObject_Vectorcall(lookup->method, args, flags, keywords);
 }
 
 static PyObject *lookup_get(PyObject *self, PyObject *object, PyObject *Py_UNUSED(type)) {
@@ -218,17 +240,15 @@ static int lookup_traverse(PyObject *self, visitproc visit, void *arg) {
     Lookup *lookup = (Lookup *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(lookup->table_type);
-    Py_VISIT(lookup->fallback);
-    Py_VISIT(lookup->table.type);
+    Py_VISIT(lookup->method);
+    Py_VISIT(lookup->dict);
     return 0;
 }
 
 static int lookup_clear(PyObject *self) {
     Lookup *lookup = (Lookup *)self;
-    Py_CLEAR(lookup->table_type);
-    Py_CLEAR(lookup->fallback);
-    Py_CLEAR(lookup->table.name);
-    Py_CLEAR(lookup->table.type);
+    Py_CLEAR(lookup->method);
+    Py_CLEAR(lookup->dict);
     return 0;
 }
 
@@ -236,14 +256,21 @@ static void lookup_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     lookup_clear(self);
+    Py_DECREF(((Lookup *)self)->table_type);
+    Py_DECREF(((Lookup *)self)->attribute);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
 static PyMemberDef lookup_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Lookup, vectorcall), READONLY, NULL},
-    {"__wrapped__", T_OBJECT, offsetof(Lookup, fallback), READONLY, "The function that is asked for the rest."},
+    {"__dictoffset__", T_PYSSIZET, offsetof(Lookup, dict), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef lookup_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot lookup_slots[] = {
@@ -254,6 +281,7 @@ static PyType_Slot lookup_slots[] = {
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_descr_get, lookup_get},
     {Py_tp_members, lookup_members},
+    {Py_tp_getset, lookup_getset},
     {0, NULL},
 };
 
@@ -269,22 +297,19 @@ static PyObject *new_table(PyTypeObject *type) {
     Table *table = PyObject_GC_New(Table, type);
     if (table == NULL) return NULL;
     table->entries = (Entries){.size = 0};
+    table->generation = atomic_load(&generation);
     PyObject_GC_Track(table);
     return (PyObject *)table;
 }
 
-static PyObject *new_lookup(PyTypeObject *type, PyTypeObject *table_type, PyObject *fallback) {
-    PyObject *attribute = PyUnicode_InternFromString("_compiled_table");
-    if (attribute == NULL) return NULL;
-    Lookup *lookup = PyObject_GC_New(Lookup, type);
-    if (lookup == NULL) {
-        Py_DECREF(attribute);
-        return NULL;
-    }
+static PyObject *new_lookup(const Names *names, PyObject *method) {
+    Lookup *lookup = PyObject_GC_New(Lookup, names->lookup_type);
+    if (lookup == NULL) return NULL;
     lookup->vectorcall = lookup_vectorcall;
-    lookup->table_type = (PyTypeObject *)Py_NewRef(table_type);
-    lookup->fallback = Py_NewRef(fallback);
-    lookup->table = (Slot){.name = attribute};
+    lookup->table_type = (PyTypeObject *)Py_NewRef(names->table_type);
+    lookup->attribute = Py_NewRef(names->quick);
+    lookup->method = Py_NewRef(method);
+    lookup->dict = NULL;
     PyObject_GC_Track(lookup);
     return (PyObject *)lookup;
 }

@@ -36,10 +36,9 @@ class Asked:
     """An object with a look-up, and what reached the function behind it."""
 
     launcher: Any
-    __call__: Any
 
     def __init__(self) -> None:
-        self._compiled_table: Any = launch_core.core().make_table()
+        self._quick: Any = launch_core.core().make_table()
         self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
 
@@ -47,8 +46,8 @@ def answer(asked: Asked, *args: Any, **how: Any) -> Answer:
     """Answer anew, and keep the answer."""
     asked.calls.append((args, how))
     made = Answer()
-    if asked._compiled_table is not None:
-        asked._compiled_table.remember((*args, *how.values()), tuple(how), made)
+    if asked._quick is not None:
+        asked._quick.remember((*args, *how.values()), tuple(how), made)
     return made
 
 
@@ -56,7 +55,6 @@ def answer(asked: Asked, *args: Any, **how: Any) -> Answer:
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     lookup = launch_core.core().make_lookup(answer)
     monkeypatch.setattr(Asked, "launcher", lookup, raising=False)
-    monkeypatch.setattr(Asked, "__call__", lookup, raising=False)
     return Asked()
 
 
@@ -91,25 +89,35 @@ def test_the_same_arguments_get_the_same_answer(asked: Asked) -> None:
         lambda: asked.launcher("float", n=int("100000")),
         lambda: asked.launcher("".join(["flo", "at"]), n=2),
         lambda: asked.launcher(dtype=SAME),
-        lambda: asked("float", None),
+        lambda: asked.launcher("float", None),
     ]
     answers = []
     for request in requests:  # a later one may take the place of an earlier one
         answers.append(request())
         assert request() is answers[-1]
-        asked._compiled_table.forget()
+        asked._quick.forget()
         assert request() is not answers[-1]
     assert len(set(map(id, answers))) == len(answers)
     assert len(asked.calls) == 2 * len(answers)
 
 
+def test_the_entries_of_one_answer_are_forgotten(asked: Asked) -> None:
+    first = asked.launcher("a")
+    asked._quick.remember(("b",), ("n",), first)
+    kept = [asked.launcher(number) for number in range(100)]
+    asked._quick.forget(first)
+    assert asked._quick.find(("a",), ()) is asked._quick.find(("b",), ("n",)) is None
+    assert [asked.launcher(number) for number in range(100)] == kept
+    assert asked.launcher("a") is not first
+
+
 def test_without_a_table_the_function_is_asked(asked: Asked) -> None:
     for table in (None, 3):
-        asked._compiled_table = None
+        asked._quick = None
         assert asked.launcher(1) is not asked.launcher(1)
-        asked._compiled_table = table
-    del asked._compiled_table
-    with pytest.raises(AttributeError, match="_compiled_table"):
+        asked._quick = table
+    del asked._quick
+    with pytest.raises(AttributeError, match="_quick"):
         asked.launcher(1)
     with pytest.raises(TypeError):
         Asked.launcher()
@@ -129,16 +137,16 @@ def test_every_reference_is_given_back(asked: Asked) -> None:
     values = (object(), SAME)
     before = [sys.getrefcount(thing) for thing in (made, *values)]
     for _ in range(10):
-        asked._compiled_table.remember(values, (), made)
+        asked._quick.remember(values, (), made)
         assert asked.launcher(*values) is made
-    asked._compiled_table.forget()
+    asked._quick.forget()
     assert [sys.getrefcount(thing) for thing in (made, *values)] == before
     for wrong in ((1, (), made), (values, [], made), (values, ())):
         with pytest.raises(TypeError):
-            asked._compiled_table.remember(*wrong)
+            asked._quick.remember(*wrong)
     own, made = Asked(), Answer()
     gone = weakref.ref(made)
-    own._compiled_table.remember(values, (), made)
+    own._quick.remember(values, (), made)
     del made
     gc.disable()
     try:
@@ -149,7 +157,7 @@ def test_every_reference_is_given_back(asked: Asked) -> None:
 
 
 def test_a_table_in_a_circle_is_collected() -> None:
-    table, made = Asked()._compiled_table, Answer()
+    table, made = Asked()._quick, Answer()
     made.table = table  # type: ignore[attr-defined]
     gone = weakref.ref(made)
     table.remember((made,), (), made)
@@ -165,12 +173,12 @@ def test_threads_may_ask_remember_and_forget_at_the_same_time(asked: Asked) -> N
     def work(seed: int) -> None:
         for number in range(3000):
             value = (seed + number) % 600
-            asked._compiled_table.remember((value, "x"), ("b",), value)
+            asked._quick.remember((value, "x"), ("b",), value)
             found = asked.launcher(value, b="x")
             if found != value and not isinstance(found, Answer):
                 wrong.append((value, found))
             if number % 500 == 0:
-                asked._compiled_table.forget()
+                asked._quick.forget()
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
     for thread in threads:
