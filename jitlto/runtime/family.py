@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.plan.cache_entry import Chosen, LinkedKernel
     from jitlto.plan.plan import Plan, Request
     from jitlto.plan.planner import Planner
-    from jitlto.record.family_record import DeprecatedValue, FamilyRecord
+    from jitlto.record.family_record import FamilyRecord
     from jitlto.record.index import Index
     from jitlto.record.tuning import Variant
     from jitlto.tuning.best import Chooser
@@ -171,8 +171,6 @@ class KernelFamily(Shared):
         self.entrypoints: tuple[str, ...] = contents.entrypoints
         #: The version that its author declares; empty if there is none.
         self.version: str = contents.version
-        self._deprecated = contents.deprecated
-        self._warned: set[DeprecatedValue] = set()
         self._quick = make_table()  # request → launcher
         self._launchers: dict[str, Launcher] = {}  # by digest
         self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
@@ -264,7 +262,6 @@ class KernelFamily(Shared):
         """
         from jitlto.plan.planner import Planner
 
-        configuration = self._current(configuration)
         return Planner(self, self.session, entry, configuration, self.load)
 
     def plan(
@@ -277,16 +274,8 @@ class KernelFamily(Shared):
         **configuration: object,
     ) -> Plan:
         """Resolve a configuration; see :meth:`Planner.plan`."""
-        planner = self._family_for(link_options).planner(entry, **self._current(configuration))
+        planner = self._family_for(link_options).planner(entry, **configuration)
         return planner.plan(arch=arch, link_mode=link_mode, link_options=link_options)
-
-    def _current(self, configuration: dict[str, object]) -> dict[str, object]:
-        """Return a caller's configuration without deprecated values that no fragment has; warn of deprecated ones."""
-        if not self._deprecated or not configuration:
-            return configuration
-        from jitlto.plan.deprecation import replace_deprecated  # imported lazily: few families have any
-
-        return replace_deprecated(self._deprecated, configuration, self.parameters, self.name, self._warned)
 
     def plan_request(self, request: Request, arch: str | Architecture | None = None) -> Plan:
         """Plan a recorded request, possibly from a different machine.
@@ -329,7 +318,7 @@ class KernelFamily(Shared):
         family = self._family_for(link_options)
         if family is not self:
             return family.launcher(entry=entry, **how, **configuration)  # type: ignore[arg-type]  # no parameter has such a name
-        configuration, capability = self._current(configuration), device.current().compute_capability
+        capability = device.current().compute_capability
         asked = None if self.session.is_recording else self._kernel_request(entry, how, configuration, capability)
         look_ups, launcher = self.session.look_ups(self._file.location), None
         chosen = look_ups.find_chosen(asked) if asked else None
@@ -395,7 +384,7 @@ class KernelFamily(Shared):
         """
         from jitlto.launch.dispatcher import Dispatcher
 
-        made = Dispatcher(self, names, self._current(fixed), entry, link_mode, link_options)
+        made = Dispatcher(self, names, fixed, entry, link_mode, link_options)
         self._dispatchers.add(made)
         return made
 
