@@ -14,7 +14,7 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import BuildError, FamilyError, JitltoError, ToolchainError
 from jitlto.base.text import check_type
 from jitlto.base.versions import Architecture, lowest_base
-from jitlto.build import shards, validate
+from jitlto.build import shards
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
@@ -104,7 +104,6 @@ class RenderedFamilies:
         """Check what the families declare of each other's fragments, when all have been rendered."""
         keys = [request.key for request in self.rendered] + [failure.rendered.key for failure in self.failures]
         for family in self.families:
-            validate.check_deprecated(self.records[family.name], keys, f"{family.path} [deprecated]")
             if any(group.tune for group in self.records[family.name].groups):
                 self.advice += check_tuned(self.records[family.name], keys)
         used = {name for record in self.records.values() for name in record.uses}
@@ -146,10 +145,9 @@ class RenderedFamilies:
         plain = replace(family, is_auto=False, toolchain="nvrtc", architectures=(lowest_base(family.architectures),))
         return _config(plain, nvrtc, self._files, family.source_options(), ())
 
-    def find(self, key: FragmentKey) -> tuple[RenderedSource, CompileConfig]:
-        """The source of a fragment, and how it is compiled."""
-        request = next(request for request in self.rendered if request.key == key)
-        return request.rendered, request.config
+    def origins(self) -> dict[FragmentKey, str]:
+        """Where the source of each fragment comes from."""
+        return {request.key: request.rendered.origin for request in self.rendered}
 
     def own_interfaces(self) -> dict[str, tuple[str, ...]]:
         """The interfaces of each family, without those of the families that it uses."""
@@ -296,6 +294,5 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
         tuple(sorted((name, text.decode("utf-8", "surrogateescape")) for name, text in headers.items())),
         tuple(sorted(family.all_used())),
         family.version,
-        family.deprecated,
         family.interfaces,
     )

@@ -25,8 +25,7 @@ from jitlto.compile import diagnostics, header_tree, ltoir_symbols
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.header_tree import SOURCE, TOOLKIT
-from jitlto.compile.line_markers import entered_files
-from jitlto.compile.search_path import SEARCHED, SearchPath, host_directories
+from jitlto.compile.search_path import SearchPath, entered_files, host_directories
 from jitlto.cuda import nvfatbin, toolkit
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.record.fragment import ImageKind
@@ -73,7 +72,6 @@ class Compiler:
 
     def __init__(self, environment: Mapping[str, str] | None = None, *, shared_directory: Path | None = None) -> None:
         self._shared = shared_directory
-        self._trees = header_tree.HeaderTrees(shared_directory)
         environment = os.environ if environment is None else environment
         self._environment = {name: environment[name] for name in _ENVIRONMENT if name in environment}
         self._environment |= {"PWD": _HERE, "LC_ALL": "C"}
@@ -100,7 +98,7 @@ class Compiler:
         self.path = Path(folder[1]) / "nvcc"
         self.toolkit_headers = self._roots = _include_roots(settings)
         verbose = self._query([self._host, "-E", "-v", "-x", "c++", os.devnull], _INSTALL_HOST)
-        self._search = SearchPath(self._roots, host_directories(verbose))
+        self._search = SearchPath([*self._roots, *host_directories(verbose)])
         self._hashes: dict[str, str | None] = {}
         self._named: dict[frozenset[str], tuple[str, ...]] = {}
 
@@ -168,27 +166,21 @@ class Compiler:
 
     def external(self, name: str) -> str | None:
         """SHA-256 of a header of the toolkit or the host at the first call; None if it does not exist."""
-        if name.startswith(SEARCHED):
-            return self._search.state(name)
         if name not in self._hashes:
-            text = self.external_text(name)
-            self._hashes[name] = None if text is None else hashlib.sha256(text).hexdigest()
+            kind, _, rest = name.partition(">")
+            candidates = [root / rest[1:] for root in self._roots] if kind == "<toolkit" else [Path(rest)]
+            path = next((path for path in candidates if path.is_file()), None) if kind in _EXTERNAL else None
+            state = self._search.state(name)
+            self._hashes[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path else state
         return self._hashes[name]
-
-    def external_text(self, name: str) -> bytes | None:
-        """The content of a header of the toolkit or the host; None if it does not exist."""
-        kind, _, rest = name.partition(">")
-        candidates = [root / rest[1:] for root in self._roots] if kind == "<toolkit" else [Path(rest)]
-        path = next((path for path in candidates if path.is_file()), None) if kind in _EXTERNAL else None
-        return path.read_bytes() if path else None
 
     def _run_nvcc(
         self, work: Path, job: CompileJob, architectures: Sequence[Architecture], codes: Sequence[str]
     ) -> tuple[str, tuple[str, ...]]:
         """Run nvcc once, with code of these kinds for each architecture; return its log and what it read."""
         names = header_tree.header_paths(job.source.headers)
-        self._trees.lay_out(work, job.source.headers)
-        header_tree.write_source(work, self._top, job.source, self._shared)
+        header_tree.lay_out(work, job.source, self._shared)
+        (work / TOOLKIT).symlink_to(self._top, target_is_directory=True)
         (work / _KEPT).mkdir()
         source = nvrtc.program_name(job.source)
         command = [self._nvcc, *job.options, "-rdc=true", "-fatbin", "-x", "cu", f"{SOURCE}/{source}"]
@@ -211,7 +203,7 @@ class Compiler:
         return log, self._reads(job, names, preprocessed)
 
     def _reads(self, job: CompileJob, names: Mapping[str, str], preprocessed: Iterable[bytes]) -> tuple[str, ...]:
-        """The headers that were read and, if asked for, the searches for them.
+        """The headers that were read, and the searches for them.
 
         Raises:
             CompileError: If one is in no directory that headers are searched in: its absolute path was included.
@@ -227,11 +219,8 @@ class Compiler:
             else:
                 found.add(path)
         external = frozenset(found)
-        reads = [*own, *self._external_names(external)]
-        if job.lists_reads:  # the first time, all headers are read again
-            texts = [job.source.text, *(job.source.headers[name] for name in own)]
-            reads += self._search.records(external, texts)
-        return tuple(sorted(reads))
+        texts = [job.source.text, *(job.source.headers[name] for name in own)]
+        return tuple(sorted([*own, *self._external_names(external), *self._search.records(external, texts)]))
 
     def _external_names(self, paths: frozenset[str]) -> tuple[str, ...]:
         """The names of headers of the toolkit and the host; hundreds, and the same for many sources."""
