@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.plan.cache_entry import Chosen, LinkedKernel
     from jitlto.plan.plan import Plan, Request
     from jitlto.plan.planner import Planner
-    from jitlto.record.family_record import DeprecatedValue, FamilyRecord
+    from jitlto.record.family_record import FamilyRecord
     from jitlto.record.index import Index
     from jitlto.record.tuning import Variant
     from jitlto.tuning.best import Chooser
@@ -181,8 +181,6 @@ class KernelFamily(Shared):
         self.entrypoints: tuple[str, ...] = contents.entrypoints
         #: The version that its author declares; empty if there is none.
         self.version: str = contents.version
-        self._deprecated = contents.deprecated
-        self._warned: set[DeprecatedValue] = set()
         self._quick = make_table()  # request → launcher
         self._launchers: dict[str, Launcher] = {}  # by digest
         self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
@@ -274,7 +272,6 @@ class KernelFamily(Shared):
         """
         from jitlto.plan.planner import Planner
 
-        configuration = self._current(configuration)
         return Planner(self, self.session, entry, configuration, self.load)
 
     def plan(
@@ -287,20 +284,8 @@ class KernelFamily(Shared):
         **configuration: object,
     ) -> Plan:
         """Resolve a configuration; see :meth:`Planner.plan`."""
-        planner = self._family_for(link_options).planner(entry, **self._current(configuration))
+        planner = self._family_for(link_options).planner(entry, **configuration)
         return planner.plan(arch=arch, link_mode=link_mode, link_options=link_options)
-
-    def accepted_values(self, name: str) -> tuple[str, ...]:
-        """Return the values of a parameter that callers may give: its fragments' and deprecated ones."""
-        return (*self.parameters[name], *(each.value for each in self._deprecated if each.parameter == name))
-
-    def _current(self, configuration: dict[str, object]) -> dict[str, object]:
-        """Return a caller's configuration without deprecated values that no fragment has; warn of deprecated ones."""
-        if not self._deprecated or not configuration:
-            return configuration
-        from jitlto.plan.deprecation import replace_deprecated  # imported lazily: few families have any
-
-        return replace_deprecated(self._deprecated, configuration, self.parameters, self.name, self._warned)
 
     def plan_request(self, request: Request, arch: str | Architecture | None = None) -> Plan:
         """Plan a recorded request, possibly from a different machine.
@@ -344,7 +329,6 @@ class KernelFamily(Shared):
                 how: dict[str, Any] = {"entry": entry, "link_mode": link_mode, "link_options": link_options}
                 return family.launcher(**how, **configuration)  # type: ignore[arg-type]  # no parameter has such a name
         launcher = None
-        configuration = self._current(configuration)
         link_options = dict(link_options or {})  # copied, so that a later change by the caller has no effect
         requested = _LauncherRequest(entry, link_mode, link_options, configuration, device.current().compute_capability)
         asked = None if self.session.is_recording else self._kernel_request(requested)
@@ -405,7 +389,7 @@ class KernelFamily(Shared):
         """
         from jitlto.launch.dispatcher import Dispatcher
 
-        made = Dispatcher(self, names, self._current(fixed), entry, link_mode, link_options)
+        made = Dispatcher(self, names, fixed, entry, link_mode, link_options)
         self._dispatchers.add(made)
         return made
 
