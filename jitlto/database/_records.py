@@ -20,7 +20,7 @@ from jitlto.base.cached import decoder
 from jitlto.base.types import Parameter
 from jitlto.base.versions import Architecture
 from jitlto.record import expressions
-from jitlto.record.family_record import DeprecatedValue, FamilyRecord, GroupRecord, PartRecord
+from jitlto.record.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.record.fragment import Count, Fragment, FragmentKey, Image, Name, Role, Sha256, Symbol
 from jitlto.record.options import GROUP_LINK_OPTIONS, LinkOptions, touches_files
 from jitlto.record.tuning import LAUNCH_NAMES, LINK_NAMES, TuneRecord
@@ -85,7 +85,6 @@ class _Family(Struct):
     interfaces: tuple[str, ...] = ()
     uses: tuple[Name, ...] = ()
     version: str = ""
-    deprecated: tuple[DeprecatedValue, ...] = ()
     differs: str = ""
 
 
@@ -175,10 +174,8 @@ def decode_family(record: bytes) -> FamilyRecord:
     for name in (*named, *r.interfaces):
         if posixpath.normpath(name).startswith(("/", "..")) or '"' in name or not name.isprintable():
             raise InvalidRecordError(f"the interface {name!r:.40} cannot stand in an #include")
-    if not all(text.isprintable() for each in ((r.version, r.differs), *r.deprecated) for text in each):
-        raise InvalidRecordError(
-            "the version, a deprecated value or a difference has a character that cannot be printed"
-        )
+    if not (r.version.isprintable() and r.differs.isprintable()):
+        raise InvalidRecordError("the version or a difference has a character that cannot be printed")
     for group in r.groups:
         if any(name not in GROUP_LINK_OPTIONS for name, _ in group.link):
             raise InvalidRecordError("a group has a link option that cannot differ by group")
@@ -194,7 +191,6 @@ def decode_family(record: bytes) -> FamilyRecord:
         r.headers,
         r.uses,
         r.version,
-        r.deprecated,
         r.interfaces,
         r.differs,
     )
