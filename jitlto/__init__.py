@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jitlto.frameworks.parts import Scalar as Scalar
     from jitlto.launch.launcher import Launcher as Launcher
     from jitlto.launch.sequence import sequence as sequence
-    from jitlto.launch.slots import Slot as Slot
+    from jitlto.launch.step import Slot as Slot
     from jitlto.plan.plan import Plan as Plan
     from jitlto.plan.planner import Planner as Planner
     from jitlto.record.fragment import FragmentKey as FragmentKey
@@ -49,7 +49,7 @@ _EXPORTS = {
     "Plan": "jitlto.plan.plan",
     "Planner": "jitlto.plan.planner",
     "Scalar": "jitlto.frameworks.parts",
-    "Slot": "jitlto.launch.slots",
+    "Slot": "jitlto.launch.step",
     "family": "jitlto.runtime.family",
     "jax_call": "jitlto.frameworks.bindings",
     "load": "jitlto.runtime.family",

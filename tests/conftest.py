@@ -26,7 +26,7 @@ from jitlto.build.pipeline import BuildReport, build
 from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
-from jitlto.launch import dispatcher, torch_interface
+from jitlto.launch import torch_interface
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from tests.support.arrays import TORCH, TorchLibrary
@@ -296,8 +296,7 @@ def capability(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A device of compute capability 9.0, as far as choosing a kernel asks for one."""
     stand_in = SimpleNamespace(compute_capability=(9, 0))
     monkeypatch.setattr(device, "current", lambda: stand_in)
-    for module in (device, dispatcher):
-        monkeypatch.setattr(module, "kind", lambda: stand_in.compute_capability)
+    monkeypatch.setattr(device, "kind", lambda: 10 * stand_in.compute_capability[0])
     return stand_in
 
 

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jitlto.base import entry
-from jitlto.base.files import check_path
+from jitlto.base.files import check_path, remove_directory
 from jitlto.base.frozen import Frozen
 from jitlto.base.lock import Claim, claim, locked
+from jitlto.base.log import WarnOnce, log
 
 #: How the names of temporary files and directories begin.
 TEMPORARY = ".jitlto-"
@@ -28,26 +29,6 @@ _LOCK_DIGITS = 3  # hexadecimal digits of a key that choose its lock: at most 40
 _ROOT = 0  # user id
 _MAX_LINKS = 40  # as many as Linux follows (path_resolution(7))
 _HEXADECIMAL = frozenset("0123456789abcdef")
-
-
-class WarnOnce:
-    """Logs a warning once for each subject, even if several threads log it.
-
-    Args:
-        logger: The logger's name.
-    """
-
-    def __init__(self, logger: str) -> None:
-        self._logger = logger
-        self._warned: dict[object, object] = {}
-
-    def __call__(self, subject: object, message: str, *args: object) -> None:
-        """Log a warning, unless one about the same subject was logged before."""
-        mine = object()
-        if self._warned.setdefault(subject, mine) is mine:  # atomic, and without a lock that a fork could lose
-            import logging  # imported lazily: takes 2 ms, and most processes log no warning
-
-            logging.getLogger(self._logger).warning(message, *args)
 
 
 class Usage(Frozen):
@@ -82,7 +63,7 @@ class CacheDir:
         if not readonly:
             make_private(str(directory))
         status = directory.stat()
-        if hasattr(os, "getuid") and status.st_uid != os.getuid():
+        if status.st_uid != os.getuid():
             raise PermissionError(f"{directory} belongs to user {status.st_uid}")
         self._owner = status.st_uid
         if stat.S_IMODE(status.st_mode) & 0o022:
@@ -125,9 +106,7 @@ class CacheDir:
             try:
                 _replace(path, data)
             except IsADirectoryError:
-                import shutil  # imported lazily: takes 3 ms, and this should never happen
-
-                shutil.rmtree(path)  # not an entry: those are files
+                remove_directory(path)  # not an entry: those are files
                 _replace(path, data)
             if self._written is not None:
                 self._written += len(payload)
@@ -156,9 +135,7 @@ class CacheDir:
         try:
             self._make("locks")
         except OSError as error:
-            import logging
-
-            logging.getLogger(__name__).debug("no locks in %s: %s", self.directory, error.strerror or error)
+            log(__name__, "debug", "no locks in %s: %s", self.directory, error.strerror or error)
             return None
         return self.directory / "locks" / f"{key[:_LOCK_DIGITS]}.lock"
 
@@ -250,9 +227,8 @@ def _directories(directory: Path) -> list[Path]:
 
 
 def _replace(path: str, data: bytes) -> None:
-    import tempfile  # imported lazily: takes 5 ms, and readers do not need it
-
-    descriptor, name = tempfile.mkstemp(dir=path.rpartition("/")[0], prefix=TEMPORARY)
+    name = f"{path.rpartition('/')[0]}/{TEMPORARY}{os.urandom(8).hex()}"
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
             file.write(data)
@@ -270,10 +246,8 @@ def open_cache_dir(directory: Path, size: int, *, readonly: bool = False) -> Cac
     except OSError as error:
         if readonly and isinstance(error, FileNotFoundError):
             return None  # nothing to read yet
-        import logging
-
         what = "the cache in %s cannot be used and is ignored: %s"
-        logging.getLogger(__name__).warning(what, directory, error.strerror or error)
+        log(__name__, "warning", what, directory, error.strerror or error)
         return None
 
 
@@ -291,8 +265,6 @@ def require_owned_path(path: str) -> None:
         PermissionError: If another user could change where it leads.
         OSError: If the path has too many links.
     """
-    if not hasattr(os, "getuid"):
-        return
     own = (_ROOT, os.getuid())
     place, open_to_all, links = "/", False, 0
     pending = [part for part in path.split("/") if part][::-1]

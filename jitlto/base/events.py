@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
 from jitlto.base.frozen import Frozen
+from jitlto.base.log import log
 
 
 class Kind:
@@ -115,10 +116,8 @@ class Events:
         for subscriber in subscribers:
             try:
                 subscriber(event)
-            except Exception:
-                import logging  # imported lazily: takes 2 ms, and only this path needs it
-
-                logging.getLogger(__name__).exception("a subscriber to events failed")
+            except Exception:  # noqa: BLE001 - of any code of a caller
+                log(__name__, "exception", "a subscriber to events failed")
 
     def after_fork(self) -> None:
         """Begin anew in a forked process: another thread may have held the lock, and the counts are the parent's."""

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jitlto.base.log import log
+
 if TYPE_CHECKING:  # imported when a lock is taken: takes 6 ms, and who finds a kernel takes none
     from filelock import BaseFileLock
 
@@ -43,7 +45,7 @@ class Claim:
 
 
 def claim(path: Path, timeout: float = 0.0) -> Claim | None:
-    """Lock a file, which is created if it is missing and never changed; return None if another has it until the end.
+    """Lock a file, which is nothing but a lock and left in place; return None if another has it until the end.
 
     Args:
         timeout: Seconds to wait.
@@ -60,7 +62,7 @@ def claim(path: Path, timeout: float = 0.0) -> Claim | None:
         if path.parent not in _warned:
             _warned.add(path.parent)
             what = "there are no locks in %s (%s): several processes may do the same work"
-            _warn(what, path.parent, error.strerror or error)
+            log(__name__, "warning", what, path.parent, error.strerror or error)
         return Claim()
     return Claim(lock)
 
@@ -80,19 +82,14 @@ def locked(path: Path, timeout: float, what: str) -> Iterator[float]:
     if held is None:
         held = claim(path, min(timeout, _SILENT))
         if held is None:
-            _warn("waiting for another process that %s", what)
+            log(__name__, "warning", "waiting for another process that %s", what)
             held = claim(path, max(0.0, timeout - _SILENT))
         waited = time.perf_counter() - begin
         if held is None:
-            _warn("another process %s, and has not ended within %.0f s: doing it here too", what, waited)
+            late = "another process %s, and has not ended within %.0f s: doing it here too"
+            log(__name__, "warning", late, what, waited)
     try:
         yield waited
     finally:
         if held is not None:
             held.release()
-
-
-def _warn(message: str, *values: object) -> None:
-    import logging  # imported lazily: takes 2 ms
-
-    logging.getLogger(__name__).warning(message, *values)

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 # A mangled name refers to its own parts, and every reference can double the length of the demangled name.
 _MOST_CHARACTERS = 1 << 20
-_MOST_NESTED = 1 << 14  # types in one another, read by a process of its own where the interpreter's stack is too short
-_SECONDS, _MEMORY = 2, 512 << 20  # limits of that process
 _FIRST_WORD = re.compile(r"(?<![\w:~])[A-Za-z_]\w*(?:::)?")  # of each qualified name
 _TOOLKIT_WORD = re.compile(
     r"(?:cuda|cub|thrust|nvcuda|cooperative_groups|std)::|__\w+(?:::)?"  # what C++ reserves for implementations
@@ -42,56 +40,16 @@ def demangle(name: str) -> str:
 
 @cache
 def _read(name: str) -> _Parts:
-    if name.startswith("_Z"):
-        import demangle  # imported lazily: takes 40 ms, and plans do not need it
+    if not name.startswith("_Z"):
+        return _Parts(name, name, name, None)
+    import demangle  # imported lazily: takes 40 ms, and plans do not need it
 
-        try:
-            return _read_mangled(name)
-        except demangle.LimitExceeded as error:
-            if error.limit_name == "recursion depth" and (parts := _read_in_subprocess(name)):
-                return parts
-        except demangle.DemanglingError:
-            pass
-    return _Parts(name, name, name, None)
-
-
-def _read_mangled(name: str, max_depth: int = 256) -> _Parts:
-    import demangle
-
-    limits = demangle.Limits(max_depth, max_output=_MOST_CHARACTERS, max_input=_MOST_CHARACTERS)
-    parts = demangle.signature(name, language="itanium", style="gnu", limits=limits)
-    return _Parts(parts.demangled, parts.base_name, parts.qualified_name, parts.parameters)
-
-
-def _read_in_subprocess(name: str) -> _Parts | None:
-    """Read a name of deeply nested types in a process with a deep stack; return None if it exceeds its limits."""
-    import json
-    import subprocess
-    import sys
-
+    limits = demangle.Limits(max_output=_MOST_CHARACTERS, max_input=_MOST_CHARACTERS)
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", __file__],
-            input=name.encode("utf-8", "replace"),
-            capture_output=True,
-            timeout=10 * _SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return _Parts(*json.loads(done.stdout)) if done.returncode == 0 else None
-
-
-def _main() -> None:
-    """Read a name from standard input within the limits: the subprocess's side."""
-    import json
-    import resource
-    import sys
-
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
-    sys.setrecursionlimit(100 * _MOST_NESTED)
-    json.dump(_read_mangled(sys.stdin.buffer.read().decode(), _MOST_NESTED), sys.stdout)
+        parts = demangle.signature(name, language="itanium", style="gnu", limits=limits)
+    except demangle.DemanglingError:  # beyond the limits, too
+        return _Parts(name, name, name, None)
+    return _Parts(parts.demangled, parts.base_name, parts.qualified_name, parts.parameters)
 
 
 def parameter_types(name: str) -> list[str] | None:
@@ -151,7 +109,3 @@ def split_top_level(text: str) -> list[str]:
     if text[start:].strip():
         parts.append(text[start:].strip())
     return parts
-
-
-if __name__ == "__main__":
-    _main()

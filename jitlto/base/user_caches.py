@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.base import config
@@ -13,8 +12,6 @@ from jitlto.base.config import Config
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import write_hint
 
-#: The folder of the caches of projects that configure shared stores, in the cache directory.
-PROJECTS = "projects"
 CACHE_OFF = "JITLTO_CACHE=off: nothing is read or stored"
 
 
@@ -109,18 +106,4 @@ def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:
     return (
         UserCache("cubins", "linked kernels and what leads to them", cubins, settings.cache_size, settings.cache),
         UserCache("build", "build cache", build, settings.build_cache_size),
-    )
-
-
-def project_caches(settings: Config | None = None) -> tuple[UserCache, ...]:
-    """Return the caches of projects that configure shared stores, as far as they exist; see docs/shared-stores.md."""
-    settings = settings or config.current()
-    folders: list[Path] = []
-    with contextlib.suppress(OSError):  # as of a cache directory whose name is too long
-        folders = sorted((settings.cache_dir / PROJECTS).iterdir())
-    return tuple(
-        replace(cache, title=f"{cache.title} of a project", directory=folder / cache.name)
-        for folder in folders
-        for cache in user_caches(settings)
-        if os.path.isdir(folder / cache.name)  # noqa: PTH112 - Path.is_dir raises where it may not look
     )

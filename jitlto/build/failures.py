@@ -1,26 +1,33 @@
 """Failures grouped by cause, so that a bug in a template is reported once and not for every combination.
 
-Two failures have the same cause if the compiler reports the same message for the same lines, apart from parts that vary
-with the combination: parameter values, numbers, scalar types, and the line's number in the rendered source.
+Failures have one cause if their compilers say the same of one template or header, apart from what varies with the
+combination: parameter values, numbers, scalar types, names of files and white space.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jitlto.base.errors import BuildError, JitltoError, LoggedError
 from jitlto.base.text import pluralize
-from jitlto.build.causes import group_by_cause, value_eraser
+from jitlto.build.findings import group_by_cause
 from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import FragmentKey
 
-_DIAGNOSTIC = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
-_OTHER_ERROR = re.compile(r"^.*\b(?:error|fatal)\b.*$", re.M | re.I)  # ptxas, the host compiler
-_PATH = re.compile(r"(?:/[\w.+-]+){2,}")
-_HASH = re.compile(r"\b[0-9a-f]{20}\b")  # of a program, see nvrtc.program_name
-_MOST_VALUES, _MOST_KEYS, _MOST_EXAMPLES, _LONGEST_TITLE = 4, 8, 10, 160
+# What NVRTC and nvcc say of a file, and ptxas or a host compiler.
+_DIAGNOSTIC = re.compile(r"^(.+?)\(\d+\): [\w ]*error(?: #[\w-]+)?: (.*)$", re.M)
+_OTHER_ERROR = re.compile(r"^.*\b(?:error|fatal)\b.*$", re.M | re.I)
+_PATH = re.compile(r"(?:/[\w.+-]+){2,}|\b[0-9a-f]{20}\b")  # the hash is a program's, see nvrtc.program_name
+_NUMBER = re.compile(r"\b(?:0[xX][0-9a-fA-F]+|\d[\d.]*(?:[eE][-+]?\d+)?)[uUlLfF]*|\d+")
+# A typedef among the values appears in messages as the type that it names.
+_SCALAR = re.compile(
+    r"\b(?:unsigned|signed|long|short|char|bool|__half|__nv_bfloat16|(?:u?int|float|double)(?:\d*|\d+_t))\b"
+)
+_SHORT = 3  # characters; a shorter value is matched as a whole word, because "a" occurs inside many names
+_MOST_KEYS, _MOST_EXAMPLES, _LONGEST_TITLE = 8, 10, 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +37,29 @@ class Failure:
     rendered: RenderedSource
     error: JitltoError
 
+    @property
+    def messages(self) -> list[tuple[str, str]]:
+        """The file and text of each diagnostic; without one the error's own text."""
+        log = self.error.log if isinstance(self.error, LoggedError) else ""
+        if found := _DIAGNOSTIC.findall(log):
+            template = str(self.rendered.group.template)
+            return [(template if file.endswith(".cu") else file, text) for file, text in found]
+        return [("", text) for text in _OTHER_ERROR.findall(log) or [self.error.what.partition("\n")[0]]]
+
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
     """Failures with the same cause."""
 
-    title: str  # the cause in one line: the first diagnostic of the first failure
     failures: tuple[Failure, ...]  # at least one, in the order of the build
-    #: The affected combinations of each group, such as ``all 24 of search/compute_distance with data_type=__half``.
+    #: How many fragments of each group it affects, such as ``2 of 24 of search/compute_distance``.
     extent: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """The cause in one line: the first message of the first failure."""
+        title = self.failures[0].messages[0][1].strip()
+        return title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}..."
 
     @property
     def keys(self) -> tuple[FragmentKey, ...]:
@@ -71,136 +92,42 @@ def group_failures(failures: Iterable[Failure], sources: Iterable[RenderedSource
 
     Args:
         failures: In the order of the build.
-        sources: All sources of the build, to find what the failing ones have in common.
+        sources: All sources of the build. A 4 that is a value in one may be a constant in another, and is left out of
+            the messages of both.
     """
     sources = list(sources)
-    tried: dict[tuple[str, str], list[RenderedSource]] = {}
-    for rendered in sources:
-        tried.setdefault(_group_of(rendered), []).append(rendered)
-    return [
-        FailureGroup(_title(cause.first), cause.members, tuple(_extents(cause.members, tried)))
-        for cause in group_by_cause(failures, cause_finder(sources))
-    ]
+    tried = Counter(map(_group_of, sources))
+    values = {line.strip() for each in sources for value in each.combination.values() for line in value.split("\n")}
+    words = [_word(value) for value in sorted(values - {""}, key=lambda value: (-len(value), value))]
+    varying = re.compile("|".join([*words, _PATH.pattern, _SCALAR.pattern, _NUMBER.pattern]))
+
+    def signature(failure: Failure) -> object:
+        texts = ((file, text.replace(str(failure.rendered.key), "")) for file, text in failure.messages)
+        # Without white space too, because a value may be empty.
+        return type(failure.error), frozenset((file, "".join(varying.sub("", text).split())) for file, text in texts)
+
+    grouped = group_by_cause(failures, signature)
+    return [FailureGroup(tuple(members), tuple(_extents(members, tried))) for members in grouped]
 
 
-def cause_finder(sources: Iterable[RenderedSource]) -> Callable[[Failure], Hashable]:
-    """Return a function whose results are equal for failures with the same cause.
-
-    Args:
-        sources: All sources of the build.
-    """
-    values = {line.strip() for rendered in sources for value in rendered.combination.values() for line in _lines(value)}
-    erase = value_eraser(values)
-    return lambda failure: _signature(failure, erase)
+def _word(value: str) -> str:
+    if len(value) >= _SHORT:
+        return re.escape(value)
+    before = r"(?<!\w)" if re.match(r"\w", value) else ""
+    after = r"(?!\w)" if re.search(r"\w\Z", value) else ""
+    return f"{before}{re.escape(value)}{after}"
 
 
-def _group_of(rendered: RenderedSource) -> tuple[str, str]:
-    return rendered.key.family, rendered.key.group
+def _group_of(rendered: RenderedSource) -> str:
+    return f"{rendered.key.family}/{rendered.key.group}"
 
 
-# --- the cause
+def _extents(members: Sequence[Failure], tried: Mapping[str, int]) -> Iterator[str]:
+    for group, count in Counter(_group_of(failure.rendered) for failure in members).items():
+        yield f"all {count} of {group}" if count == tried[group] else f"{count} of the {tried[group]} of {group}"
 
 
-def _signature(failure: Failure, erase: Callable[[str], str]) -> Hashable:
-    """Return the set of diagnostics, without the parts that vary between combinations."""
-    rendered, error = failure.rendered, failure.error
-    log = error.log if isinstance(error, LoggedError) else ""
-    lines = _lines(rendered.text)
-    diagnostics = set()
-    for match in _DIAGNOSTIC.finditer(log):
-        number = int(match["line"])
-        if _is_source(match["file"], rendered.key):
-            # The text of the line instead of its number, which values of several lines and conditions shift.
-            place = str(rendered.group.template), erase(lines[number - 1] if number <= len(lines) else "")
-        else:
-            place = match["file"], match["line"]
-        diagnostics.add((*place, erase(match["text"])))
-    if diagnostics:
-        return frozenset(diagnostics)
-    other = (_nameless(line, rendered.key) for line in _OTHER_ERROR.findall(log) or [error.what])
-    return type(error), frozenset(map(erase, other))
-
-
-def _is_source(file: str, key: FragmentKey) -> bool:
-    return file == f"{key}.cu" or _HASH.fullmatch(file.removesuffix(".cu")) is not None
-
-
-def _nameless(line: str, key: FragmentKey) -> str:
-    return _HASH.sub("", _PATH.sub("", line.replace(str(key), "")))
-
-
-def _lines(text: str) -> list[str]:
-    return text.split("\n")  # not splitlines, which also splits where a compiler sees no end of a line
-
-
-# --- the affected combinations
-
-
-def _extents(members: Sequence[Failure], tried: Mapping[tuple[str, str], Sequence[RenderedSource]]) -> Iterable[str]:
-    for family, name in dict.fromkeys(_group_of(failure.rendered) for failure in members):
-        failed = [f.rendered for f in members if _group_of(f.rendered) == (family, name)]
-        yield _extent(f"{family}/{name}", failed, tried[family, name])
-
-
-def _extent(name: str, failed: Sequence[RenderedSource], tried: Sequence[RenderedSource]) -> str:
-    if len(failed) == len(tried):
-        return f"{_all(tried)} of {name}"
-    conditions = {
-        parameter: values
-        for parameter in dict.fromkeys(p for rendered in tried for p in rendered.combination)
-        if (values := _values(failed, parameter)) != _values(tried, parameter)
-    }
-    # Drop conditions that follow from the others, parameters outside the key first.
-    key = dict(failed[0].key.parameters)
-    held = _meeting(tried, conditions)
-    for parameter in sorted(conditions, key=lambda p: (p in key, -len(conditions[p]))):
-        fewer = {p: values for p, values in conditions.items() if p != parameter}
-        if len(_meeting(tried, fewer)) == len(held):
-            conditions = fewer
-    count = f"{len(failed)} of the {len(held)}" if len(failed) < len(held) else _all(held)
-    described = " and ".join(_condition(p, values, _values(tried, p)) for p, values in conditions.items())
-    return f"{count} of {name} with {described}" if described else f"{count} of {name}"
-
-
-def _all(sources: Sequence[RenderedSource]) -> str:
-    return f"all {len(sources)}" if len(sources) > 1 else "the only one"
-
-
-def _values(sources: Iterable[RenderedSource], parameter: str) -> set[str | None]:
-    return {rendered.combination.get(parameter) for rendered in sources}
-
-
-def _meeting(sources: Iterable[RenderedSource], conditions: Mapping[str, set[str | None]]) -> list[RenderedSource]:
-    return [r for r in sources if all(r.combination.get(p) in values for p, values in conditions.items())]
-
-
-def _condition(parameter: str, values: set[str | None], of: set[str | None]) -> str:
-    """Describe the values that fail, or those that do not fail if they are fewer."""
-    others = of - values
-    if len(others) < len(values) and len(others) <= _MOST_VALUES:
-        return f"{parameter} other than {_or(others)}"
-    if len(values) > _MOST_VALUES:
-        return f"{len(values)} of the {len(of)} values of {parameter}"
-    return f"{parameter}={_or(values)}"
-
-
-def _or(values: Iterable[str | None]) -> str:
-    return " or ".join(sorted("(not given)" if value is None else value for value in values))
-
-
-# --- the message
-
-
-def _title(failure: Failure) -> str:
-    log = failure.error.log if isinstance(failure.error, LoggedError) else ""
-    if match := _DIAGNOSTIC.search(log):
-        title = match["text"]
-    else:
-        title = next(iter(_OTHER_ERROR.findall(log)), failure.error.what.partition("\n")[0]).strip()
-    return title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}..."
-
-
-def _describe(groups: Sequence[FailureGroup]) -> Iterable[str]:
+def _describe(groups: Sequence[FailureGroup]) -> Iterator[str]:
     """Describe each cause, the first few with a complete error."""
     for number, cause in enumerate(groups, 1):
         count = len(cause.failures)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeVar
 
 from jitlto.base.errors import JitltoError, LoggedError
-from jitlto.build.causes import group_by_cause, name_folder
+from jitlto.base.mangling import base_name, demangle
 from jitlto.record.check_result import Cause, Place
 from jitlto.record.fragment import Fragment
+
+T = TypeVar("T")
 
 
 class Kind(StrEnum):
@@ -71,20 +75,36 @@ def message_of(error: JitltoError) -> str:
     return f"{error.where}: {error.what}" if error.where else error.what
 
 
+def group_by_cause(items: Iterable[T], cause: Callable[[T], object]) -> list[list[T]]:
+    """Group items that have the same cause, the most frequent first, and otherwise in their order."""
+    groups: dict[object, list[T]] = {}
+    for item in items:
+        groups.setdefault(cause(item), []).append(item)
+    return sorted(groups.values(), key=len, reverse=True)
+
+
 def group_findings(findings: Iterable[Finding], fragments: Iterable[Fragment]) -> tuple[Cause, ...]:
     """Group findings by cause, the most frequent first.
 
     Args:
         findings: The findings; the first of a cause represents it.
-        fragments: The fragments whose keys and symbols may occur in messages. Messages that differ only in these have
-            the same cause.
+        fragments: The fragments whose keys and symbols may occur in messages. Messages that differ only in these, in
+            values and in numbers have the same cause.
     """
-    fold = name_folder(fragments)
-    causes = group_by_cause(findings, lambda finding: (finding.kind, finding.code, fold(finding.message)))
-    return tuple(_cause(cause.members) for cause in causes)
+    names = {symbol.name for fragment in fragments for symbol in (*fragment.provides, *fragment.requires)}
+    spellings = {spelled: base_name(name) for name in names for spelled in (name, demangle(name))}
+    symbols = re.compile("|".join(map(re.escape, sorted(spellings, key=lambda s: (-len(s), s)))) or "(?!)")
+
+    def signature(finding: Finding) -> object:
+        text = symbols.sub(lambda match: spellings[match[0]], finding.message)
+        text = re.sub(r"([\w.-]+/[\w.-]+)\[[^\]]*\]", r"\1[]", text)
+        text = re.sub(r"([A-Za-z_][\w.-]*)=[^,\s;]+", r"\1=", text)
+        return finding.kind, finding.code, re.sub(r"0x[0-9a-fA-F]+|\d+", "0", text)
+
+    return tuple(map(_cause, group_by_cause(findings, signature)))
 
 
-def _cause(findings: tuple[Finding, ...]) -> Cause:
+def _cause(findings: Sequence[Finding]) -> Cause:
     first = findings[0]
     archs = tuple(dict.fromkeys(finding.arch for finding in findings if finding.arch))
     places = tuple(Place(f.subject, dict(f.configuration), f.arch, f.message) for f in findings)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from jitlto.base.errors import BuildError, CompileError, FamilyError, JitltoError
+from jitlto.base.errors import BuildError, FamilyError
 from jitlto.base.mangling import base_name, demangle
 from jitlto.base.text import suggest
 from jitlto.build.cache.keys import CompileConfig
@@ -32,26 +31,9 @@ from jitlto.record.headers import interfaces_first
 from jitlto.record.index import agrees
 from jitlto.record.options import option_macros
 
-# What NVRTC and nvcc say where a declaration contradicts a definition.
-_CONTRADICTION = re.compile(
-    r"cannot overload functions distinguished by return type alone"
-    r"|more than one instance of overloaded function"
-    r"|declaration is incompatible with"
-    r"|linkage specification is incompatible with"
-    r"|invalid redeclaration of"
-    r"|function .* cannot be instantiated -- no template definition was supplied"
-)
-# What they say of a header that is included twice.
-_ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error", re.M)
-_AT_END = "At end of source: error"
-_UNDECLARED = re.compile(r'error: (?:identifier|namespace "[^"]*" has no member) "(\w+)"')
-_REPEATED = re.compile(r"^(?P<file>.+?)\(\d+\): error: .*(?:redefinition|already been defined)", re.M)
 # Types that NVIDIA's headers define, or only declare.
 _OF_TOOLKIT = re.compile(r"__\w+|CU\w+_st\b|cuda\w+|(?:cuda|cub|thrust|nvcuda|cooperative_groups)::")
 _BRACKET = re.compile(r"[<>(]")
-_STATEMENT = re.compile(r"[^;{}]*[;{]")
-_NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[^\n]*", re.S | re.M)
-_DECLARED = re.compile(r"(?!__\w+__\b)\b([A-Za-z_]\w*)\s*[(\[;=]")
 _REMEDY = {
     "macro": "define it for the whole family, in {header} or with -D in [family] options; "
     "or make what depends on it a template parameter of the interface",
@@ -75,9 +57,8 @@ _DOES = {
     "definition": "defines {name}, which",
 }
 
-#: Gives the source of a fragment and how it is compiled, for messages; a merge knows neither.
-Find: TypeAlias = Callable[[FragmentKey], tuple[RenderedSource, CompileConfig] | None]
-_Statement: TypeAlias = tuple[str, int, str]  # the name of its text, its line, and itself
+#: Where a fragment comes from, for messages; a merge does not know.
+Where: TypeAlias = Callable[[FragmentKey], str | None]
 
 
 class InterfaceRules:
@@ -182,13 +163,13 @@ def check_interfaces(
     family: FamilyRecord,
     fragments: Sequence[Fragment],
     faults: Iterable[tuple[str, str, str]],
-    find: Find = lambda _: None,
+    where: Where = lambda _: None,
 ) -> None:
     """Check that what fragments require of each other is declared in interfaces, and defined as declared.
 
     Args:
         faults: What the compiler did not find declared, see :func:`jitlto.build.interface_proof.prove_interfaces`.
-        find: See :data:`Find`.
+        where: See :data:`Where`.
 
     Raises:
         BuildError: A fragment requires a symbol of a group that has no interface, or that its interface does not
@@ -208,14 +189,14 @@ def check_interfaces(
         for symbol in fragment.requires:
             reason = reasons.get((fragment.key.family, symbol.name))
             for provider in one_by_group[symbol.name].values():
-                _check_declared(family, fragment, symbol, provider, reason, find)
+                _check_declared(family, fragment, symbol, provider, reason, where)
             if reason and symbol.name not in providers and (like := alike.get(_instance(symbol.name))):
-                _check_declared(family, fragment, symbol, like, reason, find)
-    _check_types(family, fragments, providers, find)
+                _check_declared(family, fragment, symbol, like, reason, where)
+    _check_types(family, fragments, providers, where)
 
 
 def _check_declared(
-    family: FamilyRecord, fragment: Fragment, symbol: Symbol, provider: Fragment, reason: str | None, find: Find
+    family: FamilyRecord, fragment: Fragment, symbol: Symbol, provider: Fragment, reason: str | None, where: Where
 ) -> None:
     """Check what one fragment requires of another, which defines it, or an overload of it if nothing does."""
     group = family.group(provider.key.group)
@@ -237,17 +218,16 @@ def _check_declared(
         hint = "declare it there and nowhere else" if is_whole else "define there every type of its signature"
         if is_whole and not is_defined:
             hint = "call what the interface declares; or declare it there and nowhere else, and define it"
-        origin, forms = _show(family, symbol.name, fragment, find)
         raise BuildError(
-            f"{what} the interface {group.interface} {does}{forms}",
+            f"{what} the interface {group.interface} {does}",
             code="build-interface-undeclared" if is_whole else "build-interface-incomplete",
-            where=origin,
+            where=where(fragment.key),
             hint=hint,
         )
 
 
 def _check_types(
-    family: FamilyRecord, fragments: Sequence[Fragment], providers: Mapping[str, Sequence[Fragment]], find: Find
+    family: FamilyRecord, fragments: Sequence[Fragment], providers: Mapping[str, Sequence[Fragment]], where: Where
 ) -> None:
     """Check that no fragment defines what nothing requires, in place of what its interface declares.
 
@@ -280,8 +260,9 @@ def _check_types(
                 requirers = (r for r in required[name] if agrees(r.key, dict(fragment.key.parameters)))
                 requirer = next((r for r in requirers if not useful or _requires_any(r, useful)), None)
                 if requirer is not None and (others or name not in providers):
-                    shown = _show(family, symbol.name, fragment, find)
-                    raise _mismatch(group.interface, fragment, symbol.name, requirer, name, others, shown)
+                    error = _mismatch(group.interface, fragment, symbol.name, requirer, name, others)
+                    error.where = where(fragment.key)
+                    raise error
 
 
 def _requires_any(fragment: Fragment, names: set[str]) -> bool:
@@ -295,51 +276,17 @@ def _mismatch(
     requirer: Fragment,
     name: str,
     others: Sequence[Fragment],
-    shown: tuple[str | None, str],
 ) -> BuildError:
-    origin, forms = shown
     ours, theirs = demangle(defined), demangle(name)
     if ours == theirs:  # templates with different types in their declarations
         ours, theirs = f"{ours} ({defined})", f"{theirs} ({name})"
     definer = f"{others[0].key} defines" if others else "nothing defines"
     return BuildError(
         f"{fragment.key} defines {ours}, which nothing requires; {requirer.key} requires {theirs} of its interface "
-        f"{interface}, which {definer}{forms}",
+        f"{interface}, which {definer}",
         code="build-interface-mismatch",
-        where=origin,
         hint=f"define it with the namespace, types and linkage that {interface} declares",
     )
-
-
-def _show(family: FamilyRecord, symbol: str, fragment: Fragment, find: Find) -> tuple[str | None, str]:
-    """Return where a fragment comes from, and how an interface and its source declare a symbol, if that is known.
-
-    Of several overloads those are shown which the other side does not have.
-    """
-    found = find(fragment.key)
-    if found is None:
-        return None, ""
-    rendered, config = found
-    headers = {header: text.encode("utf-8", "surrogateescape") for header, text in family.headers}
-    declared, own = (
-        [each for each in _statements(texts) if _is_device(each[2], base_name(symbol))]
-        for texts in (headers, own_texts(rendered, config))
-    )
-    shown = ""
-    if one := _differing(declared, own):
-        shown += f"; {path_of(config, one[0])}:{one[1]} declares `{one[2]}`"
-    if other := _differing(own, declared):
-        shown += f"; {other[0]}:{other[1]} has `{_head(other[2])}`"
-    return rendered.origin, shown
-
-
-def _differing(statements: Sequence[_Statement], others: Sequence[_Statement]) -> _Statement | None:
-    known = {_parameters(text) for _, _, text in others}
-    return next((each for each in statements if _parameters(each[2]) not in known), next(iter(statements), None))
-
-
-def _parameters(statement: str) -> frozenset[tuple[str, str]]:
-    return read_declarations(f"{_head(statement)};".encode()).functions
 
 
 def path_of(config: CompileConfig, header: str) -> str:
@@ -359,102 +306,9 @@ def _instance(name: str) -> str:
     return text[start:]
 
 
-def explain(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> None:
-    """Give a compile error a hint if an interface of the family has to do with it.
-
-    Args:
-        error: With the compiler's log.
-        rendered: The source that does not compile.
-        config: That of its family.
-    """
-    for find in (_explain_repetition, _explain_contradiction, _explain_undeclared):
-        error.hint = error.hint or find(error, rendered, config)
-
-
-def _explain_repetition(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> str | None:
-    repeated = _REPEATED.search(error.log)
-    if repeated is None or repeated["file"] not in config.own_closure(interfaces_first(config.interfaces)).headers:
-        return None
-    hint = f"begin {repeated['file']} with #pragma once: interfaces are included before every source"
-    include = re.compile(rb'#[ \t]*include[ \t]*["<][^">\n]*' + re.escape(repeated["file"].encode()) + rb'[">]')
-    for name, text in own_texts(rendered, config).items():
-        if again := include.search(text):
-            return f"{hint}, and {name}:{text.count(10, 0, again.start()) + 1} includes it again"
-    return hint
-
-
-def _explain_undeclared(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> str | None:
-    """Explain that no interface declares a function which the source calls, in a family that has other groups."""
-    unknown = _UNDECLARED.search(error.log)
-    if unknown is None or not (rendered.interfaces or rendered.undeclared):
-        return None
-    name = unknown[1]
-    interfaces = config.own_closure(interfaces_first(config.interfaces)).headers.values()
-    call = re.compile(rf"\b{name}\s*(?:<[^;{{}}]*>\s*)?\(")
-    is_called = any(call.search(text.decode("utf-8", "replace")) for text in own_texts(rendered, config).values())
-    if not is_called or any(name in words(text) for text in interfaces):
-        return None
-    functions = sorted({function for text in interfaces for function, _ in read_declarations(text).functions})
-    hint = f"no interface declares {name}; {suggest(name, functions)}".rstrip("; ")
-    if not rendered.undeclared:
-        return hint
-    group = name if name in rendered.undeclared else rendered.undeclared[0]
-    listed = ", ".join(f"[device.{each}]" for each in rendered.undeclared)
-    return f'{hint}; without one are {listed}: declare it in a header, and write there interface = "{group}.cuh"'
-
-
-def _explain_contradiction(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> str | None:
-    contradiction = _CONTRADICTION.search(error.log)
-    if contradiction is None:
-        return None
-    message, _, _ = error.log[contradiction.start() :].partition("\n\n")  # with the line of the source
-    named = set(re.findall(r"\w+", message))
-    interfaces = config.own_closure(interfaces_first(config.interfaces)).headers
-    own = own_texts(rendered, config)
-    for header, line, statement in _statements(interfaces):
-        declared = _DECLARED.search(statement)
-        if declared and declared[1] in named and statement.endswith(";"):
-            forms = (each for each in _statements(own) if _is_device(each[2], declared[1]))
-            place = next((f", but {n}:{at} has `{_head(form)}`" for n, at, form in forms), "")
-            return f"the interface {header}:{line} declares `{statement}`{place}: give both the same types"
-    return None
-
-
-def may_be_broken(error: JitltoError, rendered: RenderedSource, config: CompileConfig) -> bool:
-    """Return whether a source may fail because an interface does: there, where its own code begins, or at its end."""
-    if not isinstance(error, CompileError) or error.code != CompileError.code or not config.interfaces:
-        return False
-    first = _ERROR.search(error.log)
-    if first is None or _AT_END in error.log:
-        return True
-    text = own_texts(rendered, config).get(first["file"])
-    if text is None:
-        return first["file"] in config.own_closure(interfaces_first(config.interfaces)).headers
-    return any(int(first["line"]) <= line for _, line, _ in islice(_statements({"": text}), 1))
-
-
 def own_texts(rendered: RenderedSource, config: CompileConfig) -> dict[str, bytes]:
     """Return a source and those of its own headers that are no interfaces', by name."""
     interfaces = config.own_closure(interfaces_first(config.interfaces)).headers
     headers = config.own_closure(rendered.source).headers
     own = {name: text for name, text in headers.items() if name not in interfaces}
     return {f"{rendered.key}.cu": rendered.text.encode(), **own}
-
-
-def _is_device(statement: str, name: str) -> bool:
-    if re.match(r"template\s+[^<\s]", statement):  # an explicit instantiation
-        return False
-    return bool(re.search(rf"__(?:device|constant)__.*\b{name}\b", statement.partition("=")[0], re.S))
-
-
-def _head(statement: str) -> str:
-    return statement.partition("=")[0].rstrip("{; ")
-
-
-def _statements(texts: Mapping[str, bytes]) -> Iterator[_Statement]:
-    """Yield name, line and text of each statement, up to its semicolon or opening brace."""
-    for name, text in texts.items():
-        code = _NO_CODE.sub(lambda match: "\n" * match[0].count("\n"), text.decode("utf-8", "replace"))
-        for match in _STATEMENT.finditer(code):
-            begin = match.start() + len(match[0]) - len(match[0].lstrip())
-            yield name, code.count("\n", 0, begin) + 1, " ".join(match[0].split())

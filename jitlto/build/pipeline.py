@@ -24,7 +24,7 @@ from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_proof import Faults, InterfaceProof, find_broken
-from jitlto.build.interfaces import check_interfaces, may_be_broken
+from jitlto.build.interfaces import check_interfaces
 from jitlto.build.rendered_families import RenderedFamilies, check_reproducible
 from jitlto.build.shards import Shard
 from jitlto.compile.compiler import CompiledSource
@@ -209,11 +209,11 @@ def _workers(executor: Executor | None, jobs: int | None) -> Iterator[Executor]:
 def _blame_interfaces(outcome: Outcome, compiler: InterfaceCompiler) -> None:
     """Replace the errors of sources that cannot compile because an interface before them does not."""
     configs = [outcome.requests[position].config for position, _ in outcome.failures]
-    failed = zip(outcome.failures, configs, strict=True)
-    asked = dict.fromkeys(how for (_, each), how in failed if may_be_broken(each.error, each.rendered, how))
+    failed = [each.error.code == CompileError.code for _, each in outcome.failures]
+    asked = dict.fromkeys(config for config, is_compiler in zip(configs, failed, strict=True) if is_compiler)
     broken = {config: find_broken(compiler, config, config.interfaces) for config in asked}
     for place, (position, failure) in enumerate(outcome.failures):
-        if failure.error.code == CompileError.code and (error := broken.get(configs[place])):
+        if failed[place] and (error := broken[configs[place]]):
             outcome.failures[place] = position, Failure(failure.rendered, error)
 
 
@@ -284,5 +284,5 @@ def _validate(sources: RenderedFamilies, made: Sequence[Fragment], faults: Fault
     """Check the fragments of each family, and those that it uses, against each other."""
     for record in (each.with_used(sources.records) for each in sources.records.values()):
         fragments = record.select(made)
-        check_interfaces(record, fragments, faults, sources.find)
+        check_interfaces(record, fragments, faults, sources.origins().get)
         validate.check_fragments(record, fragments)

@@ -14,7 +14,7 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import BuildError, FamilyError, JitltoError, ToolchainError
 from jitlto.base.text import check_type
 from jitlto.base.versions import Architecture, lowest_base
-from jitlto.build import shards, validate
+from jitlto.build import shards
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
@@ -28,7 +28,6 @@ from jitlto.build.uses import check_uses
 from jitlto.compile.architectures import comparable_architectures
 from jitlto.compile.compiler import Toolchain, find_toolchain
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.compile.header_texts import SystemTexts
 from jitlto.cuda import nvjitlink
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.rendered_texts import RenderedTexts
@@ -74,7 +73,6 @@ class RenderedFamilies:
         self._on_error = self._add_failure if keep_going else None
         self._known = RenderedTexts(cache.store) if cache else None
         self._find = functools.cache(find_toolchain)
-        self._texts: SystemTexts = {}
         self.families = families
         self._batches: list[list[CompileRequest]] = []  # by family
         self._interfaces: dict[tuple[str, CompileConfig], InterfaceRules] = {}
@@ -94,7 +92,7 @@ class RenderedFamilies:
 
     def _render(self, family: FamilyDeclaration) -> list[CompileRequest]:
         toolchain = self._find(family.toolchain)
-        configs = functools.cache(functools.partial(_config, family, toolchain, self._files, self._texts))
+        configs = functools.cache(functools.partial(_config, family, toolchain, self._files))
         rendered = render_family(family, on_error=self._on_error, on_warning=self.advice.append, known=self._known)
         requests = [
             CompileRequest(r, configs(family.compiler_options(r.group), r.group.architectures)) for r in rendered
@@ -106,7 +104,6 @@ class RenderedFamilies:
         """Check what the families declare of each other's fragments, when all have been rendered."""
         keys = [request.key for request in self.rendered] + [failure.rendered.key for failure in self.failures]
         for family in self.families:
-            validate.check_deprecated(self.records[family.name], keys, f"{family.path} [deprecated]")
             if any(group.tune for group in self.records[family.name].groups):
                 self.advice += check_tuned(self.records[family.name], keys)
         used = {name for record in self.records.values() for name in record.uses}
@@ -146,12 +143,11 @@ class RenderedFamilies:
         except ToolchainError:
             return None
         plain = replace(family, is_auto=False, toolchain="nvrtc", architectures=(lowest_base(family.architectures),))
-        return _config(plain, nvrtc, self._files, self._texts, family.source_options(), ())
+        return _config(plain, nvrtc, self._files, family.source_options(), ())
 
-    def find(self, key: FragmentKey) -> tuple[RenderedSource, CompileConfig]:
-        """The source of a fragment, and how it is compiled."""
-        request = next(request for request in self.rendered if request.key == key)
-        return request.rendered, request.config
+    def origins(self) -> dict[FragmentKey, str]:
+        """Where the source of each fragment comes from."""
+        return {request.key: request.rendered.origin for request in self.rendered}
 
     def own_interfaces(self) -> dict[str, tuple[str, ...]]:
         """The interfaces of each family, without those of the families that it uses."""
@@ -214,13 +210,12 @@ def _config(
     family: FamilyDeclaration,
     toolchain: Toolchain,
     files: dict[str, bytes],
-    texts: SystemTexts,
     options: tuple[str, ...],
     archs: tuple[Architecture, ...],
 ) -> CompileConfig:
     """Return how the groups of a family that have the same options and architectures are compiled.
 
-    Headers that were read for others are taken from ``files`` and ``texts``.
+    Headers that were read for others are taken from ``files``.
     """
     is_nvcc = toolchain.name == "nvcc"
     system = toolchain.header_roots()
@@ -231,7 +226,6 @@ def _config(
         strict=not is_nvcc,
         as_written=is_nvcc,
         files=files,
-        texts=texts,
     )
     own = HeaderSearch(family.include, options=options, files=files)
     every = tuple(sorted({*family.architectures, *archs}))
@@ -300,6 +294,5 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
         tuple(sorted((name, text.decode("utf-8", "surrogateescape")) for name, text in headers.items())),
         tuple(sorted(family.all_used())),
         family.version,
-        family.deprecated,
         family.interfaces,
     )

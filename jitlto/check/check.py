@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.versions import Architecture
 from jitlto.build.findings import Finding, group_findings, link_failure
@@ -42,7 +41,6 @@ def check(
     shard: Shard | None = None,
     use_cache: bool = True,
     stores: SharedStores | None = None,
-    directory: CacheDir | None = None,
     workers: int | None = None,
     on_proof: Callable[[FamilyCheck], object] = lambda _: None,
     on_links: Callable[[int], object] = lambda _: None,
@@ -59,7 +57,6 @@ def check(
         shard: Make this share of the links and comparisons only. The check holds if all shares of it do.
         use_cache: Whether to leave out what an earlier check has proved, and to store what is proved.
         stores: Where proofs are looked up and stored too, if ``use_cache``.
-        directory: Where they are kept, if ``use_cache``; by default the user's cache of linked kernels.
         workers: The number of parallel links.
         on_proof: Called with the result of each family's proof, before anything is linked.
         on_links: Called with the number of links.
@@ -80,7 +77,7 @@ def check(
     proven: dict[str, FamilyProof] = {}
     proofs = [_prove(family.name, database, proven) for family in families]
     stores = stores if use_cache else None
-    known = Proofs((directory or families[0].session.kernel_cache.store) if use_cache else None, stores)
+    known = Proofs(families[0].session.kernel_cache.store if use_cache else None, stores)
     scope = Scope(shard or Shard(1, 1), known, workers, on_links, on_link)
     compared = compare_families(families, proofs, scope) if compare else [None] * len(families)
     checks = [_family_check(*each) for each in zip(families, proofs, compared, strict=True)]

@@ -7,7 +7,6 @@ import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from jitlto.base.config import Config
 from jitlto.base.errors import DatabaseError, JitltoError, ToolchainError
@@ -20,7 +19,6 @@ from jitlto.cuda.driver import Driver, Forward
 from jitlto.cuda.prediction import LinkMethod, find_incompatibility, preview_link
 from jitlto.database import MERGE_HINT, FragmentDatabase
 from jitlto.launch.core import extension
-from jitlto.packaging.pyproject import with_project_stores
 from jitlto.runtime import session
 from jitlto.runtime.discovery import registry
 from jitlto.runtime.discovery.entry_points import reinstall_command
@@ -238,7 +236,6 @@ def _cache_directory(settings: Config) -> Component:
 def _stores(settings: Config) -> Iterator[Component]:
     """Yield what can be said of each shared store and of the keys: nothing that a process would fail without."""
     try:
-        settings = with_project_stores(Path(), settings)
         addresses = parse_addresses(settings.store, "JITLTO_STORE") if settings.store else ()
     except JitltoError as error:
         yield Component(_STORE, f"{error.where}: {error.what}", False, error.hint)

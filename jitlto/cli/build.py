@@ -16,7 +16,7 @@ import click
 
 from jitlto.base.text import pluralize
 from jitlto.build import lineinfo, pipeline, shards, validate
-from jitlto.build.cache.cache import Cache, open_cache
+from jitlto.build.cache.cache import Cache, open_cache, open_shared_cache
 from jitlto.build.execution import trace
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError
@@ -42,7 +42,6 @@ from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import render_family
 from jitlto.packaging import prebuilt
 from jitlto.packaging.project import Package, load_package
-from jitlto.packaging.pyproject import find_project_stores
 
 
 @click.command(epilog="Example: jitlto render search -o rendered/")
@@ -135,8 +134,7 @@ def build(**options: Any) -> None:
             return
     families = with_used(package.families if package else map(declaration.load_family, _paths(o.names)))
     check_outputs(outputs, _sources(families), database="-o")
-    root = package.config.root if package else Path()
-    cache = None if o.no_cache else find_project_stores(root).open_cache()
+    cache = None if o.no_cache else open_shared_cache()
     rendered = RenderedFamilies(families, keep_going=o.keep_going, cache=cache)
     if o.plan_shards is not None:
         _print_shards(rendered, o.plan_shards, o.as_json)

@@ -11,7 +11,7 @@ import click
 
 from jitlto.base import config
 from jitlto.base.text import format_bytes, pluralize
-from jitlto.base.user_caches import CACHE_OFF, Removed, UserCache, project_caches, user_caches
+from jitlto.base.user_caches import CACHE_OFF, Removed, UserCache, user_caches
 from jitlto.cli.output import print_json
 from jitlto.cli.parameters import Size, json_option
 from jitlto.runtime.discovery import editable
@@ -39,7 +39,7 @@ def cache() -> None:
 def info(as_json: bool) -> None:
     """Show the caches' directories, contents and size limits."""
     settings = config.current()
-    caches = [(place.title, _describe(place)) for place in (*user_caches(), *project_caches())]
+    caches = [(place.title, _describe(place)) for place in user_caches()]
     caches += [(title, _describe_databases(name)) for name, (title, _, _) in _KEPT.items()]
     mode, stores = settings.mode, settings.store.split() if settings.cache != "off" else []
     if as_json:
@@ -112,7 +112,7 @@ def clear(only: str | None) -> None:
 
 
 def _remove(only: str | None, **how: Any) -> None:
-    for place in (*user_caches(), *project_caches()):
+    for place in user_caches():
         if only in (None, place.name):
             _print_removed(place.title, str(place.directory), "entry", place.remove(**how))
 

@@ -13,13 +13,13 @@ import click
 from jitlto.base import config
 from jitlto.base.text import pluralize
 from jitlto.base.versions import Architecture
+from jitlto.build.cache.cache import find_stores
 from jitlto.build.shards import Shard
 from jitlto.check.check import check as check_database
 from jitlto.cli.ending import print_error
 from jitlto.cli.output import SHOWN, print_cause, print_json, progress
 from jitlto.cli.parameters import PATH, jobs_option, json_option, shard_option, targets_option
 from jitlto.cli.selection import DATABASE, open_database
-from jitlto.packaging.pyproject import find_project_stores
 from jitlto.record.check_result import FamilyCheck, LinkCheck
 
 if TYPE_CHECKING:
@@ -84,7 +84,6 @@ def check(
         raise click.UsageError(f"name a database ({DATABASE}), or the package of --operators")
     if (cover or mode) and not archs:
         raise click.UsageError("--cover and --mode need --link")
-    shared = find_project_stores(Path())
     opened, family = open_database(database)
     with opened, progress("checking") as shown:
         result = check_database(
@@ -96,9 +95,7 @@ def check(
             compare=not no_compare,
             shard=shard,
             use_cache=not no_cache,
-            stores=None if config.current().cache == "off" else shared.stores,
-            # What a project's stores say is not for other projects.
-            directory=shared.open_directory("cubins", config.current().cache_size) if shared.project else None,
+            stores=None if config.current().cache == "off" else find_stores(),
             workers=jobs,
             on_proof=(lambda _: None) if as_json else _print_proof,
             on_links=shown.add,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from jitlto.compile.directives import all_directives
+from jitlto.compile.includes import all_directives
 from jitlto.compile.tokens import (
     KEYWORDS,
     TOKEN,
@@ -25,9 +25,8 @@ from jitlto.compile.tokens import (
 
 _INCLUDE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(?:include|import|include_next)\b[^\n]*", re.M)
 _WORDS = re.compile(r"[A-Za-z_$][\w$]*")
-_MACRO = re.compile(rb"[A-Za-z_$][\w$]*")
-_DEFINE = re.compile(rb"([A-Za-z_$][\w$]*)(?:\([^)]*\))?\s*(.*)", re.S)
-_NAME = re.compile(rb"(?:::)?[A-Za-z_$][\w$]*(?:::[A-Za-z_$][\w$]*)*")
+_DEFINE = re.compile(r"([A-Za-z_$][\w$]*)(?:\([^)]*\))?\s*(.*)", re.S)
+_NAME = re.compile(r"(?:::)?[A-Za-z_$][\w$]*(?:::[A-Za-z_$][\w$]*)*")
 # The head of a class or enum, its tokens separated by blanks: perhaps with macros and attributes, and of a base.
 _ATTRIBUTE = r"(?:alignas|__align__|__attribute__|__declspec) \((?: [^()]+| \( [^()]* \))* \) "
 _CLASS = re.compile(
@@ -104,10 +103,10 @@ def words(text: bytes) -> frozenset[str]:
 
 
 @lru_cache(maxsize=4096)
-def macros(text: bytes, kinds: tuple[bytes, ...] = (b"define", b"undef")) -> frozenset[str]:
+def macros(text: bytes, kinds: tuple[str, ...] = ("define", "undef")) -> frozenset[str]:
     """Return the macros that a text defines or undefines."""
-    found = (_MACRO.match(rest) for word, rest in all_directives(text) if word in kinds)
-    return frozenset(match[0].decode() for match in found if match)
+    found = (_WORDS.match(rest) for word, rest in all_directives(text) if word in kinds)
+    return frozenset(match[0] for match in found if match)
 
 
 def line_of(text: bytes, name: str, *, is_macro: bool = False) -> int:
@@ -279,17 +278,17 @@ def _internal(head: Head) -> Iterator[str]:
 
 def _renamed(text: bytes) -> dict[str, str]:
     """Return the macros that stand for another name, with that."""
-    found = (_DEFINE.fullmatch(rest) for word, rest in all_directives(text) if word == b"define")
-    return {each[1].decode(): _last(each[2].decode()) for each in found if each and _NAME.fullmatch(each[2])}
+    found = (_DEFINE.fullmatch(rest) for word, rest in all_directives(text) if word == "define")
+    return {each[1]: _last(each[2]) for each in found if each and _NAME.fullmatch(each[2])}
 
 
 def _special_macros(text: bytes) -> Iterator[tuple[str, str]]:
     """Yield the macros of a text that specialise a template, each with it."""
     for word, rest in all_directives(text):
-        match = _DEFINE.fullmatch(rest) if word == b"define" and b"<" in rest else None
+        match = _DEFINE.fullmatch(rest) if word == "define" and "<" in rest else None
         if match is not None:
-            for head in heads(plain_text(match[2] + b"{ }")):
-                yield from ((match[1].decode(), each.name) for each in _special(head))
+            for head in heads(match[2] + "{ }"):
+                yield from ((match[1], each.name) for each in _special(head))
 
 
 def undefined_types(texts: Iterable[bytes]) -> frozenset[str]:
@@ -327,7 +326,7 @@ def find_conflicts(text: bytes, headers: Mapping[str, bytes]) -> Iterator[Confli
     mentioned = frozenset(word for other in headers.values() for word in words(other))
     ours = {_last(name) for name in own.defined} - mentioned  # types that mean nothing to others
     overloads = own.functions.difference(*(other.functions for other in others))
-    defined = macros(text, (b"define",))
+    defined = macros(text, ("define",))
     for kind, names in (
         ("macro", defined),
         ("undef", macros(text) - defined),

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 from jitlto.base.errors import CompileError, ToolchainError
-from jitlto.compile.header_search import HeaderSearch
 from jitlto.cuda import toolkit
 
 _C_HEADERS = frozenset((
@@ -31,15 +30,6 @@ def find_missing_header(log: str) -> str | None:
     """Return the header that a failed compile could not open; None if it failed for another reason."""
     match = _MISSING.search(log)
     return match[1] if match else None
-
-
-def find_further_header(error: CompileError, search: HeaderSearch, given: Sequence[str]) -> str | None:
-    """Return the header that a compile failed for and that ``search`` has: one that is included through a macro.
-
-    None if it failed for another reason, or although the header was among those ``given``.
-    """
-    name = find_missing_header(error.log)
-    return None if name is None or name in given or search.find(name) is None else name
 
 
 def make_source_error(compiler: str, log: str, hint: str | None) -> CompileError:

@@ -2,8 +2,8 @@
 
 The compiler gets every header this way and never an include path: its output then depends on contents alone, and a
 header that was not given is a compile error, never a stale one. NVRTC looks a header up by the very text of the
-include, so that text is replaced by a name that only the header has which nvcc's preprocessor would read there. Where a
-macro makes the text, the header gets that name; where one name would have to be two headers, the source is refused.
+include, so where nvcc's preprocessor would find another header by that text, as beside the includer, it is replaced by
+a name that only that header has. What the scan of a text cannot follow is refused.
 """
 
 from __future__ import annotations
@@ -12,46 +12,25 @@ import hashlib
 import json
 import os.path
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
-from jitlto.compile.directives import INCLUDES, Directive, all_directives, conditions_with
-from jitlto.compile.header_places import GIVEN, HeaderPlaces, Place, tree_name
-from jitlto.compile.header_texts import HINT_LITERAL, NOTHING, HeaderTexts, SystemTexts, Text
-from jitlto.compile.macro_names import Macros
+from jitlto.base.errors import JitltoError
+from jitlto.compile.header_places import GIVEN, HeaderPlaces, Place, split_name
+from jitlto.compile.includes import Include, rewrite, scan, scan_quickly
 from jitlto.record.headers import HeaderSet, Source
 
-_WORD = re.compile(rb"\w+")
-_NO_MACROS = frozenset((b"pragma", b"line", b"error", b"warning", b"else", b"endif", *INCLUDES))
+_ELSE_DEFINED = re.compile(rb"(?:#|%:)[ \t]*+elifn?def\b")
+_SOURCE = "the source"  # in errors, for it has no name here
 
 
-class _Request(NamedTuple):
-    """A name that a macro makes: who asks for it, and what it means there."""
+class _Text(NamedTuple):
+    """A source or header in its place."""
 
-    place: Place | None
-    name: str
-    found: Place | None
-
-
-class _Requests(NamedTuple):
-    """All requests of some texts, where they were looked for, and the words that mattered."""
-
-    requests: frozenset[_Request]
-    looked_up: frozenset[str]
-    consulted: frozenset[bytes]
-
-
-class _Walk(NamedTuple):
-    """All headers that a source can reach."""
-
-    texts: dict[Place, Text]
-    requests: frozenset[_Request]
-    looked_up: frozenset[str]
-
-
-_Names = dict[Place, tuple[str, ...]]
+    found: tuple[tuple[Include, Place | None], ...]  # the headers that it names; None: there is no such header
+    is_open: bool  # it may include others, through macros
+    rewritten: bytes  # with the names of the headers
 
 
 class HeaderSearch:
@@ -61,13 +40,12 @@ class HeaderSearch:
         roots: Directories of the author's headers, in the order of ``-I``.
         given: Headers given by content, which win over every root.
         system: Directories of a toolkit's headers, which come after the others.
-        options: Of the compiler; the macros that they define may name headers.
+        options: Of the compiler.
         strict: Refuse what NVRTC cannot follow. Otherwise a source that may name any header reaches all of the roots'.
         as_written: Leave all texts as they are, for a preprocessor with real directories: a header of the first root
             (or given) has its path for a name, one of another root its exact name.
         beyond: Whether a name may lead out of a directory.
         files: Contents by path, to be shared by searches that are to read each file once among them.
-        texts: Texts of the headers under ``system``, to be shared likewise.
     """
 
     def __init__(
@@ -81,17 +59,16 @@ class HeaderSearch:
         as_written: bool = False,
         beyond: bool = True,
         files: dict[str, bytes] | None = None,
-        texts: SystemTexts | None = None,
     ) -> None:
         self._places = HeaderPlaces([*roots, *system], given or {}, beyond=beyond, files=files)
-        self._own, self._options, self._strict, self._as_written = len(roots), tuple(options), strict, as_written
-        self._texts = HeaderTexts(self._places, self._own, texts, strict=strict, as_written=as_written, options=options)
+        self._own, self._strict, self._as_written = len(roots), strict, as_written
+        self._has_elifdef = any("++23" in option or "++2b" in option for option in options)
+        self._texts: dict[Place, _Text] = {}
         self._states: dict[str, str | None] = {}
-        self._made: dict[frozenset[Place], _Requests] = {}
-        self._reached: dict[tuple[Place, ...], dict[Place, Text]] = {}  # the sources of a build share includes
+        self._closures: dict[frozenset[Place], HeaderSet] = {}  # the sources of a build share includes
+        self._sets: dict[frozenset[str], HeaderSet] = {}
         self._visible: dict[str, bytes] | None = None
         self._completed: dict[frozenset[str], HeaderSet] = {}
-        self._closures: dict[tuple[frozenset[Place], frozenset[_Request]], tuple[_Names | None, dict[str, bytes]]] = {}
 
     def find(self, name: str) -> bytes | None:
         """Return the content of the header ``name``, None if no root has it."""
@@ -102,10 +79,7 @@ class HeaderSearch:
         return None if (place := self._places.named(name)) is None or place.root == GIVEN else self._places.path(place)
 
     def sha256(self, name: str) -> str | None:
-        """Return the SHA-256 of the header ``name``, with its root unless that is the first; None if there is none.
-
-        Of two equal headers in two roots, each includes what is beside itself.
-        """
+        """Return a digest of the header ``name``, and of where what an author's includes is; None if there is none."""
         if name not in self._states:
             place = self._places.named(name)
             self._states[name] = None if place is None else self._state(place)
@@ -113,57 +87,51 @@ class HeaderSearch:
 
     def _state(self, place: Place) -> str:
         digest = hashlib.sha256(self._places.read(place)).hexdigest()
-        return f"{digest}@{place.root}" if place.root > 0 else digest
+        if not self._is_own(place):
+            return f"{digest}@"
+        text, places = self._text(place), self._places
+        names = [found and found.exact_name for _, found in text.found]
+        # What a macro names is found in the first directory that has it.
+        earlier = [root for root in range(place.root) if places.look(root, place.path)]
+        return hashlib.sha256(json.dumps([digest, place.root, names, earlier]).encode()).hexdigest()
 
-    def closure(self, text: bytes, extra: Iterable[str] = ()) -> Source:
+    def closure(self, text: bytes) -> Source:
         """Return the source with every header that its includes, and theirs, can name in any branch.
 
         A superset of what the compiler will read. Headers that no root has are left out: the compiler says which of
         them it needed.
 
-        Args:
-            extra: Names that the compiler asked for, through macros that only it knows.
-
         Raises:
             JitltoError: ``jitlto-header-…``, if the headers would not be those that nvcc's preprocessor reads.
         """
-        main = self._texts.read(None, text)
-        walk = self._walk(main, extra)
-        if self._as_written:
-            return Source(text, self._tree(main, walk))
-        key = (frozenset(walk.texts), walk.requests)
+        main = self._read(None, text)
+        start = {place for _, place in main.found if place}
+        if main.is_open:
+            start |= set(self._places.visible(self._own))
+        key = frozenset(start)
         if key not in self._closures:
-            self._closures[key] = self._make_closure(walk)
-        names, headers = self._closures[key]
-        return Source(main.rewritten if names is None else self._texts.rewrite(None, main, names), headers)
+            made = self._name(self._reach(start))
+            self._closures[key] = self._sets.setdefault(frozenset(made), made)
+        return Source(main.rewritten, self._closures[key])
 
-    def _make_closure(self, walk: _Walk) -> tuple[_Names | None, dict[str, bytes]]:
-        names = self._name(walk)
-        if names is None:
-            return None, {self._places.name_of(place): read.rewritten for place, read in walk.texts.items()}
-        headers: dict[str, bytes] = {}
-        for place, its in names.items():
-            headers |= dict.fromkeys(its, self._texts.rewrite(place, walk.texts[place], names))
-        return names, headers
+    def _reach(self, start: Iterable[Place]) -> dict[Place, _Text]:
+        texts: dict[Place, _Text] = {}
+        pending = list(start)
+        while pending:
+            place = pending.pop()
+            if place not in texts:
+                text = texts[place] = self._text(place)
+                pending.extend(found for _, found in text.found if found is not None)
+                if text.is_open:
+                    pending.extend(self._places.visible(self._own))
+        return texts
 
-    def _tree(self, main: Text, walk: _Walk) -> dict[str, bytes]:
-        """Return the headers by their paths, and an empty file in each directory that a name leaves by ``..``."""
-        headers: dict[str, bytes] = {}
-        for place in walk.texts:
-            if os.path.normpath(place.path) != place.path:
-                what = f"{place.path} leads through a symbolic link and back"
-                self._texts.fail(place, what, "jitlto-header-ambiguous", "include the header by its own path")
-            headers[tree_name(place)] = self._places.read(place)
-        for includer, read in [(None, main), *walk.texts.items()]:
-            for found in read.found:
-                if found.place is not None and "/../" in found.name.written:
-                    base = os.path.dirname(includer.path) if includer and found.place.after == GIVEN else ""  # noqa: PTH120
-                    parts = f"{base}/{found.name.written}".strip("/").split("/")
-                    for number, part in enumerate(parts):
-                        if part == ".." and number and parts[number - 1] != "..":
-                            directory = os.path.normpath("/".join(parts[:number]))
-                            headers.setdefault(tree_name(Place(found.place.root, f"{directory}/.directory")), b"")
-        return headers
+    def _name(self, texts: Mapping[Place, _Text]) -> HeaderSet:
+        if self._as_written:
+            return HeaderSet({place.tree_name: self._places.read(place) for place in texts})
+        if self._strict:
+            self._check_once(texts)
+        return HeaderSet({self._places.name_of(place): text.rewritten for place, text in texts.items()})
 
     def complete(self, source: Source) -> Source:
         """Return a source of :meth:`closure` with all that a preprocessor may find in the roots, if ``as_written``.
@@ -177,148 +145,113 @@ class HeaderSearch:
         """
         if not self._as_written:
             return source
+        if self._visible is None:
+            self._visible = self._places.read_visible(self._own)
         names = frozenset(source.headers)
         if names not in self._completed:
-            if self._visible is None:
-                self._visible = self._places.read_visible(self._own)
             made = HeaderSet(self._visible | dict(source.headers))
-            self._completed[names] = self._completed.setdefault(frozenset(made), made)
+            self._completed[names] = self._sets.setdefault(frozenset(made), made)
         return Source(source.text, self._completed[names])
 
     def held(self, names: Iterable[str]) -> str:
         """Return a digest of which of the roots have a file of each name."""
-        found = [self._places.holders(name, self._own) for name in names]
+        found = [[root for root in range(self._own) if self._places.look(root, name)] for name in names]
         return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
     def reachable(self, text: bytes) -> frozenset[str]:
         """Return the names of the headers in :meth:`closure` of ``text``."""
         return frozenset(self.closure(text).headers)
 
-    def looked_up(self, text: bytes, reads: Iterable[str]) -> frozenset[str]:
-        """Return every name that decided how ``text`` and the headers ``reads`` are spelled in :meth:`closure`.
+    def absent(self, text: bytes, reads: Iterable[str]) -> frozenset[str]:
+        """Return the names that ``text``, or the toolkit's headers among ``reads``, name and that no root has.
 
-        Where a file of such a name comes or goes, an include may mean another file.
+        Where such a header appears, an include means another file. What an author's header names is in its state.
         """
-        main = self._texts.read(None, text)
-        places = [place for name in reads if (place := self._places.named(name)) is not None]
-        texts = {self._texts.settled(place): self._texts.read(self._texts.settled(place)) for place in places}
-        walk = self._follow(main, texts)
-        found = walk.looked_up.union(*(read.looked_up for read in (main, *texts.values())))
-        if self._as_written:  # what a macro names is known from what is read
-            found |= {Place(root, place.path).exact_name for place in texts for root in range(place.root)}
-        return found
+        texts = [self._read(None, text)]
+        places = (self._places.named(name) for name in reads)
+        texts += [self._text(place) for place in places if place is not None and not self._is_own(place)]
+        names = (include.name for each in texts for include, place in each.found if place is None)
+        return frozenset(os.path.normpath(name) for name in names if not name.startswith("/"))
 
-    # --- names that macros make ---
+    # --- what an include in a text means ---
 
-    def _walk(self, main: Text, extra: Iterable[str]) -> _Walk:
-        given = {name: self._texts.settled(place) for name in extra if (place := self._places.search(name)) is not None}
-        requests = {_Request(None, name, place) for name, place in given.items()}
-        start = tuple(dict.fromkeys(place for place in (*(f.place for f in main.found), *given.values()) if place))
-        while True:
-            walk = self._follow(main, self._reach(start))
-            more = {r.found for r in walk.requests if r.found is not None and r.found not in walk.texts}
-            if not more:
-                return walk._replace(requests=walk.requests | requests)
-            start += tuple(more)
+    def _is_own(self, place: Place | None) -> bool:
+        return place is None or place.root < self._own
 
-    def _reach(self, start: tuple[Place, ...]) -> dict[Place, Text]:
-        """Return some headers, and all that they and theirs include, other than by macros."""
-        if start not in self._reached:
-            texts: dict[Place, Text] = {}
-            pending = list(start)
-            while pending:
-                place = pending.pop()
-                if place not in texts:
-                    texts[place] = self._texts.read(place)
-                    pending.extend(found.place for found in texts[place].found if found.place is not None)
-            self._reached[start] = texts
-        return self._reached[start]
+    def _text(self, place: Place) -> _Text:
+        if place not in self._texts:
+            self._texts[place] = self._read(place, self._places.read(place))
+        return self._texts[place]
 
-    def _follow(self, main: Text, texts: dict[Place, Text]) -> _Walk:
-        """Add what macros may name in these texts."""
-        if not main.open and not any(read.open for read in texts.values()):
-            return _Walk(texts, frozenset(), frozenset())
-        places = frozenset(texts)
-        if places not in self._made:
-            self._made[places] = self._find_requests({None: NOTHING} | dict(texts.items()))
-        made = self._made[places]
-        words = {
-            word for name, rest in all_directives(main.text) if name not in _NO_MACROS for word in _WORD.findall(rest)
-        }
-        if main.open or not made.consulted.isdisjoint(words):
-            made = self._find_requests({None: main} | dict(texts.items()))
-        return _Walk(texts, made.requests, made.looked_up)
+    def _read(self, place: Place | None, content: bytes) -> _Text:
+        is_own = self._is_own(place)
+        scanned = scan(content) if is_own else scan_quickly(content)
+        for unclear in scanned.unclear:
+            if self._strict or (self._as_written and unclear.is_asked):
+                self._fail(place, unclear.what, unclear.code, unclear.hint, content, unclear.position)
+        if self._strict and is_own and not self._has_elifdef and (match := _ELSE_DEFINED.search(content)):
+            what, hint = f"NVRTC ignores {match[0].decode()} before C++23", "write #elif defined(NAME)"
+            self._fail(place, what, "unsupported", hint, content, match.start())
+        found = tuple((include, self._resolve(place, include)) for include in scanned.includes)
+        if is_own and (self._strict or self._as_written):
+            for include, _ in found:
+                if include.name.startswith("/"):
+                    what = f"an absolute path, {include.name}, names a header"
+                    hint = "give the header's directory under include, and its name relative to it"
+                    self._fail(place, what, "absolute", hint, content, include.start)
+        is_open = any(each.code == "unknown" and not each.is_asked for each in scanned.unclear)
+        if self._as_written:
+            return _Text(found, is_open, content)
+        called = [(each, each.name if to is None else self._places.name_of(to)) for each, to in found if each.end]
+        # Where the text is read again, given by content, others may be beside it: angle brackets never look there.
+        is_deep = place is not None and "/" in place.path
+        changed = [(each, name) for each, name in called if name != each.name or (each.quoted and is_deep)]
+        return _Text(found, is_open, rewrite(content, changed) if changed else content)
 
-    def _find_requests(self, every: Mapping[Place | None, Text]) -> _Requests:
-        macros = Macros([read.text for read in every.values()], self._options)
-        requests: set[_Request] = set()
-        looked_up: set[str] = set()
-        asked: list[tuple[Place | None, Directive]] = []
-        for place, read in every.items():
-            asked += [(place, d) for d in read.open if d.word != b"define"]
-        if any(d.word == b"define" for read in every.values() for d in read.open):
-            for place, read in every.items():
-                asked += [(place, directive) for directive in conditions_with(read.text, macros.asking())]
-        for place, directive in asked:
-            operand = every[place].text[directive.start + len(directive.word) : directive.end]
-            names = macros.included(operand) if directive.word in INCLUDES else macros.asked(operand)
-            if names is None:
-                if self._texts.is_own(place):
-                    self._texts.refuse_unknown(place, every[place].text, directive)
-                    found = map(self._texts.settled, self._places.all_in(self._own))
-                    requests.update(_Request(None, self._places.name_of(p), p) for p in found)
-                continue
-            for request in names:
-                if request.name.startswith("/"):
-                    self._texts.refuse_absolute(place, every[place].text, directive, request.name)
-                requests.add(
-                    _Request(place, request.name, self._texts.resolve(place, directive.word, request, looked_up))
-                )
-        return _Requests(frozenset(requests), frozenset(looked_up), macros.consulted)
+    def _resolve(self, place: Place | None, include: Include) -> Place | None:
+        """Find a header as GCC does: beside the text that names it if in quotes, then in the roots in order."""
+        if place is not None and include.quoted and _has_neighbours(place) and not include.name.startswith("/"):
+            directory = os.path.dirname(place.path)  # noqa: PTH120 - a name, no path
+            beside = self._places.look(place.root, f"{directory}/{include.name}" if directory else include.name)
+            if beside is not None:
+                return Place(place.root, beside)
+        return self._places.search(include.name)
 
-    # --- names of headers ---
+    # --- what is refused ---
 
-    def _name(self, walk: _Walk) -> dict[Place, tuple[str, ...]] | None:
-        """Return the names of each header, several if macros spell it differently; None if all have the usual one."""
-        wanted: dict[str, set[Place | None]] = defaultdict(set)
-        for request in walk.requests:
-            wanted[request.name].add(request.found)
-        usual = {place: self._places.name_of(place) for place in walk.texts}
-        made = {name: place for name, places in wanted.items() for place in places if place is not None}
-        if self._strict:
-            self._check_requests(walk, wanted, set(usual.values()))
-        shared = self._shared(walk)
-        if not shared and all(usual.get(place) == name for name, place in made.items()):
-            return None
-        names: dict[Place, tuple[str, ...]] = {}
-        for place, name in usual.items():
-            others = (n for n, p in made.items() if p == place and n != name)
-            names[place] = (name if made.get(name, place) == place else place.exact_name, *sorted(others))
-        for places in shared:
-            names |= dict.fromkeys(places, (self._unite(walk, names, places),))
-        return names
+    def _check_once(self, texts: Mapping[Place, _Text]) -> None:
+        """Refuse a file with ``#pragma once`` in two places, since NVRTC knows it by its name."""
+        seen: dict[tuple[int, int], Place] = {}
+        for place in sorted(texts):
+            if place.root != GIVEN and self._is_own(place) and b"once" in self._places.read(place):
+                status = self._places.path(place).stat()
+                other = seen.setdefault((status.st_dev, status.st_ino), place)
+                if other != place:
+                    what = f"#pragma once holds for one file, and this one is included as {other.path} too"
+                    self._fail(place, what, "once", "include it by one name, or use an include guard")
 
-    def _check_requests(self, walk: _Walk, wanted: Mapping[str, set[Place | None]], usual: set[str]) -> None:
-        for request in sorted(walk.requests, key=lambda request: (request.name, request.place or ())):
-            places = wanted[request.name]
-            if len(places) > 1 or (places == {None} and request.name in usual):
-                what = f"a macro names {request.name!r}, which are different headers, or none, where it is used"
-                self._texts.fail(request.place, what, "jitlto-header-ambiguous", HINT_LITERAL)
+    def _fail(
+        self, place: Place | None, what: str, code: str, hint: str, content: bytes = b"", position: int = -1
+    ) -> NoReturn:
+        where = _SOURCE if place is None else self._places.name_of(place)
+        if position >= 0:
+            where += f":{content.count(10, 0, position) + 1}"
+        raise JitltoError(what, code=f"jitlto-header-{code}", where=where, hint=hint)
 
-    def _shared(self, walk: _Walk) -> list[list[Place]]:
-        """Return the places of each file that is in several, and has ``#pragma once`` or is named by macros too."""
-        named = {r.found for r in walk.requests if r.found and self._places.name_of(r.found) != r.name}
-        files: dict[object, list[Place]] = defaultdict(list)
-        for place, read in walk.texts.items():
-            if read.once:
-                files[self._places.identity(place)].append(place)
-        return [places for places in files.values() if len(places) > 1 or places[0] in named]
 
-    def _unite(self, walk: _Walk, names: Mapping[Place, tuple[str, ...]], places: Sequence[Place]) -> str:
-        """Return one name for a header with ``#pragma once``, which NVRTC knows by its name, in all its places."""
-        spelled = {request.name for request in walk.requests if request.found in places}
-        texts = {self._texts.rewrite(place, walk.texts[place], names) for place in places}
-        if self._strict and (len(spelled) > 1 or len(texts) > 1):
-            what = "#pragma once holds for one file, and this one is included as different ones"
-            self._texts.fail(min(places), what, "jitlto-header-once", "include it by one name, or use an include guard")
-        return min(spelled) if spelled else min(names[place][0] for place in places)
+def name_source(error: JitltoError, name: str, lines_before: int) -> None:
+    """Give the source its name in an error about headers.
+
+    Args:
+        error: As a search for headers raised it; an error in a header stays as it is.
+        name: The source's name.
+        lines_before: The lines that were put before the author's own.
+    """
+    source, _, line = (error.where or "").rpartition(":")
+    if source == _SOURCE:
+        error.where = f"{name}:{int(line) - lines_before}"
+
+
+def _has_neighbours(place: Place) -> bool:
+    """Return whether headers may be beside a header: not beside one that is given by its exact name."""
+    return place.root != GIVEN or split_name(place.path)[1] == place.path

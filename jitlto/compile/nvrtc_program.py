@@ -16,7 +16,7 @@ from jitlto.base.mangling import demangle
 from jitlto.base.uninterrupted import uninterrupted
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile import ltoir_symbols
-from jitlto.compile.diagnostics import find_further_header, find_hint, make_source_error
+from jitlto.compile.diagnostics import find_hint, make_source_error
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.cuda import toolkit
 from jitlto.cuda.ptx import ANCHOR, Module, parse_ptx
@@ -176,16 +176,8 @@ def _name_program(text: bytes) -> str:
 def compile_closure(
     search: HeaderSearch, text: bytes, architectures: Sequence[Architecture], options: Sequence[str]
 ) -> Compiled:
-    """Compile a source whose headers are looked up in ``search``, includes through macros among them."""
-    extra: list[str] = []
-    while True:
-        try:
-            return compile_source(search.closure(text, extra), architectures, options)
-        except CompileError as error:
-            name = find_further_header(error, search, extra)
-            if name is None:
-                raise
-            extra.append(name)
+    """Compile a source whose headers are looked up in ``search``; errors as :func:`compile_source`."""
+    return compile_source(search.closure(text), architectures, options)
 
 
 class Program(NamedTuple):

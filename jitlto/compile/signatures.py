@@ -14,7 +14,7 @@ from jitlto.base.mangling import base_name
 from jitlto.base.type_spelling import canonical_spelling
 from jitlto.base.types import find_scalar
 from jitlto.compile.declarations import heads
-from jitlto.compile.directives import all_directives
+from jitlto.compile.includes import all_directives
 from jitlto.compile.tokens import KEYWORDS, WORD, parameter_name, plain_text, skip, split_parameters
 from jitlto.record.options import macro_values
 
@@ -80,9 +80,8 @@ def _kernels(text: bytes) -> Iterator[tuple[str, tuple[str, ...]]]:
 @lru_cache(maxsize=256)
 def _find_macros(text: bytes) -> tuple[tuple[str, str], ...]:
     """Return the macros that a text defines, or undefines, with what they stand for."""
-    directives = ((word, rest.decode("utf-8", "replace")) for word, rest in all_directives(text))
-    matches = ((word, _MACRO.match(rest)) for word, rest in directives if word in (b"define", b"undef"))
-    return tuple((match[1], match[2] if word == b"define" else "") for word, match in matches if match)
+    matches = ((word, _MACRO.match(rest)) for word, rest in all_directives(text) if word in ("define", "undef"))
+    return tuple((match[1], match[2] if word == "define" else "") for word, match in matches if match)
 
 
 def _read_list(tokens: Sequence[str]) -> Parameters | None:

@@ -24,7 +24,7 @@ from jitlto.base.uninterrupted import alone
 _BINDINGS = "cuda.bindings"
 _HOMES = {
     **dict.fromkeys(("driver", "nvfatbin", "nvjitlink", "nvrtc"), _BINDINGS),
-    **dict.fromkeys(("Buffer", "Device", "Kernel", "LaunchConfig", "ObjectCode", "Stream", "launch"), "cuda.core"),
+    **dict.fromkeys(("Device", "Kernel", "ObjectCode", "Stream"), "cuda.core"),
     "ParamHolder": "cuda.core._kernel_arg_handler",
     "StridedMemoryView": "cuda.core.utils",
     "find_nvidia_binary_utility": "cuda.pathfinder",

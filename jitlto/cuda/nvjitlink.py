@@ -136,57 +136,46 @@ def link(
     _check_machine_code(inputs, target, linker)
     _check_lock()
     options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else []), *(["-r"] if relocatable else [])]
-    data, log = _link(inputs, target, linker, options, "ptx" if ptx else "cubin")
+    output = "ptx" if ptx else "cubin"
+    with uninterrupted:
+        nvjitlink = libraries.nvjitlink
+        try:
+            handle = nvjitlink.create(len(options), options)
+        except nvjitlink.nvJitLinkError as error:
+            raise LinkError(
+                f"nvJitLink {linker} rejected the options {' '.join(options)}: {error}",
+                code="link-options",
+                hint="see nvJitLink's documentation for the options of this version",
+            ) from error
+        current = None
+        try:
+            for number, current in enumerate(inputs):
+                kind = getattr(nvjitlink.InputType, current.kind.upper())
+                nvjitlink.add_data(handle, kind, current.data, len(current.data), _letter(number))
+            current = None
+            nvjitlink.complete(handle)
+            log = _with_names(_read_log(nvjitlink, handle, "info"), inputs)
+            _check_log(log)
+            buffer = bytearray(getattr(nvjitlink, f"get_linked_{output}_size")(handle))
+            getattr(nvjitlink, f"get_linked_{output}")(handle, buffer)
+        except nvjitlink.nvJitLinkError as error:
+            log = _with_names(_read_log(nvjitlink, handle, "error") + _read_log(nvjitlink, handle, "info"), inputs)
+            _note_lock(log)
+            raise _link_error(str(error), log, current, target, linker) from error
+        finally:
+            nvjitlink.destroy(handle)
     if ptx:
-        return Linked(data.rstrip(b"\0"), log)
+        return Linked(bytes(buffer).rstrip(b"\0"), log)
     if not relocatable:
         # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
-        _check_none_undefined(find_undefined(data), log)
-    return Linked(data, log)
+        _check_none_undefined(find_undefined(bytes(buffer)), log)
+    return Linked(bytes(buffer), log)
 
 
-@uninterrupted
-def _link(
-    inputs: Sequence[LinkInput], target: Architecture, linker: Version, options: Sequence[str], output: str
-) -> tuple[bytes, str]:
-    """Return the output, ``cubin`` or ``ptx``, and the log; errors as :func:`link`."""
-    nvjitlink = libraries.nvjitlink
-    try:
-        handle = nvjitlink.create(len(options), options)
-    except nvjitlink.nvJitLinkError as error:
-        raise LinkError(
-            f"nvJitLink {linker} rejected the options {' '.join(options)}: {error}",
-            code="link-options",
-            hint="see nvJitLink's documentation for the options of this version",
-        ) from error
-    try:
-        _add_and_complete(nvjitlink, handle, inputs, target, linker)
-        log = _with_names(_read_log(nvjitlink, handle, "info"), inputs)
-        _check_log(log)
-        buffer = bytearray(getattr(nvjitlink, f"get_linked_{output}_size")(handle))
-        getattr(nvjitlink, f"get_linked_{output}")(handle, buffer)
-    finally:
-        nvjitlink.destroy(handle)
-    return bytes(buffer), log
-
-
-def _add_and_complete(
-    nvjitlink: Any, handle: int, inputs: Sequence[LinkInput], target: Architecture, linker: Version
-) -> None:
-    current = inputs[0] if inputs else None
-    try:
-        for number, item in enumerate(inputs):
-            current = item
-            kind = getattr(nvjitlink.InputType, item.kind.upper())
-            nvjitlink.add_data(handle, kind, item.data, len(item.data), _letter(number))
-        current = None
-        nvjitlink.complete(handle)
-    except nvjitlink.nvJitLinkError as error:
-        log = _with_names(_read_log(nvjitlink, handle, "error") + _read_log(nvjitlink, handle, "info"), inputs)
-        if _LOCKED in log:
-            global _is_locked
-            _is_locked = _this_thread.has_lock = True
-        raise _link_error(str(error), log, current, target, linker) from error
+def _note_lock(log: str) -> None:
+    if _LOCKED in log:
+        global _is_locked
+        _is_locked = _this_thread.has_lock = True
 
 
 def check_linked_ptx(linked: Linked) -> None:

@@ -19,10 +19,9 @@ from jitlto.base.errors import OperatorError
 from jitlto.cuda.libraries import driver
 from jitlto.frameworks.fit import check_arguments
 from jitlto.frameworks.parts import Call, Launch
-from jitlto.launch.arguments import ArgumentConverter
-from jitlto.launch.compiled import loaded_function
 from jitlto.launch.core import extension
-from jitlto.launch.packed import to_bytes
+from jitlto.launch.signature import loaded_function
+from jitlto.launch.step import make_converters
 
 #: The name under which XLA knows the handler.
 TARGET = "jitlto_launch"
@@ -62,15 +61,11 @@ class Cuda:
 
     def prepare(self, launcher: Any, launch: Launch) -> tuple[int, Sequence[int]]:
         """Check a launch configuration, and load the kernel: a capture may not be the first to use it."""
-        config = launcher._config_maker.make(
-            launch.grid, launch.block, launch.shared_memory, launch.cluster, launch.cooperative, False
-        )
+        config = launcher.configure(launch.grid, launch.block, launch.shared_memory, launch.cluster, launch.cooperative)
         handle = int(launcher.kernel.handle)
         loaded_function(handle)
-        cluster = tuple(config.cluster or (0, 0, 0))
-        # cuda.core counts a grid with clusters in clusters, the driver in blocks.
-        grid = [blocks * (part or 1) for blocks, part in zip(config.grid, cluster, strict=True)]
-        return handle, (*grid, *config.block, config.shmem_size, *cluster, int(launch.cooperative))
+        cluster = config.cluster or (0, 0, 0)
+        return handle, (*config.grid, *config.block, config.shared_memory, *cluster, int(config.cooperative))
 
 
 def register(target: Target) -> None:
@@ -127,7 +122,7 @@ def describe_call(
     assert call.launch is not None  # noqa: S101 - the caller checks it
     kernel, signature = launcher.chosen.kernel, launcher.signature
     check_arguments(kernel, signature, call, {number: dtype for number, (_, dtype) in inputs.items()})
-    converters = ArgumentConverter(kernel, signature).converters
+    converters = make_converters(tuple(signature))
     handle, shape = target.prepare(launcher, call.launch)
     digest = bytes.fromhex(launcher.chosen.digest)
     words: list[int] = [*np.frombuffer(digest, np.int64).tolist(), *shape, len(call.parameters)]
@@ -148,7 +143,7 @@ def describe_call(
             words += [_INPUT, place] if result is None else [_OUTPUT, result]
         else:
             value = scalars[source.value] if source.kind == "input" else source.value
-            words += [_VALUE | parameter.size << 8, add(to_bytes(convert(value), parameter.size))]
+            words += [_VALUE | parameter.size << 8, add(convert(value))]
     with _lock:
         if _kept.get(digest) is not launcher:
             _registered[target.platform].add_xla_kernel(digest, handle)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from jitlto.base.errors import OperatorError
 
 if TYPE_CHECKING:
-    from jitlto.launch.launcher import Extent
+    from jitlto.launch.step import Extent
 
 #: The default of an argument that has none.
 REQUIRED: Any = type("Required", (), {"__repr__": lambda _: "required", "__reduce__": lambda _: "REQUIRED"})()

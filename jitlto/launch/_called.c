@@ -1,22 +1,58 @@
 /* Classes whose objects are called as fast as methods; a part of _launch.c.
  *
  * CPython calls an object with a method __call__ by way of a tuple and a dict of the arguments. The objects of the classes
- * made here pass the arguments on to the method as they come, in an array. They have two pointers behind what the objects
- * of the class above have.
+ * made here pass the arguments on as they come, in an array: first to what is in the attribute `_quick`, a Signature (of a
+ * launcher) or a Table, then to the method.
  */
 
-typedef struct {
+typedef struct { /* behind what the objects of the class above have */
     vectorcallfunc vectorcall;
-    PyObject *method; /* what is called with the object and the arguments */
+    PyObject *method; /* __call__ */
+    PyObject *quick;
+    Handles handles;
 } Called;
 
+/* Calls a method with its object before the arguments. */
+static PyObject *call_with(PyObject *method, PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (flags & PY_VECTORCALL_ARGUMENTS_OFFSET) { /* args[-1] is free meanwhile */
+        PyObject **all = (PyObject **)args - 1, *before = all[0];
+        all[0] = self;
+        PyObject *result = PyObject_Vectorcall(method, all, (size_t)count + 1, keywords);
+        all[0] = before;
+        return result;
+    }
+    Py_ssize_t total = count + (keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords));
+    PyObject **all = PyMem_Malloc((size_t)(total + 1) * sizeof *all);
+    if (all == NULL) return PyErr_NoMemory();
+    all[0] = self;
+    if (total > 0) memcpy(all + 1, args, (size_t)total * sizeof *all);
+    PyObject *result = PyObject_Vectorcall(method, all, (size_t)count + 1, keywords);
+    PyMem_Free(all);
+    return result;
+}
+
 static PyObject *called_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
-    PyObject *method = ((Called *)((char *)self + Py_TYPE(self)->tp_vectorcall_offset))->method;
+    Called *called = (Called *)((char *)self + Py_TYPE(self)->tp_vectorcall_offset);
+    PyObject *quick = called->quick, *result = NULL;
+    if (quick != NULL) {
+        Py_ssize_t count = PyVectorcall_NARGS(flags);
+        int done = OTHERWISE;
+        Py_INCREF(quick); /* another one may be set meanwhile */
+        if (Py_TYPE(quick)->tp_dealloc == signature_dealloc) {
+            done = launch((Signature *)quick, &called->handles, args, count, keywords);
+            if (done == DONE) result = Py_NewRef(Py_None);
+        } else if (Py_TYPE(quick)->tp_dealloc == table_dealloc) {
+            count += keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords);
+            result = table_find((Table *)quick, args, count, keywords);
+        }
+        Py_DECREF(quick);
+        if (result != NULL || done == FAILED) return result;
+    }
+    PyObject *method = called->method;
     if (method == NULL) return no_longer_in_use(); /* cleared with a cycle that it was in */
-    Py_INCREF(method); /* another one may be set meanwhile */
-    PyObject *result = Py_TYPE(method)->tp_dealloc == call_dealloc
-                           ? call_launcher((Call *)method, self, args, flags, keywords)
-                           : call_with(method, self, args, flags, keywords);
+    Py_INCREF(method);
+    result = call_with(method, self, args, flags, keywords);
     Py_DECREF(method);
     return result;
 }
@@ -30,19 +66,10 @@ static PyObject *called_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObj
         Py_DECREF(method);
         return NULL;
     }
-    *(Called *)((char *)made + type->tp_vectorcall_offset) = (Called){called_vectorcall, method};
+    Called *called = (Called *)((char *)made + type->tp_vectorcall_offset);
+    called->vectorcall = called_vectorcall;
+    called->method = method;
     return made;
-}
-
-/* In the place of the wrapper of tp_call, which stays: to set the attribute would make it Python's again. */
-static int set_called_method(PyTypeObject *type, PyObject *method) {
-    if (type->tp_new != called_new) {
-        PyErr_SetString(PyExc_TypeError, "the class must be of make_called_class()");
-        return -1;
-    }
-    if (PyDict_SetItemString(type->tp_dict, "__call__", method) < 0) return -1;
-    PyType_Modified(type);
-    return 0;
 }
 
 /* The base's name, module and docstring, so that nobody sees a difference. */
@@ -57,7 +84,7 @@ static int copy_names(PyObject *base, PyObject *made) {
     return 0;
 }
 
-static PyObject *new_called_class(PyTypeObject *base, PyObject *method) {
+static PyObject *new_called_class(PyTypeObject *base) {
     if (base->tp_itemsize != 0 || base->tp_vectorcall_offset != 0 || !(base->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
         PyErr_SetString(PyExc_TypeError, "the base must be a class with a __call__ of its own");
         return NULL;
@@ -66,8 +93,12 @@ static PyObject *new_called_class(PyTypeObject *base, PyObject *method) {
                       (Py_ssize_t)_Alignof(Called);
     PyMemberDef members[] = {
         {"__vectorcalloffset__", T_PYSSIZET, size + (Py_ssize_t)offsetof(Called, vectorcall), READONLY, NULL},
-        /* Python's own functions for classes with __slots__ clear and visit it. */
+        /* Python's own functions for classes with __slots__ visit these two, and clear them before all else. */
+        {"_quick", T_OBJECT_EX, size + (Py_ssize_t)offsetof(Called, quick), 0, NULL},
         {"_called_method", T_OBJECT_EX, size + (Py_ssize_t)offsetof(Called, method), 0, NULL},
+        {"_kernel", T_ULONGLONG, size + (Py_ssize_t)offsetof(Called, handles.kernel), 0, NULL},
+        {"_function", T_ULONGLONG, size + (Py_ssize_t)offsetof(Called, handles.function), 0, NULL},
+        {"_granted", T_LONG, size + (Py_ssize_t)offsetof(Called, handles.granted), 0, NULL},
         {NULL, 0, 0, 0, NULL},
     };
     PyType_Slot slots[] = {
@@ -83,7 +114,13 @@ static PyObject *new_called_class(PyTypeObject *base, PyObject *method) {
         .slots = slots,
     };
     PyObject *made = PyType_FromSpecWithBases(&spec, (PyObject *)base);
-    if (made == NULL) return NULL;
-    if (copy_names((PyObject *)base, made) < 0 || set_called_method((PyTypeObject *)made, method) < 0) Py_CLEAR(made);
+    PyObject *method = made == NULL ? NULL : PyObject_GetAttrString((PyObject *)base, "__call__");
+    /* In the place of the wrapper of tp_call, which stays: to set the attribute would make it Python's again. */
+    if (method == NULL || copy_names((PyObject *)base, made) < 0 ||
+        PyDict_SetItemString(((PyTypeObject *)made)->tp_dict, "__call__", method) < 0)
+        Py_CLEAR(made);
+    else
+        PyType_Modified((PyTypeObject *)made);
+    Py_XDECREF(method);
     return made;
 }

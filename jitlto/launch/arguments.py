@@ -1,15 +1,14 @@
 """Conversion of launch arguments according to the declared types of the kernel's parameters.
 
-A converter is created once per parameter. It returns a value that ``cuda.core.launch`` passes on unchanged: an address
-as a Python int, a scalar as a NumPy scalar of exactly the parameter's width, anything else as a
-:class:`~jitlto.launch.packed.Packed`.
+A converter is created once per parameter. It returns the bytes that the kernel reads, exactly as many as the parameter
+has, or raises :class:`~jitlto.base.errors.ArgumentError`.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -18,8 +17,9 @@ import numpy as np
 from jitlto.base.errors import ArgumentError
 from jitlto.base.types import Parameter, Scalar, find_scalar
 from jitlto.cuda.libraries import driver
+from jitlto.launch.argument_errors import argument_error, type_error
 
-Converter: TypeAlias = "Callable[[Any], Any]"
+Converter: TypeAlias = "Callable[[Any], bytes]"
 
 # DLDeviceType (dlpack.h): memory that a kernel can reach.
 _CUDA_DEVICES = {2: "CUDA", 3: "CUDA pinned host", 13: "CUDA managed"}
@@ -29,43 +29,8 @@ _TEXTURES = (
 )  # fmt: skip
 
 
-class ArgumentConverter:
-    """Converts the arguments of one kernel; ``kernel`` is its name in messages."""
-
-    def __init__(self, kernel: str, signature: Sequence[Parameter]) -> None:
-        self._kernel = kernel
-        self._signature = signature
-        #: One converter per parameter.
-        self.converters = [make_converter(parameter) for parameter in signature]
-
-    def __call__(self, args: Sequence[Any]) -> list[Any]:
-        """Convert all arguments of a launch.
-
-        Raises:
-            ArgumentError: If there are too few or too many, or one does not fit its parameter.
-        """
-        if len(args) != len(self.converters):
-            raise self.count_error(len(args))
-        return [convert(argument) for convert, argument in zip(self.converters, args, strict=True)]
-
-    def count_error(self, count: int) -> ArgumentError:
-        """Return the error for a launch with ``count`` arguments, too few or too many."""
-        expected = len(self._signature)
-        what = f"expected {expected} arguments, got {count}"
-        if count < expected:
-            missing = self._signature[count]
-            what = f"missing argument {missing.name!r} ({missing.type}): {what}"
-        signature = ", ".join(map(str, self._signature))
-        return ArgumentError(
-            what, code="launch-argument-count", where=self._kernel, hint=f"the kernel takes ({signature})"
-        )
-
-
 def make_converter(parameter: Parameter) -> Converter:
-    """Return the converter of one kernel parameter: a function from an argument to a value for ``cuda.core.launch``.
-
-    The converter raises :class:`~jitlto.base.errors.ArgumentError` for an argument that does not fit.
-    """
+    """Return the converter of one kernel parameter."""
     target = pointed_type(parameter)
     if target is not None:
         return _pointer(parameter, target)
@@ -82,9 +47,9 @@ def make_converter(parameter: Parameter) -> Converter:
 
 
 def _by_value(parameter: Parameter) -> Converter:
-    from jitlto.launch.by_value import make_by_value  # imported lazily: most kernels take only scalars
+    from jitlto.launch.structures import make_by_value  # imported lazily: most kernels take only scalars
 
-    return make_by_value(parameter, make_converter, _error)
+    return make_by_value(parameter, make_converter)
 
 
 def pointed_type(parameter: Parameter) -> str | None:
@@ -102,12 +67,15 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
         expected = "<V2"  # NumPy's notation for a 2-byte type that it does not know
     constant = "const" in target.split()
 
-    def convert(argument: Any) -> int:
+    def convert(argument: Any) -> bytes:
+        return address_of(argument).to_bytes(8, "little")
+
+    def address_of(argument: Any) -> int:
         try:
             interface = argument.__cuda_array_interface__
         except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype, a gradient)
             if getattr(argument, "requires_grad", False) is True:
-                return convert(_detached(parameter, argument))
+                return address_of(_detached(parameter, argument))
             return _address(parameter, argument, known, constant)
         if expected is not None and interface["typestr"] != expected:
             raise _dtype_error(parameter, np.dtype(interface["typestr"]), known)
@@ -126,11 +94,14 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
 
 def _null_address(parameter: Parameter, array: Any, shape: tuple[int, ...]) -> int:
     """Return the address of an array whose interface has none: it is empty, which CuPy's own attributes do not say."""
-    from jitlto.launch.array_types import CUPY, find_array_type  # imported lazily: needed rarely
-
     if 0 not in shape:
-        raise _error(parameter, "no-memory", "the array has no memory", "allocate it before the launch")
-    return int(CUPY.read(array)) if find_array_type(type(array)) is CUPY else 0
+        raise argument_error(parameter, "no-memory", "the array has no memory", "allocate it before the launch")
+    return int(array.data.ptr) if is_cupy(type(array)) else 0
+
+
+def is_cupy(kind: type) -> bool:
+    """Return whether it is CuPy's type of arrays itself: subclasses may behave otherwise."""
+    return kind.__module__.partition(".")[0] == "cupy" and kind.__name__ == "ndarray"
 
 
 def _check_computed(parameter: Parameter, array: Any) -> None:
@@ -138,7 +109,7 @@ def _check_computed(parameter: Parameter, array: Any) -> None:
     for case, what in (("conj", "conjugate"), ("neg", "negative")):
         if getattr(array, f"is_{case}", bool)():
             hint = f"pass tensor.resolve_{case}()"
-            raise _error(parameter, "conjugate", f"the memory holds the {what} of the tensor", hint)
+            raise argument_error(parameter, "conjugate", f"the memory holds the {what} of the tensor", hint)
 
 
 def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant: bool) -> int:
@@ -158,8 +129,8 @@ def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant
     if not reachable:
         if device is not None or hasattr(argument, "__array_interface__"):
             hint = "copy it to the device first, e.g. with cupy.asarray"
-            raise _error(parameter, "host-memory", "the array is in host memory", hint)
-        raise _type_error(parameter, argument, "a device array, a buffer, an address or None")
+            raise argument_error(parameter, "host-memory", "the array is in host memory", hint)
+        raise type_error(parameter, argument, "a device array, a buffer, an address or None")
     from jitlto.cuda.libraries import StridedMemoryView
 
     try:
@@ -188,14 +159,14 @@ def _detached(parameter: Parameter, tensor: Any) -> Any:
 
 def _bare_address(parameter: Parameter, address: int) -> int:
     if not 0 <= address < 1 << 64:
-        raise _error(parameter, "range", f"invalid address {address:#x}", "an address has 64 bits")
+        raise argument_error(parameter, "range", f"invalid address {address:#x}", "an address has 64 bits")
     if address == 0:
         return 0
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
     status, _ = driver.cuPointerGetAttribute(attribute, address)
     if status == driver.CUresult.CUDA_ERROR_INVALID_VALUE:
         hint = "pass a device address, not one of ordinary host memory"
-        raise _error(parameter, "host-memory", f"address {address:#x} is not memory known to CUDA", hint)
+        raise argument_error(parameter, "host-memory", f"address {address:#x} is not memory known to CUDA", hint)
     return address
 
 
@@ -206,35 +177,34 @@ def _check_contiguous(parameter: Parameter, shape: tuple[int, ...], strides: tup
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
         if extent != 1 and stride != expected:
             hint = "make it contiguous, or pass its address if the kernel takes strides"
-            raise _error(parameter, "not-contiguous", "the array is not C-contiguous", hint)
+            raise argument_error(parameter, "not-contiguous", "the array is not C-contiguous", hint)
         expected *= extent
 
 
 def _boolean(parameter: Parameter) -> Converter:
-    def convert(argument: Any) -> Any:
+    def convert(argument: Any) -> bytes:
         if isinstance(argument, bool | np.bool_) or (isinstance(argument, int) and argument in (0, 1)):
-            return np.bool_(argument)
-        raise _type_error(parameter, argument, "True or False")
+            return bytes((bool(argument),))
+        raise type_error(parameter, argument, "True or False")
 
     return convert
 
 
 def _integer(parameter: Parameter, known: Scalar) -> Converter:
-    make = np.dtype(known.typestr).type
-    limits = np.iinfo(make)
+    limits, is_signed = np.iinfo(known.typestr), known.typestr[0] == "i"
     low, high = int(limits.min), int(limits.max)
 
-    def convert(argument: Any) -> Any:
+    def convert(argument: Any) -> bytes:
         try:
             value = operator.index(argument)
         except TypeError:
             handle = _object_handle(argument) if known.typestr == "u8" else None
             if handle is None:
-                raise _type_error(parameter, argument, "an integer") from None
+                raise type_error(parameter, argument, "an integer") from None
             value = handle
         if not low <= value <= high:
             raise _range_error(parameter, value, low, high)
-        return make(value)
+        return value.to_bytes(known.size, "little", signed=is_signed)
 
     return convert
 
@@ -249,13 +219,13 @@ def _object_handle(argument: Any) -> int | None:
 
 
 def _floating(parameter: Parameter, known: Scalar) -> Converter:
-    make = np.dtype(known.typestr).type
+    make: Any = np.dtype(known.typestr).type
     high = float(np.finfo(make).max)
 
-    def convert(argument: Any) -> Any:
+    def convert(argument: Any) -> bytes:
         value = _real(parameter, argument)
         if -high <= value <= high or not math.isfinite(value):
-            return make(value)
+            return make(value).tobytes()  # type: ignore[no-any-return]
         raise _range_error(parameter, value, -high, high)
 
     return convert
@@ -264,10 +234,10 @@ def _floating(parameter: Parameter, known: Scalar) -> Converter:
 def _bfloat16(parameter: Parameter) -> Converter:
     high = float(np.uint32(0x7F7F0000).view(np.float32))
 
-    def convert(argument: Any) -> Any:
+    def convert(argument: Any) -> bytes:
         value = _real(parameter, argument)
         if math.isnan(value):
-            return np.uint16(0x7FC0)
+            return b"\xc0\x7f"
         if abs(value) > high and not math.isinf(value):
             raise _range_error(parameter, value, -high, high)
         single = np.float32(value)
@@ -276,20 +246,20 @@ def _bfloat16(parameter: Parameter) -> Converter:
             # A tie only because of the first rounding: round towards the original value.
             bits += 1 if abs(value) > abs(float(single)) else -1
         # Round to nearest even, as __double2bfloat16 does.
-        return np.uint16((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 & 0xFFFF)
+        return (bits + 0x7FFF + ((bits >> 16) & 1) >> 16 & 0xFFFF).to_bytes(2, "little")
 
     return convert
 
 
 def _complex(parameter: Parameter, known: Scalar) -> Converter:
-    make = np.dtype(known.typestr).type
+    make: Any = np.dtype(known.typestr).type
     high = float(np.finfo(make).max)
     by_value = cache(lambda: _by_value(parameter))  # two numbers, a structure or bytes
 
-    def convert(argument: Any) -> Any:
+    def convert(argument: Any) -> bytes:
         if not isinstance(argument, int | float | complex | np.number):
             if isinstance(argument, str | None) or hasattr(argument, "__cuda_array_interface__"):
-                raise _type_error(parameter, argument, "a complex number")
+                raise type_error(parameter, argument, "a complex number")
             return by_value()(argument)
         try:
             value = complex(argument)
@@ -297,7 +267,7 @@ def _complex(parameter: Parameter, known: Scalar) -> Converter:
             raise _range_error(parameter, "the integer", -high, high) from None
         if any(abs(part) > high and not math.isinf(part) for part in (value.real, value.imag)):
             raise _range_error(parameter, value, -high, high)
-        return make(value)
+        return make(value).tobytes()  # type: ignore[no-any-return]
 
     return convert
 
@@ -305,14 +275,14 @@ def _complex(parameter: Parameter, known: Scalar) -> Converter:
 def _real(parameter: Parameter, argument: Any) -> float:
     # float() would accept an array of one element, which is probably a mistake.
     if isinstance(argument, str | bytes | complex | np.complexfloating) or bool(getattr(argument, "ndim", 0)):
-        raise _type_error(parameter, argument, "a real number")
+        raise type_error(parameter, argument, "a real number")
     try:
         return float(argument)
     except OverflowError:
         high = float(np.finfo(np.float64).max)
         raise _range_error(parameter, "the integer", -high, high) from None
     except (TypeError, ValueError):
-        raise _type_error(parameter, argument, "a real number") from None
+        raise type_error(parameter, argument, "a real number") from None
 
 
 def _dtype_name(known: Scalar | None) -> str:
@@ -321,30 +291,21 @@ def _dtype_name(known: Scalar | None) -> str:
     return str(np.dtype(known.typestr))
 
 
-def _error(parameter: Parameter, case: str, what: str, hint: str) -> ArgumentError:
-    where = f"parameter {parameter.name!r} ({parameter.type})"
-    return ArgumentError(what, code=f"launch-argument-{case}", where=where, hint=hint)
-
-
-def _type_error(parameter: Parameter, argument: object, expected: str) -> ArgumentError:
-    return _error(parameter, "type", f"expected {expected}, got {type(argument).__name__}", f"pass {expected}")
-
-
 def _export_error(parameter: Parameter, argument: object, error: Exception) -> ArgumentError:
     what = f"cannot export {type(argument).__name__} by DLPack: {error}"
-    return _error(parameter, "export", what, "pass a plain array that shares its memory, or its address")
+    return argument_error(parameter, "export", what, "pass a plain array that shares its memory, or its address")
 
 
 def _dtype_error(parameter: Parameter, dtype: object, expected: Scalar | None) -> ArgumentError:
     name = _dtype_name(expected)
     what = f"expected an array of {name}, got an array of {dtype}"
-    return _error(parameter, "dtype", what, f"pass an array of {name}")
+    return argument_error(parameter, "dtype", what, f"pass an array of {name}")
 
 
 def _read_only_error(parameter: Parameter) -> ArgumentError:
     hint = "the kernel may write through this parameter; pass a writable array"
-    return _error(parameter, "read-only", "the array is read-only", hint)
+    return argument_error(parameter, "read-only", "the array is read-only", hint)
 
 
 def _range_error(parameter: Parameter, value: object, low: float, high: float) -> ArgumentError:
-    return _error(parameter, "range", f"{value} is out of range", f"{parameter.type} holds {low} to {high}")
+    return argument_error(parameter, "range", f"{value} is out of range", f"{parameter.type} holds {low} to {high}")

@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import threading
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from jitlto.base.errors import ArgumentError, JitltoError, LaunchError
-from jitlto.base.frozen import Frozen
 from jitlto.base.text import pluralize, suggest
 from jitlto.cuda import device
-from jitlto.cuda.libraries import Stream, driver
-from jitlto.launch.core import extension
-from jitlto.launch.packed import to_bytes
-from jitlto.launch.packed_launch import LaunchGraph, PackedLaunch, RejectedError, is_capturing
-from jitlto.launch.slots import Slot, make_place
-from jitlto.launch.streams import as_stream
+from jitlto.cuda.libraries import driver
+from jitlto.launch.arguments import Converter
+from jitlto.launch.step import Launch, Slot, Step
+from jitlto.launch.streams import is_own, stream_handle
 
 _log = logging.getLogger("jitlto.launch")
+# CUDA 12 has the function with and without properties of edges, under two names.
+_add_dependencies = getattr(driver, "cuGraphAddDependencies_v2", driver.cuGraphAddDependencies)
 
 
-class Step(Frozen):
-    """One launch of a sequence; made by :meth:`Launcher.step <jitlto.Launcher.step>`.
-
-    Args:
-        launcher (Launcher): The kernel.
-        grid, block, args, shared_memory, cluster, cooperative, programmatic: As for ``launcher(...)``; each of ``args``
-            may be a :class:`Slot`.
-    """
-
-    launcher: Any  # a Launcher, whose module imports this one
-    grid: Any
-    block: Any
-    args: tuple[Any, ...]
-    shared_memory: int
-    cluster: Any
-    cooperative: bool
-    programmatic: bool
+class RejectedError(Exception):
+    """The driver rejected a call; the message is the name of its status."""
 
 
 class LaunchSequence:
@@ -50,23 +35,19 @@ class LaunchSequence:
     """
 
     def __init__(self, stream: Any, steps: Iterable[Step], arguments: dict[str, Any]) -> None:
-        current = device.current()
+        device.current()
         self._process = _process
-        self._owner = stream  # the converted stream does not keep a stream of another library alive
-        self._stream = current.default_stream if stream is None else as_stream(stream)
-        self._handle = _handle(self._stream)
-        self._may_close = type(self._stream) is Stream
+        self._stream = stream
+        self._handle = stream_handle(stream)
         #: The launches.
         self.steps = tuple(steps)
         #: The present argument of each slot.
         self.arguments: dict[str, Any] = {}
-        # By slot: the fields of each Place, in a plain tuple, which Python unpacks faster.
-        self._places: dict[str, list[tuple[int, Callable[[Any], Any], Any]]] = {}
-        self._launches = [self._pack(number, step) for number, step in enumerate(self.steps)]
+        # By slot: the number of each launch that takes it, the converter, and where it is written.
+        self._places: dict[str, list[tuple[int, Converter, memoryview]]] = {}
+        self._launches = [self._check(number, step) for number, step in enumerate(self.steps)]
         self._lock = threading.Lock()
         self._graph: LaunchGraph | None = None
-        core = extension()
-        self._call_driver = None if core is None else core.call_driver
         self._may_use_graph = True
         self._stale: set[int] = set()  # launches whose arguments the graph does not have yet
         for name in self._places.keys() - arguments.keys():
@@ -99,34 +80,15 @@ class LaunchSequence:
         """
         if self._process != _process:
             device.raise_forked_error()
-        if len(arguments) == 1:  # what most calls replace: an argument of one launch
-            ((name, argument),) = arguments.items()
-            places = self._places.get(name, ())
-            if len(places) == 1:
-                launch, convert, cell = places[0]
-                try:
-                    value = convert(argument)
-                except LaunchError as error:
-                    raise self._located(error, launch) from None
-                with self._lock:
-                    self.arguments[name], cell.value = argument, value
-                    self._stale.add(launch)
-                    self._issue()
-                return
-        values = self._converted(arguments) if arguments else None
+        values = self._converted(arguments)
         with self._lock:
-            if values:
-                self._store(arguments, values)
-            self._issue()
-
-    def _issue(self) -> None:
-        if self._may_close and self._stream.is_closed:
-            hint = "make the sequence again, with an open stream"
-            raise LaunchError("the stream of the sequence is closed", code="launch-failed", hint=hint)
-        if self._may_use_graph and not is_capturing(self._handle):
-            self._issue_graph()
-        else:
-            self._issue_each()
+            self._store(arguments, values)
+            if is_own(self._stream):
+                stream_handle(self._stream)  # raises if it was closed
+            if self._may_use_graph and not _is_capturing(self._handle):
+                self._issue_graph()
+            else:
+                self._issue_each()
 
     def _issue_graph(self) -> None:
         """Launch the graph, with the stale launches updated; make it first if there is none."""
@@ -138,9 +100,8 @@ class LaunchSequence:
                 except RejectedError:
                     graph = None  # the driver cannot change these arguments: make the graph again
             if graph is None:
-                graph = self._graph = LaunchGraph(self._launches, self._handle, self._call_driver)
-            if stale:
-                stale.clear()
+                graph = self._graph = LaunchGraph(self._launches, self._handle)
+            stale.clear()
             graph.issue(self._handle)
             return
         except RejectedError as error:
@@ -154,70 +115,114 @@ class LaunchSequence:
         for number, launch in enumerate(self._launches):
             try:
                 launch.issue(self._handle)
-            except RejectedError as error:
-                step = self.steps[number]
-                hint = f"grid {step.grid}, block {step.block}, {step.shared_memory} bytes of dynamic shared memory"
-                what = f"the launch failed: {error}"
-                raise LaunchError(what, code="launch-failed", where=self._name(number), hint=hint) from error
+            except LaunchError as error:
+                raise self._located(error, number) from None
 
-    def _pack(self, number: int, step: Step) -> PackedLaunch:
-        """Check a step, write the arguments that are known, and note the places of its slots."""
-        launcher, signature = step.launcher, step.launcher.signature
+    def _check(self, number: int, step: Step) -> Launch:
+        """Check a step, and note the places of its slots."""
         try:
-            if len(step.args) != len(signature):
-                raise launcher._convert.count_error(len(step.args))
-            config = launcher._config_maker.make(
-                step.grid, step.block, step.shared_memory, step.cluster, step.cooperative, step.programmatic
-            )
-            if step.cooperative and math.prod(config.grid) > launcher.max_blocks(step.block, step.shared_memory):
-                hint = "at most launcher.max_blocks(block, shared_memory) blocks run at the same time"
-                raise LaunchError(
-                    f"grid {step.grid} is too large for a cooperative launch", code="launch-failed", hint=hint
-                )
-            launch = PackedLaunch(launcher.kernel, config, [parameter.size for parameter in signature])
-            parts = zip(step.args, signature, launcher._convert.converters, launch.values, strict=True)
-            for argument, parameter, convert, memory in parts:
-                if type(argument) is Slot:
-                    place = make_place(number, parameter, convert, memory)
-                    self._places.setdefault(argument.name, []).append((*place,))
-                else:
-                    memory[:] = to_bytes(convert(argument), parameter.size)
+            launch = Launch(**step.as_dict())
         except LaunchError as error:
             raise self._located(error, number) from None
+        parts = zip(step.args, step.launcher.signature, step.launcher.converters, strict=True)
+        for place, (argument, parameter, convert) in enumerate(parts):
+            if type(argument) is Slot:
+                written = (number, convert, launch.place(place, parameter.size))
+                self._places.setdefault(argument.name, []).append(written)
         return launch
 
-    def _converted(self, arguments: dict[str, Any]) -> list[tuple[int, Any, Any]]:
+    def _converted(self, arguments: dict[str, Any]) -> list[tuple[int, memoryview, bytes]]:
         """Convert the arguments of slots for all of their places."""
-        values, places = [], self._places
+        values = []
         for name, argument in arguments.items():
-            if name not in places:
-                raise self._unknown_slot(name)
-            for launch, convert, cell in places[name]:
+            if name not in self._places:
+                hint = suggest(name, self._places) or f"the slots are {', '.join(self._places) or 'none'}"
+                what = f"no slot is named {name!r}"
+                raise ArgumentError(what, code="launch-argument-slot", where=repr(self), hint=hint)
+            for number, convert, memory in self._places[name]:
                 try:
-                    values.append((launch, cell, convert(argument)))
+                    values.append((number, memory, convert(argument)))
                 except LaunchError as error:
-                    raise self._located(error, launch) from None
+                    raise self._located(error, number) from None
         return values
 
-    def _store(self, arguments: dict[str, Any], values: list[tuple[int, Any, Any]]) -> None:
+    def _store(self, arguments: dict[str, Any], values: list[tuple[int, memoryview, bytes]]) -> None:
         self.arguments.update(arguments)
-        stale = self._stale
-        for launch, cell, value in values:
-            cell.value = value
-            stale.add(launch)
-
-    def _unknown_slot(self, name: str) -> ArgumentError:
-        hint = suggest(name, self._places) or f"the slots are {', '.join(self._places) or 'none'}"
-        return ArgumentError(f"no slot is named {name!r}", code="launch-argument-slot", where=repr(self), hint=hint)
+        for number, memory, value in values:
+            memory[:] = value
+            self._stale.add(number)
 
     def _located(self, error: LaunchError, number: int) -> LaunchError:
         """Let an error say which launch it is about."""
         kernel = self.steps[number].launcher.chosen.kernel
-        error.where = self._name(number) + (f", {error.where}" if error.where not in (None, kernel) else "")
+        place = f", {error.where}" if error.where not in (None, kernel) else ""
+        error.where = f"launch {number + 1} of {len(self.steps)}, {kernel}{place}"
         return error
 
-    def _name(self, number: int) -> str:
-        return f"launch {number + 1} of {len(self.steps)}, {self.steps[number].launcher.chosen.kernel}"
+
+class LaunchGraph:
+    """Launches that run one after the other, as a CUDA graph whose arguments can be replaced.
+
+    Not synchronised: CUDA allows one thread at a time to use a graph.
+
+    Args:
+        launches: The launches.
+        stream: Where the graph is transferred to the device, as the first launch of it would do otherwise.
+
+    Raises:
+        RejectedError: If the driver rejects one of the launches, or the graph.
+    """
+
+    def __init__(self, launches: Sequence[Launch], stream: int) -> None:
+        with device.allowed_in_captures():
+            self._graph = _check(driver.cuGraphCreate(0))
+            _destroy_with(self, driver.cuGraphDestroy, self._graph)  # not earlier: updates refer to its nodes
+            context = _check(driver.cuCtxGetCurrent())
+            nodes: list[tuple[driver.CUgraphNode, driver.CUDA_KERNEL_NODE_PARAMS]] = []
+            for launch in launches:
+                parameters = launch.config.write(driver.CUDA_KERNEL_NODE_PARAMS())
+                parameters.kern, parameters.ctx = launch.kernel, context
+                parameters.kernelParams = launch.address
+                nodes.append((self._add(launch, parameters, nodes[-1][0] if nodes else None), parameters))
+            self._executable = _check(driver.cuGraphInstantiate(self._graph, 0))
+            _destroy_with(self, driver.cuGraphExecDestroy, self._executable)
+            self._updates = [partial(driver.cuGraphExecKernelNodeSetParams, self._executable, *node) for node in nodes]
+            _check(driver.cuGraphUpload(self._executable, driver.CUstream(stream)))
+
+    def _add(
+        self, launch: Launch, parameters: driver.CUDA_KERNEL_NODE_PARAMS, previous: driver.CUgraphNode | None
+    ) -> driver.CUgraphNode:
+        """Add a launch that runs after another one."""
+        config = launch.config
+        node = _check(driver.cuGraphAddKernelNode(self._graph, None, 0, parameters))
+        # Of nodes, programmatic dependent launch is a property of the edge.
+        for name, value in config.attributes(driver.CUkernelNodeAttrValue, with_programmatic=False):
+            attribute = getattr(driver.CUkernelNodeAttrID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+            _check(driver.cuGraphKernelNodeSetAttribute(node, attribute, value))
+        if previous is not None:
+            edge = driver.CUgraphEdgeData()
+            if config.programmatic:
+                edge.from_port = driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
+                edge.type = int(driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+            _check(_add_dependencies(self._graph, [previous], [node], [edge], 1))
+        return node
+
+    def update(self, numbers: Iterable[int]) -> None:
+        """Let some of the launches have their present values from the next run on.
+
+        Raises:
+            RejectedError: If the driver rejects a change.
+        """
+        for number in numbers:
+            _check(self._updates[number]())
+
+    def issue(self, stream: int) -> None:
+        """Launch the graph.
+
+        Raises:
+            RejectedError: If the driver rejects that.
+        """
+        _check(driver.cuGraphLaunch(self._executable, driver.CUstream(stream)))
 
 
 def sequence(stream: Any, steps: Iterable[Step], /, **arguments: Any) -> LaunchSequence:
@@ -239,12 +244,26 @@ def sequence(stream: Any, steps: Iterable[Step], /, **arguments: Any) -> LaunchS
     return LaunchSequence(stream, steps, arguments)
 
 
-def _handle(stream: Any) -> driver.CUstream:
-    protocol = getattr(stream, "__cuda_stream__", None)
-    if protocol is None:
-        hint = "pass a stream, its handle, or None for the default stream"
-        raise LaunchError(f"{type(stream).__name__} is not a stream", code="launch-failed", hint=hint)
-    return driver.CUstream(int(protocol()[1]))
+def _is_capturing(stream: int) -> bool:
+    """Return whether a stream is being captured, or cannot be asked because another capture forbids it."""
+    status, capture = driver.cuStreamIsCapturing(driver.CUstream(stream))
+    return bool(status or capture)
+
+
+def _check(result: tuple[Any, ...]) -> Any:
+    if result[0]:
+        raise RejectedError(result[0].name)
+    return result[-1]
+
+
+def _destroy_with(owner: object, destroy: Callable[[Any], object], handle: object) -> None:
+    """Destroy an object of the driver together with its owner."""
+    weakref.finalize(owner, _destroy, destroy, handle, os.getpid()).atexit = False  # the driver ends with the process
+
+
+def _destroy(destroy: Callable[[Any], object], handle: object, process: int) -> None:
+    if os.getpid() == process:  # a forked process must not use the driver
+        destroy(handle)
 
 
 def _after_fork() -> None:

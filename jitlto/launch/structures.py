@@ -1,29 +1,78 @@
-"""Conversion of structures by value: from ctypes, NumPy, dataclasses, bytes, and values of fields that are known."""
+"""Parameters that are no scalars of NumPy: structures, vector types, descriptors, enums, 128-bit integers.
+
+A structure is taken from ctypes, NumPy, a dataclass or bytes, or from the values of its fields where these are known.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
+import enum
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from functools import partial
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from jitlto.base.errors import ArgumentError
-from jitlto.base.layouts import Layout, find_difference
+from jitlto.base.layouts import Layout, find_difference, is_supported, parse_definitions, parse_type
 from jitlto.base.types import Parameter, from_numpy_name
-from jitlto.launch.packed import Packed, to_bytes
+from jitlto.launch.argument_errors import argument_error, type_error
 from jitlto.launch.python_layouts import UnknownLayoutError, layout_of
 
-#: Makes the converter of a parameter.
-MakeConverter: TypeAlias = Callable[[Parameter], Callable[[Any], Any]]
+Converter: TypeAlias = Callable[[Any], bytes]
+_Bytes: TypeAlias = bytes | bytearray | memoryview
+_DESCRIPTORS = ("CUtensorMap_st", "CUtensorMap")
+_LARGEST = 1 << 16  # bytes: twice what CUDA takes as the arguments of a kernel
 
 
-class MakeError(Protocol):
-    """Makes the error of a parameter."""
+def make_by_value(parameter: Parameter, make_converter: Callable[[Parameter], Converter]) -> Converter:
+    """Return the converter of a parameter whose type is no scalar, or is ``float2`` or ``double2``.
 
-    def __call__(self, parameter: Parameter, case: str, what: str, hint: str) -> ArgumentError:
-        """Return the error; ``case`` is the end of its code."""
+    Args:
+        parameter: The parameter.
+        make_converter: Makes those of fields.
+    """
+    type_, bits = parameter.type.strip(), 8 * parameter.size
+    if type_.startswith("enum ") and parameter.size in (1, 2, 4, 8):
+        # Enumerators are their values, whatever type underlies them.
+        expected = "an enumerator or its value as an integer"
+        hint = f"{parameter.type} has {parameter.size} bytes"
+        return partial(_encode_integer, parameter, -(1 << bits - 1), (1 << bits) - 1, expected, hint)
+    if not is_supported(type_):
+        return partial(_refuse, parameter)
+    layout = _declared(parameter.definition) if parameter.definition else parse_type(type_)
+    if layout is not None and layout.size != parameter.size:
+        layout = None  # another type with the name of a built-in one
+    if layout is not None and layout.kind in ("i16", "u16"):
+        low, high = (-(1 << 127), (1 << 127) - 1) if layout.kind == "i16" else (0, (1 << 128) - 1)
+        return partial(_encode_integer, parameter, low, high, "an integer", f"{parameter.type} holds {low} to {high}")
+    layout = layout if layout is not None and layout.kind == "structure" else None
+    return Structure(parameter, layout, make_converter)
+
+
+def _declared(definition: str) -> Layout | None:
+    try:
+        layout = parse_definitions(definition)
+    except ValueError:
+        return None  # of a later version, which knows more types
+    return layout if layout.size <= _LARGEST else None
+
+
+def _refuse(parameter: Parameter, argument: Any) -> NoReturn:
+    what = f"cannot pass {type(argument).__name__}: parameters of type {parameter.type.strip()} are not supported"
+    raise argument_error(parameter, "unsupported", what, "let the kernel take a pointer to the value")
+
+
+def _encode_integer(parameter: Parameter, low: int, high: int, expected: str, hint: str, argument: Any) -> bytes:
+    try:
+        value = operator.index(argument.value if isinstance(argument, enum.Enum) else argument)
+    except TypeError:
+        raise type_error(parameter, argument, expected) from None
+    if not low <= value <= high:
+        raise argument_error(parameter, "range", f"{value} is out of range", hint)
+    return (value & (1 << 8 * parameter.size) - 1).to_bytes(parameter.size, "little")
 
 
 class Structure:
@@ -32,25 +81,19 @@ class Structure:
     Args:
         parameter: The parameter, or a part of one.
         layout: The layout of its type if that is known.
-        make_converter, make_error: For fields, and for errors.
+        make_converter: Makes the converters of fields.
     """
 
     def __init__(
-        self, parameter: Parameter, layout: Layout | None, make_converter: MakeConverter, make_error: MakeError
+        self, parameter: Parameter, layout: Layout | None, make_converter: Callable[[Parameter], Converter]
     ) -> None:
-        self._parameter, self._layout = parameter, layout
-        self._make_converter, self._make_error = make_converter, make_error
-        self._encode_fields: Callable[[Any], bytes] | None = None
-        if layout is not None:
-            self._encode_fields = self._fields_encoder(layout)
+        self._parameter, self._layout, self._make_converter = parameter, layout, make_converter
+        self._encode_fields = None if layout is None else self._fields_encoder(layout)
         # How to encode a value whose type or dtype was checked.
-        self._checked: dict[Any, Callable[[Any], Any]] = {}
+        self._checked: dict[Any, Callable[[Any], bytes]] = {}
 
-    def __call__(self, argument: Any) -> Packed:
-        return Packed.copy(self.encode(argument), self._parameter.size)
-
-    def encode(self, argument: Any) -> Any:
-        """Return an object whose buffer holds the bytes of an argument, exactly as many as the type has."""
+    def __call__(self, argument: Any) -> bytes:
+        """Return the bytes of an argument, exactly as many as the type has."""
         kind: Any = type(argument)
         encode = self._checked.get(kind)
         if encode is None:
@@ -60,13 +103,13 @@ class Structure:
             encode = encode or self._find_encoder(argument, kind)
         return encode(argument)
 
-    def _find_encoder(self, argument: Any, kind: Any) -> Callable[[Any], Any]:
+    def _find_encoder(self, argument: Any, kind: Any) -> Callable[[Any], bytes]:
         """Return how to encode an argument of a type that is new here, and remember it if it holds for the type."""
         if isinstance(argument, _Bytes):
             return self._checked.setdefault(kind, self._check_size)
         if isinstance(argument, ctypes.Structure | ctypes.Union | ctypes.Array):
             self._check_layout(kind)
-            return self._checked.setdefault(kind, _as_it_is)
+            return self._checked.setdefault(kind, _ctypes_bytes)
         if isinstance(kind, np.dtype) and kind.fields is not None:
             self._check_layout(kind)
             return self._checked.setdefault(kind, _numpy_bytes)
@@ -92,17 +135,15 @@ class Structure:
             expected = f"the values of {names}, a structure or bytes"
         elif self._parameter.type in _DESCRIPTORS:
             expected = "a tensor map descriptor or its bytes"
-        what = f"expected {expected}, got {type(argument).__name__}"
-        return self._make_error(self._parameter, case="type", what=what, hint=f"pass {expected}")
+        return type_error(self._parameter, argument, expected)
 
-    def _check_size(self, data: bytes | bytearray | memoryview) -> Any:
+    def _check_size(self, data: _Bytes) -> bytes:
         size = memoryview(data).nbytes
         if size != self._parameter.size:
             what = f"expected {self._parameter.size} bytes, got {size}"
-            raise self._make_error(
-                self._parameter, case="layout", what=what, hint=f"pass bytes as {self._parameter.type} lies in memory"
-            )
-        return data.tobytes() if isinstance(data, memoryview) else data  # which need not be contiguous
+            hint = f"pass bytes as {self._parameter.type} lies in memory"
+            raise argument_error(self._parameter, "layout", what, hint)
+        return bytes(data)  # whose memory need not be contiguous
 
     def _check_layout(self, kind: Any) -> Layout:
         """Return the layout of a Python type; check it against what is known of the parameter's."""
@@ -110,9 +151,8 @@ class Structure:
         try:
             layout = layout_of(kind)
         except UnknownLayoutError as error:
-            raise self._make_error(
-                parameter, case="layout", what=str(error), hint="pass a structure of such types, or bytes"
-            ) from None
+            hint = "pass a structure of such types, or bytes"
+            raise argument_error(parameter, "layout", str(error), hint) from None
         difference = None
         # Only some types of Python can be aligned to more than 8 bytes.
         lowest = 1 if parameter.alignment > 8 else parameter.alignment
@@ -126,16 +166,22 @@ class Structure:
             hint = (
                 "declare the fields as in C++, a dtype with align=True; bytes of the right number are taken as they are"
             )
-            raise self._make_error(parameter, case="layout", what=difference, hint=hint)
+            raise argument_error(parameter, "layout", difference, hint)
         return layout
 
-    def _encode_descriptor(self, argument: Any) -> Any:
-        try:
-            return self._check_size(_descriptor_bytes(argument, self._parameter.size))
-        except TypeError:
-            raise self._type_error(argument) from None
+    def _encode_descriptor(self, argument: Any) -> bytes:
+        kind, size = type(argument), self._parameter.size
+        is_of_cuda = kind.__module__.partition(".")[0] == "cuda"
+        if is_of_cuda and kind.__name__ == "CUtensorMap":
+            return ctypes.string_at(argument.getPtr(), size)
+        if is_of_cuda and kind.__name__ == "TensorMapDescriptor":
+            from jitlto.cuda.libraries import ParamHolder
 
-    def _fields_encoder(self, layout: Layout) -> Callable[[Any], bytes]:
+            holder = ParamHolder((argument,))  # copies it, as for cuda.core.launch: nothing else tells its bytes
+            return ctypes.string_at(ctypes.c_void_p.from_address(holder.ptr).value or 0, size)
+        raise self._type_error(argument)
+
+    def _fields_encoder(self, layout: Layout) -> Converter:
         """Return a function that encodes values of the fields: a mapping, a dataclass or a sequence."""
         names = tuple(field.name for field in layout.fields)
         encoders = [
@@ -161,7 +207,7 @@ class Structure:
                 given = names if len(values) == len(names) else (f"{len(values)} values",)
             if len(given) != len(names) or len(values) != len(names):
                 what = f"expected the fields {', '.join(names)}, got {', '.join(map(str, given))}"
-                raise self._make_error(self._parameter, case="layout", what=what, hint="give each field a value")
+                raise argument_error(self._parameter, "layout", what, "give each field a value")
             data = bytearray(layout.size)
             for (begin, end, encoder), value in zip(encoders, values, strict=True):
                 data[begin:end] = encoder(value)
@@ -169,19 +215,16 @@ class Structure:
 
         return encode
 
-    def _encoder(self, name: str, layout: Layout) -> Callable[[Any], Any]:
+    def _encoder(self, name: str, layout: Layout) -> Converter:
         """Return a function that encodes a field, which messages call ``name``, or an element of one."""
         part = Parameter(name, layout.type, layout.size, layout.alignment)
-        if layout.kind == "structure" or layout.kind == "bytes":
-            known = layout if layout.kind == "structure" else None
-            return Structure(part, known, self._make_converter, self._make_error).encode
+        if layout.kind in ("structure", "bytes"):
+            return Structure(part, layout if layout.kind == "structure" else None, self._make_converter)
         if layout.element is None:
-            convert = self._make_converter(part)
-            return lambda value: to_bytes(convert(value), layout.size)
-        element = self._encoder(f"{name}[]", layout.element)
-        return self._array_encoder(part, layout, element)
+            return self._make_converter(part)
+        return self._array_encoder(part, layout, self._encoder(f"{name}[]", layout.element))
 
-    def _array_encoder(self, part: Parameter, layout: Layout, element: Callable[[Any], Any]) -> Callable[[Any], bytes]:
+    def _array_encoder(self, part: Parameter, layout: Layout, element: Converter) -> Converter:
         """Return a function that encodes a field that is an array."""
         extents, leaf = [], layout
         while leaf.element is not None:
@@ -195,41 +238,19 @@ class Structure:
             elif isinstance(argument, bytes) and leaf.size == 1 and len(argument) == layout.size:
                 return argument
             if not isinstance(argument, Sequence | np.ndarray | ctypes.Array) or isinstance(argument, str):
-                what = f"expected {extents[0]} values, got {type(argument).__name__}"
-                raise self._make_error(part, case="type", what=what, hint=f"pass a sequence of {extents[0]} values")
+                raise type_error(part, argument, f"a sequence of {extents[0]} values")
             if len(argument) != extents[0]:
                 what = f"expected {extents[0]} values, got {len(argument)}"
-                raise self._make_error(part, case="layout", what=what, hint=f"pass a sequence of {extents[0]} values")
+                raise argument_error(part, "layout", what, f"pass a sequence of {extents[0]} values")
             return b"".join(map(element, argument))
 
         return encode
 
 
-_Bytes = bytes | bytearray | memoryview
-_DESCRIPTORS = ("CUtensorMap_st", "CUtensorMap")
-
-
-def _as_it_is(argument: Any) -> Any:
-    return argument
+def _ctypes_bytes(argument: Any) -> bytes:
+    return memoryview(argument).tobytes()
 
 
 def _numpy_bytes(argument: Any) -> bytes:
     data: bytes = argument.tobytes()
     return data
-
-
-def _descriptor_bytes(argument: Any, size: int) -> bytes:
-    """Return the bytes of a tensor map descriptor of ``cuda.core`` or ``cuda.bindings``.
-
-    Raises:
-        TypeError: If it is none.
-    """
-    name, module = type(argument).__name__, type(argument).__module__.partition(".")[0]
-    if module == "cuda" and name == "CUtensorMap":
-        return ctypes.string_at(argument.getPtr(), size)
-    if module == "cuda" and name == "TensorMapDescriptor":
-        from jitlto.cuda.libraries import ParamHolder
-
-        holder = ParamHolder((argument,))  # which copies it
-        return ctypes.string_at(ctypes.c_void_p.from_address(holder.ptr).value or 0, size)
-    raise TypeError(name)

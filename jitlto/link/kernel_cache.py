@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,6 @@ from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 if TYPE_CHECKING:  # not imported at run time: a kernel that is found needs none of them
     from jitlto.link.sources import KernelSource
     from jitlto.plan.cache_entry import Chosen
-    from jitlto.plan.plan import Plan
 
 #: :attr:`LinkedKernel.layer` → the event that is emitted for a kernel from this layer.
 EVENT_OF_LAYER = {
@@ -137,11 +137,12 @@ class KernelCache:
         for place in places:
             place.put(key.digest, key.encode(kernel))
 
-    def link(self, plan: Plan, *, ptx: bool = False) -> LinkedKernel:
-        """Link a plan, without looking into any cache for it; see :func:`~jitlto.link.linker.link_plan`."""
+    @property
+    def linker(self) -> Callable[..., LinkedKernel]:
+        """What links a plan, without looking into any cache for it: :func:`~jitlto.link.linker.link_plan`."""
         from jitlto.link.linker import link_plan  # imported lazily: loads nvJitLink
 
-        return link_plan(plan, self.store, ptx=ptx)
+        return partial(link_plan, self.store)
 
     def warn(self, chosen: Chosen, kernel: LinkedKernel) -> None:
         """Issue what nvJitLink and ptxas warned of when a kernel was linked, once for each kernel."""

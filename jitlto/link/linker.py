@@ -13,12 +13,12 @@ from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
 
 
-def link_plan(plan: Plan, store: CacheDir | None, *, ptx: bool = False) -> LinkedKernel:
+def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False) -> LinkedKernel:
     """Link a plan, without looking into any cache for it.
 
     Args:
-        plan: The plan.
         store: The user's cache, for what comparing its inputs needs.
+        plan: The plan.
         ptx: Link into PTX, even if the target needs a cubin.
 
     Raises:

@@ -16,9 +16,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from jitlto.base import files
-from jitlto.base.cache_dir import WarnOnce
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import Identity, identity
+from jitlto.base.log import WarnOnce
 from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 

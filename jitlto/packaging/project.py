@@ -9,7 +9,7 @@ from pathlib import Path
 from jitlto.base import config
 from jitlto.base.errors import ProjectError
 from jitlto.build import pipeline
-from jitlto.build.cache.cache import Cache
+from jitlto.build.cache.cache import Cache, open_shared_cache
 from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.pipeline import BuildReport
 from jitlto.build.rendered_families import with_used
@@ -19,7 +19,7 @@ from jitlto.families.source_files import walk_sources
 from jitlto.packaging.family_sources import find_headers
 from jitlto.packaging.pack import recording
 from jitlto.packaging.prebuilt import copy_prebuilt
-from jitlto.packaging.pyproject import PackageConfig, check_entry_points, find_project_stores, load_config
+from jitlto.packaging.pyproject import PackageConfig, check_entry_points, load_config
 
 # Directories that builds leave at the top of a project.
 _BUILD_OUTPUTS = ("build", "dist")
@@ -77,7 +77,7 @@ def build_package(
         pyproject: The package's ``pyproject.toml``, or the directory that holds it.
         output: The database file. It is written after all checks, or not at all.
         jobs: Number of parallel compilers; by default as many as cores and memory allow.
-        cache: The build cache; by default the user's, over the stores of the environment or the package.
+        cache: The build cache; by default the user's, over the stores of the environment.
         observer: Receives the events of the build.
         allow_incomplete: Write the database although kernels lack something, and report that as advice.
 
@@ -88,7 +88,7 @@ def build_package(
     report = copy_prebuilt(package.config, package.families, output, allow_incomplete=allow_incomplete)
     if report is not None:
         return report
-    cache = cache or find_project_stores(package.config.root).open_cache()
+    cache = cache or open_shared_cache()
     return pipeline.build(
         package.families, output, jobs=jobs, cache=cache, observer=observer, allow_incomplete=allow_incomplete
     )

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from jitlto.base.config import Config
 from jitlto.base.errors import FamilyError, JitltoError, ProjectError
 from jitlto.base.files import GROUP, SUFFIX
 from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
 from jitlto.families import declaration
-from jitlto.families.declaration import check_options, parse_architectures
-from jitlto.packaging.stores import ProjectStores, StoreTable, apply_project, find_stores
+from jitlto.families.declaration import CompilerTable, check_options, parse_architectures
 
 _TABLE = "tool.jitlto"
 # One dotted part of an entry point's value, as importlib.metadata accepts it; dots only separate parts.
@@ -57,32 +55,6 @@ def has_config(pyproject: Path) -> bool:
     """Return whether a ``pyproject.toml`` exists and has ``[tool.jitlto]``."""
     tool = _read_quietly(pyproject).get("tool")
     return isinstance(tool, Mapping) and "jitlto" in tool
-
-
-def find_project_stores(directory: Path) -> ProjectStores:
-    """Return the shared stores of builds in a directory: of the environment, else of its ``pyproject.toml``, if any.
-
-    Raises:
-        JitltoError: If they are configured wrongly.
-    """
-    path = directory / "pyproject.toml"
-    if not has_config(path):
-        return find_stores(None)
-    return find_stores(TomlTable(path.absolute(), ProjectError, _read_quietly(path)["tool"]["jitlto"], _TABLE))
-
-
-def with_project_stores(directory: Path, settings: Config) -> Config:
-    """Return settings with the stores of builds in a directory, as far as its ``pyproject.toml`` configures them.
-
-    Raises:
-        JitltoError: If they are configured wrongly.
-    """
-    path = directory / "pyproject.toml"
-    if not has_config(path):
-        return settings
-    return apply_project(
-        TomlTable(path.absolute(), ProjectError, _read_quietly(path)["tool"]["jitlto"], _TABLE), settings
-    )
 
 
 def find_missing_config(pyproject: Path) -> str | None:
@@ -142,7 +114,7 @@ def load_config(project: Path) -> PackageConfig:
     )
 
 
-class _Table(StoreTable, kw_only=True):
+class _Table(CompilerTable, kw_only=True):
     database: str | None = None
     families: tuple[str, ...] | None = None
     pack: str | None = None

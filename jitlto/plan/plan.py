@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jitlto.base.cache_dir import CacheDir, WarnOnce
+from jitlto.base.cache_dir import CacheDir
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import JitltoError, LinkError, VersionError
 from jitlto.base.events import Events, Kind
 from jitlto.base.frozen import Shared
+from jitlto.base.log import WarnOnce
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
 from jitlto.cuda import device, nvjitlink
@@ -42,7 +43,8 @@ if TYPE_CHECKING:  # not imported at run time: a plan whose kernel is in a cache
 
         def get_or_link(self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel: ...
 
-        def link(self, plan: Plan, *, ptx: bool = False) -> LinkedKernel: ...
+        @property
+        def linker(self) -> Callable[..., LinkedKernel]: ...
 
         def warn(self, chosen: Chosen, kernel: LinkedKernel) -> None: ...
 
@@ -288,9 +290,9 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         key, cache = self.link_key, self.services.kernel_cache
         if use_cache:
             self.services.events.emit(Kind.REQUESTED, key.kernel, self.digest, plan=self)
-            kernel = cache.get_or_link(key, partial(cache.link, self), self.database.location)
+            kernel = cache.get_or_link(key, partial(cache.linker, self), self.database.location)
         else:
-            kernel = cache.link(self)
+            kernel = cache.linker(self)
         cache.warn(self.chosen, kernel)
         return kernel
 
@@ -310,7 +312,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
                 code="link-no-ptx",
                 hint="dump the cubin or its SASS",
             )
-        return self.services.kernel_cache.link(self, ptx=True).cubin.decode()
+        return self.services.kernel_cache.linker(self, ptx=True).cubin.decode()
 
     def calls_left(self, arch: str | Architecture | None = None) -> list[str]:
         """Return the demangled names of functions, of fragments and of the caller, that the link did not inline.

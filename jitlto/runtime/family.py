@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 from jitlto.base.errors import DatabaseError, JitltoError, LinkError
 from jitlto.base.events import Kind
 from jitlto.base.files import TWIN_SUFFIX, digest_of
-from jitlto.base.frozen import Frozen, Shared
+from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
-from jitlto.base.types import EXACT, cpp_name, is_exact
 from jitlto.cuda import device
-from jitlto.launch.core import extension
+from jitlto.launch.core import make_table, remembered
 from jitlto.link.kernel_cache import EVENT_OF_LAYER
 from jitlto.link.requests import KernelRequest, find_linker
 from jitlto.link.single_flight import raise_copy
@@ -38,7 +37,7 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.plan.cache_entry import Chosen, LinkedKernel
     from jitlto.plan.plan import Plan, Request
     from jitlto.plan.planner import Planner
-    from jitlto.record.family_record import DeprecatedValue, FamilyRecord
+    from jitlto.record.family_record import FamilyRecord
     from jitlto.record.index import Index
     from jitlto.record.tuning import Variant
     from jitlto.tuning.best import Chooser
@@ -64,7 +63,7 @@ def load(
         DatabaseError: If a database cannot be read.
         StoreError: If it cannot be fetched.
     """
-    _require_name(family)
+    check_type(family, str, "family must be a name")
     if isinstance(database, str) and "://" in database:
         from jitlto.stores.fetched import fetch  # imported lazily: few databases come from a store
 
@@ -99,7 +98,7 @@ def family(name: str, *, distribution: str | None = None, session: Session = ses
         RegistryError: If no database holds the family, or several databases with different contents do.
         DatabaseError: If its database cannot be read, or that of an editable install cannot be built.
     """
-    _require_name(name)
+    check_type(name, str, "family must be a name")
     check_type(distribution, (str, NoneType), "distribution must be the name of a package")
     loaded: KernelFamily | None = session.families.get((name, distribution))
     if loaded is not None and loaded.in_place:
@@ -109,16 +108,6 @@ def family(name: str, *, distribution: str | None = None, session: Session = ses
         return session.families.setdefault((name, distribution), made)  # type: ignore[no-any-return]  # the first thread's
     session.families[name, distribution] = made
     return made
-
-
-class _LauncherRequest(Frozen):
-    """What :meth:`KernelFamily.launcher` is called with, and the compute capability of the current device."""
-
-    entry: str | None
-    link_mode: str
-    link_options: Mapping[str, object]
-    configuration: Mapping[str, object]
-    capability: tuple[int, int]
 
 
 def find_again(name: str, digest: str, location: str, session: Session) -> KernelFamily:
@@ -155,9 +144,6 @@ class KernelFamily(Shared):
         DatabaseError: If the database is only a part of a sharded build.
     """
 
-    # In a slot, which the compiled core reads without a look-up.
-    __slots__ = ("__dict__", "__weakref__", "_compiled_table")
-
     def __init__(
         self, name: str, database: FragmentDatabase | DatabaseFile, session: Session = sessions.default
     ) -> None:
@@ -185,13 +171,7 @@ class KernelFamily(Shared):
         self.entrypoints: tuple[str, ...] = contents.entrypoints
         #: The version that its author declares; empty if there is none.
         self.version: str = contents.version
-        self._deprecated = contents.deprecated
-        self._warned: set[DeprecatedValue] = set()
-        self._requests: dict[object, Launcher] = {}
-        self._quick: dict[object, Launcher] = {}  # of jitlto.launch.quick_lookup
-        self._core = extension()
-        self._compiled_table: Any = None
-        self._has_quick = False
+        self._quick = make_table()  # request → launcher
         self._launchers: dict[str, Launcher] = {}  # by digest
         self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
         self._opened: tuple[FragmentDatabase, FamilyRecord, Index] | None = None
@@ -282,7 +262,6 @@ class KernelFamily(Shared):
         """
         from jitlto.plan.planner import Planner
 
-        configuration = self._current(configuration)
         return Planner(self, self.session, entry, configuration, self.load)
 
     def plan(
@@ -295,20 +274,8 @@ class KernelFamily(Shared):
         **configuration: object,
     ) -> Plan:
         """Resolve a configuration; see :meth:`Planner.plan`."""
-        planner = self._family_for(link_options).planner(entry, **self._current(configuration))
+        planner = self._family_for(link_options).planner(entry, **configuration)
         return planner.plan(arch=arch, link_mode=link_mode, link_options=link_options)
-
-    def accepted_values(self, name: str) -> tuple[str, ...]:
-        """Return the values of a parameter that callers may give: its fragments' and deprecated ones."""
-        return (*self.parameters[name], *(each.value for each in self._deprecated if each.parameter == name))
-
-    def _current(self, configuration: dict[str, object]) -> dict[str, object]:
-        """Return a caller's configuration without deprecated values that no fragment has; warn of deprecated ones."""
-        if not self._deprecated or not configuration:
-            return configuration
-        from jitlto.plan.deprecation import replace_deprecated  # imported lazily: few families have any
-
-        return replace_deprecated(self._deprecated, configuration, self.parameters, self.name, self._warned)
 
     def plan_request(self, request: Request, arch: str | Architecture | None = None) -> Plan:
         """Plan a recorded request, possibly from a different machine.
@@ -326,6 +293,7 @@ class KernelFamily(Shared):
         planner = self.planner(request.entry, **request.configuration).add_request(request)
         return planner.plan(arch=arch, link_mode=request.link_mode, link_options=request.link_options)
 
+    @remembered(lambda: device.kind())
     def launcher(
         self,
         *,
@@ -346,47 +314,28 @@ class KernelFamily(Shared):
         """
         if link_options:
             check_type(link_options, Mapping, "link options must be a dict")
-            family = self._family_for(link_options)
-            if family is not self:
-                how: dict[str, Any] = {"entry": entry, "link_mode": link_mode, "link_options": link_options}
-                return family.launcher(**how, **configuration)  # type: ignore[arg-type]  # no parameter has such a name
-        options = tuple(sorted((name, type(o), o) for name, o in link_options.items())) if link_options else ()
-        # The types too: to Python 1, 1.0 and True are equal, to a family "1", "1.0" and "true" are not.
-        types = tuple(map(type, configuration.values()))
-        request = (device.kind(), entry, link_mode, options, tuple(configuration.items()), types)
-        try:
-            launcher = self._requests[request]
-        except (KeyError, TypeError):
-            launcher = None  # TypeError: a value that cannot be hashed
-        if launcher is not None:
-            if not self._has_quick:
-                from jitlto.launch import quick_lookup  # imported lazily: it compiles, and many ask only once
-
-                self._has_quick = True
-                quick_lookup.install(self, KernelFamily)
-            return launcher
-        if not EXACT.issuperset(types):
-            try:
-                spelled = {n: value if is_exact(value) else cpp_name(value) for n, value in configuration.items()}
-                request = (*request[:4], tuple(spelled.items()), tuple(map(type, spelled.values())))
-                return self._requests[request]
-            except (KeyError, TypeError):
-                pass  # TypeError: an invalid value, which planning reports
-        configuration = self._current(configuration)
-        link_options = dict(link_options or {})  # copied, so that a later change by the caller has no effect
-        requested = _LauncherRequest(entry, link_mode, link_options, configuration, device.current().compute_capability)
-        asked = None if self.session.is_recording else self._kernel_request(requested)
-        look_ups = self.session.look_ups(self._file.location)
+        how: dict[str, Any] = {"link_mode": link_mode, "link_options": dict(link_options or {})}  # a copy
+        family = self._family_for(link_options)
+        if family is not self:
+            return family.launcher(entry=entry, **how, **configuration)  # type: ignore[arg-type]  # no parameter has such a name
+        capability = device.current().compute_capability
+        asked = None if self.session.is_recording else self._kernel_request(entry, how, configuration, capability)
+        look_ups, launcher = self.session.look_ups(self._file.location), None
         chosen = look_ups.find_chosen(asked) if asked else None
         if chosen is not None:
-            launcher = self._find(chosen, requested)
+            again = self.again()  # because a launcher that refers to its own family would be a reference cycle
+
+            def plan_again(linked: LinkedKernel) -> Plan:
+                return again().planner(entry, **configuration).plan(arch=linked.architecture, **how)
+
+            launcher = self._load(chosen, None, plan_again)
         if launcher is None:
             self.session.open_stores_soon()
-            plan = self.planner(entry, **configuration).plan(link_mode=link_mode, link_options=link_options)
-            launcher = self._load_plan(plan)
-            if asked and plan.answers(asked.linker, requested.capability):
+            plan = self.planner(entry, **configuration).plan(**how)
+            while launcher is None:  # None: a thread that was waited for only searched the caches
+                launcher = self._load(plan.chosen, plan, lambda _: plan)
+            if asked and plan.answers(asked.linker, capability):
                 look_ups.put_chosen(asked, plan.chosen)
-        self._requests[request] = launcher
         return launcher
 
     def _family_for(self, link_options: object) -> KernelFamily:
@@ -395,11 +344,14 @@ class KernelFamily(Shared):
             return self
         if self._twin is None and (file := self.session.registry.twin(self._file)):
             self._twin = KernelFamily(self.name, file, self.session)
+            self._twin._quick = self._quick  # what it forgets is forgotten here too
         return self._twin or self
 
-    def _kernel_request(self, requested: _LauncherRequest) -> KernelRequest | None:
+    def _kernel_request(
+        self, entry: str | None, how: dict[str, Any], configuration: dict[str, object], capability: tuple[int, int]
+    ) -> KernelRequest | None:
         """Return a request as look-ups know it; None if a parameter or a value is wrong, which planning reports."""
-        known, configuration, entry = self.parameters, requested.configuration, requested.entry
+        known = self.parameters
         values = {n: value for n, value in configuration.items() if type(value) is str and value in known.get(n, ())}
         if len(values) < len(configuration):  # some have other spellings, or are wrong
             from jitlto.plan.configuration import normalize_configuration  # imported lazily: most are spelled so
@@ -409,8 +361,8 @@ class KernelFamily(Shared):
             except JitltoError:
                 return None
         group = self.entrypoints[0] if entry is None and len(self.entrypoints) == 1 else entry
-        how = requested.link_mode, requested.link_options, values, requested.capability
-        return KernelRequest(self._file.contents.digest, self.name, group, *how, find_linker())
+        options = how["link_mode"], how["link_options"]
+        return KernelRequest(self._file.contents.digest, self.name, group, *options, values, capability, find_linker())
 
     def dispatcher(
         self,
@@ -432,7 +384,7 @@ class KernelFamily(Shared):
         """
         from jitlto.launch.dispatcher import Dispatcher
 
-        made = Dispatcher(self, names, self._current(fixed), entry, link_mode, link_options)
+        made = Dispatcher(self, names, fixed, entry, link_mode, link_options)
         self._dispatchers.add(made)
         return made
 
@@ -484,18 +436,10 @@ class KernelFamily(Shared):
         """
         from jitlto.tuning.tune import tune
 
-        if measures is None:
-            from jitlto.tuning.bench import Bench
-
-            with Bench(cold=cold) as bench:
-                options: dict[str, Any] = {"budget": budget, "again": again, "save": save, "on_time": on_time}
-                report = tune(self, problem, workload, measures=bench, **options)
-        else:
-            report = tune(
-                self, problem, workload, measures=measures, budget=budget, again=again, save=save, on_time=on_time
-            )
+        how: dict[str, Any] = {"budget": budget, "cold": cold, "again": again, "save": save, "measures": measures}
+        report = tune(self, problem, workload, **how, on_time=on_time)
         if self._best is not None:
-            self._best.forget_quick()
+            self._best.forget()
         return report
 
     @property
@@ -506,69 +450,51 @@ class KernelFamily(Shared):
     def load(self, plan: Plan) -> Launcher:
         """Link and load a plan, or return the launcher that was loaded for an equal plan."""
         device.current()  # raises if there is no device, before a link could fail
-        return self._load_plan(plan)
-
-    def _load_plan(self, plan: Plan) -> Launcher:
         launcher = None
         while launcher is None:  # None: a thread that was waited for only searched the caches
-            launcher = self._load_once(plan.chosen, plan.link, lambda _: plan)
+            launcher = self._load(plan.chosen, plan, lambda _: plan)
         return launcher
 
-    def _find(self, chosen: Chosen, requested: _LauncherRequest) -> Launcher | None:
-        """Return the launcher of a kernel that was linked before; None if no cache has it any more."""
-        file, session, again = self._file, self.session, self.again()
+    def _load(self, chosen: Chosen, planned: Plan | None, plan: Callable[[LinkedKernel], Plan]) -> Launcher | None:
+        """Return the launcher of a kernel, loaded by one thread while others wait.
 
-        def find() -> LinkedKernel | None:
-            linked = session.kernel_cache.find(chosen.digest, file.location)
-            if linked is not None:
-                session.events.emit(EVENT_OF_LAYER[linked.layer], chosen.kernel, chosen.digest, linked.seconds)
-                session.kernel_cache.warn(chosen, linked)
-            return linked
-
-        def plan(linked: LinkedKernel) -> Plan:
-            # A new family, because a launcher that refers to its own family would be a reference cycle.
-            planner = again().planner(requested.entry, **requested.configuration)
-            return planner.plan(
-                arch=linked.architecture, link_mode=requested.link_mode, link_options=requested.link_options
-            )
-
-        return self._load_once(chosen, find, plan)
-
-    def _load_once(
-        self, chosen: Chosen, get: Callable[[], LinkedKernel | None], plan: Callable[[LinkedKernel], Plan]
-    ) -> Launcher | None:
-        """Return the launcher of a kernel, loaded by one thread while others wait; None if ``get`` returns None."""
-        digest = chosen.digest
-        launcher = self._launchers.get(digest)
-        if launcher is not None:
-            return launcher
+        Args:
+            chosen: The kernel.
+            planned: Its plan; without one, None is returned if this machine has not linked it before.
+            plan: Returns its plan, for the launcher.
+        """
+        session, digest = self.session, chosen.digest
         made = False
-
-        def make() -> Launcher | None:
-            nonlocal made
-            launcher = self._launchers.get(digest)
-            if launcher is not None:
-                return launcher  # loaded by another thread since the first look-up
-            if digest in self._failures:
-                raise_copy(self._failures[digest])
-            try:
-                linked = get()
-            except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
-                self._failures[digest] = error
-                raise
-            if linked is None:
-                return None
-            made = True
-            return self._launchers.setdefault(digest, self._launcher(chosen, linked, lambda: plan(linked)))
-
-        launcher, _ = self.session.flights.run((id(self), digest), make)
-        if launcher is not None and made:
+        with session.flights.of((id(self), digest)) as flight:
+            if flight.waited is None:
+                flight.value = self._launchers.get(digest)  # loaded before, perhaps by another thread
+                if flight.value is None:
+                    if digest in self._failures:
+                        raise_copy(self._failures[digest])
+                    cache, linked = session.kernel_cache, None
+                    if planned is None:
+                        linked = cache.find(digest, self.location)
+                        if linked is not None:
+                            session.events.emit(EVENT_OF_LAYER[linked.layer], chosen.kernel, digest, linked.seconds)
+                    else:
+                        session.events.emit(Kind.REQUESTED, chosen.kernel, digest, plan=planned)
+                        try:
+                            linked = cache.get_or_link(planned.link_key, partial(cache.linker, planned), self.location)
+                        except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
+                            self._failures[digest] = error
+                            raise
+                    if linked is not None:
+                        made = True
+                        cache.warn(chosen, linked)
+                        launcher = self._launcher(chosen, linked, partial(plan, linked))
+                        flight.value = self._launchers.setdefault(digest, launcher)
+        loaded: Launcher | None = flight.value
+        if loaded is not None and made:
             # Emitted after the waiting threads were released, so that a slow subscriber does not delay them.
-            self.session.events.emit(Kind.LOADED, chosen.kernel, digest, launcher.load_seconds)
-            residency = self.session.residency
-            if residency is not None:
-                residency.add(self, digest)
-        return launcher
+            session.events.emit(Kind.LOADED, chosen.kernel, digest, loaded.load_seconds)
+            if session.residency is not None:
+                session.residency.add(self, digest)
+        return loaded
 
     def _launcher(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> Launcher:
         from jitlto.launch.launcher import Launcher
@@ -579,28 +505,13 @@ class KernelFamily(Shared):
             cubin = point_to_sources(linked.cubin, self._file.location, self.name)
             linked = type(linked)(**{**linked.as_dict(), "cubin": cubin})
         with self.session.events.step("load", chosen.kernel):
-            return Launcher(chosen, linked, plan, core=self._core)
+            return Launcher(chosen, linked, plan)
 
     def forget(self, digest: str) -> None:
         """Drop the launcher of a plan; its code is unloaded when no reference to it is left."""
         self._failures.pop(digest, None)
         launcher = self._launchers.pop(digest, None)
-        tables: list[Any] = [self._requests]
-        for each in self._dispatchers:
-            tables += each.tables.values()
-        for table in tables:
-            for request in [key for key, value in list(table.items()) if value is launcher]:
-                table.pop(request, None)
-        self.forget_quick()
-        for dispatcher in self._dispatchers:
-            dispatcher.forget_quick()
-
-    def forget_quick(self) -> None:
-        """Empty the tables of the quick look-up."""
-        self._quick.clear()
-        if self._compiled_table is not None:
-            self._compiled_table.forget()
-
-
-def _require_name(family: str) -> None:
-    check_type(family, str, "family must be a name")
+        if launcher is not None:
+            self._quick.forget(launcher)
+            for dispatcher in self._dispatchers:
+                dispatcher.forget(launcher)

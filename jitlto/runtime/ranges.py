@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-from jitlto.base.cache_dir import WarnOnce
 from jitlto.base.events import StepObserver
+from jitlto.base.log import WarnOnce
 
 #: The name of the ranges' domain.
 DOMAIN = "jitlto"

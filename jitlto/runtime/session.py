@@ -6,7 +6,6 @@ Module-level functions such as :func:`jitlto.family` use the default session; te
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -218,11 +217,6 @@ def _after_fork() -> None:
     for session in tuple(_sessions):
         session.after_fork()
     device.after_fork()
-    # Only if loaded: importing them takes long, and launching needs CUDA.
-    for name in ("launcher", "quick_lookup", "dispatcher"):
-        module = sys.modules.get(f"jitlto.launch.{name}")
-        if module is not None:
-            module.after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -52,7 +52,7 @@ class StoredObject:
     name: str
     size: int
     modified: float
-    pieces: Iterator[bytes] = field(default_factory=lambda: iter(()))
+    pieces: Iterator[bytes] = field(default_factory=lambda: iter(()), compare=False)
 
 
 class Backend:

@@ -88,7 +88,7 @@ def read_header(kind: str, key: str, start: bytes, size: int, trusted: TrustedKe
         key_id, signature = head.signature[:_KEY_ID], head.signature[_KEY_ID:]
         if not signature:
             raise rejected("it is not signed")
-        if key_id not in trusted:
+        if key_id not in trusted.ids:
             raise rejected("it is signed by a key that is not trusted")
         if not trusted.verify(key_id, signature, head.signed + key_id):
             raise rejected("its signature is wrong")

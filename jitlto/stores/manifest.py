@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from jitlto.base import files
 from jitlto.base.errors import ManifestError
 from jitlto.base.text import check_type
-from jitlto.stores.trust import Signer, lines_of, signer_of
+from jitlto.stores.trust import Signer, lines_of, signatures
 
 #: Namespace of signatures, so that a signature made for a different purpose is not accepted.
 NAMESPACE = "jitlto"
@@ -215,20 +215,17 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
         The name of the signer.
 
     Raises:
-        ManifestError: If there is no signature, or no trusted one of these bytes, or no package cryptography.
+        ManifestError: If there is no signature, or no trusted one of these bytes.
+        StoreError: If the package cryptography is not installed.
     """
     path = signature_of(manifest.path)
     if not os.path.lexists(path):
         what = f"is not signed: {path} does not exist"
         raise _error("manifest-unsigned", what, manifest.path, f"download {path.name} too")
     signature, trusted = bytes_of(path), bytes_of(signers)
-    try:
-        key = signer_of(signature, manifest.text, NAMESPACE)
-    except ImportError as error:
-        what, hint = "signatures need the package cryptography, which is not installed", "pip install 'jitlto[remote]'"
-        raise _error("manifest-missing-package", what, manifest.path, hint) from error
-    except ValueError:
-        key = b""
+    key = b""
+    with suppress(ValueError):
+        key = signatures().signer_of(signature, manifest.text, NAMESPACE)
     for _, line in lines_of(trusted):
         with suppress(ValueError):  # a line that cannot be read, or has an unknown restriction, trusts nobody
             listed = Signer.parse(line)

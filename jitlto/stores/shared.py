@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from jitlto.base.config import Config
+from jitlto.base.log import log
 from jitlto.stores.address import StoreAddress, parse_addresses
 from jitlto.stores.patience import DEFAULT
 from jitlto.stores.store import Store, StoreStatistics
@@ -125,11 +126,6 @@ class SharedStores:
         return self._is_usable() and any(store.is_opening for store in self._stores if store.address.reads)
 
     @property
-    def is_waited_for(self) -> bool:
-        """Whether a store is still waited for: it has not failed."""
-        return self._is_usable() and any(store.is_waited_for for store in self._stores)
-
-    @property
     def statistics(self) -> StoreStatistics:
         """What the stores did until now."""
         return replace(self._counts)
@@ -140,7 +136,5 @@ class SharedStores:
             return True
         if not self._is_fork_logged:
             self._is_fork_logged = True
-            import logging  # imported lazily: takes 2 ms, and few processes fork
-
-            logging.getLogger(__name__).debug("shared stores are off in a forked process")
+            log(__name__, "debug", "shared stores are off in a forked process")
         return False

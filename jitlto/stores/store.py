@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from jitlto.base.cache_dir import WarnOnce
 from jitlto.base.errors import RejectedEntryError, StoreError
+from jitlto.base.log import WarnOnce, log
 from jitlto.stores import entry
 from jitlto.stores.address import StoreAddress
 from jitlto.stores.backend import REFRESH_AFTER, Backend, open_backend
@@ -115,9 +115,12 @@ class Store:
         try:
             if self._backend is None:
                 # A store that is only written to has the same readers: what they would reject is replaced.
-                say = partial(self._warn, "nothing is read") if self.reads else self._debug
-                may_read, self._trusted = self._trust.load_trusted(say)
-                self.reads &= may_read
+                try:
+                    self._trusted = self._trust.load_trusted()
+                except StoreError as error:
+                    if self.reads:
+                        self._warn("nothing is read", str(error))
+                    self.reads = False
                 if self._trust.key is None:
                     self._load_key()  # there is none, which is known at once
                 if self.reads or self.writes:
@@ -247,7 +250,7 @@ class Store:
         if since is not None:
             self._bound.lose(since)
         if code == "store-forked":
-            self._debug(str(error))
+            log(__name__, "debug", "shared store %s: %s", self.address.url, error)
         elif self._reading.failed(at_once=at_once or code in _OFF_AT_ONCE):
             self._warn("it is not used" if code in _HOPELESS else "it is not used for a while", str(error), "failed")
         if code in _HOPELESS:
@@ -296,9 +299,12 @@ class Store:
         with self._key_lock:
             if not self._has_key and self.writes:
                 self._has_key = True
-                may_write, self._key = self._trust.load_signing_key(partial(self._warn, "nothing is written"))
-                self.writes &= may_write
-                if self._key is not None and self._trusted is not None and self._key.id not in self._trusted:
+                try:
+                    self._key = self._trust.load_signing_key()
+                except StoreError as error:
+                    self._warn("nothing is written", str(error))
+                    self.writes = False
+                if self._key is not None and self._trusted is not None and self._key.id not in self._trusted.ids:
                     what = "what is written here is not read here"
                     self._warn(what, "JITLTO_STORE_SIGNERS lacks the key that signs")
             return self._key
@@ -381,11 +387,6 @@ class Store:
     def _warn(self, what: str, why: str, subject: str | None = None) -> None:
         """Warn about something that is not done or not used, once for each such thing, and once that a store fails."""
         _warn((self.address.url, subject or what), "shared store %s: %s: %s", self.address.url, what, why)
-
-    def _debug(self, why: str) -> None:
-        import logging  # imported lazily: takes 2 ms
-
-        logging.getLogger(__name__).debug("shared store %s: %s", self.address.url, why)
 
 
 def _refresh(backend: Backend, name: str, data: bytes) -> None:

@@ -1,7 +1,7 @@
-"""Who is trusted: keys and signatures in OpenSSH's formats, and what the settings say of a store.
+"""Who is trusted: lists of keys in OpenSSH's formats, and what the settings say of a store.
 
-All of the cryptography is that of the package ``cryptography``; only the formats are read here: files of
-``allowed_signers`` and ``KEY.pub`` (ssh-keygen(1)), and the signatures of ``ssh-keygen -Y sign`` (PROTOCOL.sshsig).
+Only the lines of ``allowed_signers`` and ``KEY.pub`` (ssh-keygen(1)) are read here; :mod:`jitlto.stores.signatures`
+verifies.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import hashlib
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -23,23 +25,30 @@ from jitlto.base.errors import StoreError
 from jitlto.stores.address import StoreAddress
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 #: The namespace that a line of an allowed_signers file may restrict its key to, for entries of stores.
 STORE_NAMESPACE = "jitlto-store"
-#: What to do about a directory that everybody may write to.
-OPEN_HINT = "set JITLTO_STORE_TRUST=signed, or =checksum if you trust them"
 _ED25519 = b"ssh-ed25519"
-_LEAST_RSA = 2048  # bits
-_TOUCHED = 1  # the flag of a hardware key that a person has touched
+_PREFIX = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"  # of an Ed25519 public key in OpenSSH's form (RFC 8709, 4)
 _WORD = re.compile(rb'(?:"[^"]*"|[^\s"])+')
 _OPTION = re.compile(r'((?:"[^"]*"|[^,"])+)(?:,|$)')
-_ARMOR = re.compile(rb"\s*-----BEGIN SSH SIGNATURE-----\r?\n(.*)-----END SSH SIGNATURE-----\s*", re.DOTALL)
 _MAKE = "make a key with `ssh-keygen -t ed25519 -N '' -f KEY`"
 _LIST = "write lines as in KEY.pub, or as in an allowed_signers file of OpenSSH"
 
 
-# Lists of trusted keys
+def signatures() -> ModuleType:
+    """Return the module that verifies.
+
+    Raises:
+        StoreError: If the package cryptography is not installed.
+    """
+    try:
+        from jitlto.stores import signatures  # 15 ms, and an extra
+    except ImportError as error:
+        what, hint = "signatures need the package cryptography, which is not installed", "pip install 'jitlto[remote]'"
+        raise StoreError(what, code="store-missing-package", hint=hint) from error
+    return signatures
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +84,7 @@ class Signer:
             options[name.lower()] = value.strip('"')
         names = words[0].decode("utf-8", "surrogateescape").strip('"') if place else ""
         key = base64.b64decode(words[place + 1], validate=True)
-        if words[place] == _ED25519 and key != _blob(key[-32:]):
+        if words[place] == _ED25519 and key != _PREFIX + key[-32:]:
             raise ValueError("the key is malformed")
         return cls(names, words[place], key, options)
 
@@ -121,102 +130,14 @@ def _seconds(text: str) -> float:
     formats = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
     if len(digits) not in formats or not digits.isdigit():
         raise ValueError(f"invalid time {text!r}")
-    parsed = time.strptime(digits, formats[len(digits)])
-    if text.endswith("Z"):
-        import calendar  # needed for times in UTC alone
-
-        return calendar.timegm(parsed)
-    return time.mktime(parsed)
+    parsed = datetime.strptime(digits, formats[len(digits)])
+    return (parsed.replace(tzinfo=UTC) if text.endswith("Z") else parsed).timestamp()
 
 
 def lines_of(text: bytes) -> list[tuple[int, bytes]]:
     """Return the lines of a file of trusted keys with their numbers, without empty ones and comments."""
     lines = ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1))
     return [(number, line) for number, line in lines if line and not line.startswith(b"#")]
-
-
-# Signatures of ``ssh-keygen -Y sign``
-
-
-def signer_of(armored: bytes, message: bytes, namespace: str) -> bytes:
-    """Return the public key, in OpenSSH's form, that has made a signature of a message.
-
-    Raises:
-        ValueError: If it is not a good signature of this message and namespace.
-        ImportError: If the package cryptography is not installed.
-    """
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-
-    match = _ARMOR.fullmatch(armored)
-    data = base64.b64decode(b"".join(match[1].split()), validate=True) if match else b""
-    if not data.startswith(b"SSHSIG\0\0\0\1"):
-        raise ValueError("not a signature of OpenSSH")
-    (key, space, reserved, algorithm, signature), rest = _strings(data[10:], 5)
-    if rest or space != namespace.encode() or algorithm not in (b"sha256", b"sha512"):
-        raise ValueError("a signature for something else")
-    digest = hashlib.new(algorithm.decode(), message).digest()
-    try:
-        _verify(key, signature, b"SSHSIG" + b"".join(map(_string, (space, reserved, algorithm, digest))))
-    except (InvalidSignature, UnsupportedAlgorithm) as error:
-        raise ValueError("a wrong signature") from error
-    return key
-
-
-def _verify(key: bytes, signature: bytes, signed: bytes) -> None:
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, utils
-    from cryptography.hazmat.primitives.serialization import load_ssh_public_key
-
-    (kind,), rest_of_key = _strings(key, 1)
-    (form, value), rest = _strings(signature, 2)
-    public = load_ssh_public_key(kind + b" " + base64.b64encode(key))
-    if kind.startswith(b"sk-"):  # a hardware key signs flags and a counter too (PROTOCOL.u2f)
-        fields, _ = _strings(rest_of_key, 3 if b"ecdsa" in kind else 2)
-        if len(rest) != 5 or not rest[0] & _TOUCHED:
-            raise ValueError("a signature of a hardware key that nobody has touched")
-        signed = hashlib.sha256(fields[-1]).digest() + rest + hashlib.sha256(signed).digest()
-    elif rest:
-        raise ValueError("not a signature of OpenSSH")
-    if isinstance(public, rsa.RSAPublicKey):
-        by_form: dict[bytes, hashes.HashAlgorithm] = {
-            b"rsa-sha2-256": hashes.SHA256(),
-            b"rsa-sha2-512": hashes.SHA512(),
-        }
-        if form not in by_form or public.key_size < _LEAST_RSA:
-            raise ValueError("a weak signature")
-        public.verify(value, signed, padding.PKCS1v15(), by_form[form])
-    elif form != kind:
-        raise ValueError("a signature of another kind of key")
-    elif isinstance(public, ed25519.Ed25519PublicKey):
-        public.verify(value, signed)
-    elif isinstance(public, ec.EllipticCurvePublicKey):
-        (r, s), _ = _strings(value, 2)
-        by_size = {256: hashes.SHA256(), 384: hashes.SHA384(), 521: hashes.SHA512()}
-        der = utils.encode_dss_signature(int.from_bytes(r, "big"), int.from_bytes(s, "big"))
-        public.verify(der, signed, ec.ECDSA(by_size[public.curve.key_size]))
-    else:
-        raise ValueError("an unknown kind of key")
-
-
-def _strings(data: bytes, count: int) -> tuple[list[bytes], bytes]:
-    """Split off strings, each after its length (RFC 4251, 5); return them and the rest."""
-    found = []
-    for _ in range(count):
-        end = 4 + int.from_bytes(data[:4], "big")
-        if len(data) < max(4, end):
-            raise ValueError("truncated")
-        found.append(data[4:end])
-        data = data[end:]
-    return found, data
-
-
-def _string(data: bytes) -> bytes:
-    return len(data).to_bytes(4, "big") + data
-
-
-def _blob(raw: bytes) -> bytes:
-    """Return an Ed25519 public key in OpenSSH's form (RFC 8709, 4)."""
-    return _string(_ED25519) + _string(raw)
 
 
 # Keys of stores
@@ -244,18 +165,10 @@ class SigningKey:
                 package cryptography is not installed.
         """
         text = _read(path, "the private key", "JITLTO_STORE_KEY")
-        _ed25519(path)
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # 15 ms, and an extra
-        from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-
         try:
-            key = load_ssh_private_key(text, None)
-        except Exception as error:
-            what = f"cannot be used as a private key: {error}"
-            raise StoreError(what, code="store-key", where=str(path), hint=_MAKE) from error
-        if not isinstance(key, Ed25519PrivateKey):
-            raise StoreError("is not an Ed25519 key", code="store-key", where=str(path), hint=_MAKE)
-        return cls(key)
+            return cls(signatures().load_private_key(text))
+        except ValueError as error:
+            raise StoreError(str(error), code="store-key", where=str(path), hint=_MAKE) from error
 
     def sign(self, data: bytes) -> bytes:
         """Return the signature of bytes."""
@@ -275,8 +188,8 @@ class TrustedKeys:
     """
 
     def __init__(self, keys: Iterable[bytes]) -> None:
-        self._raw = {_id_of(key): key for key in keys}
-        self._loaded: dict[bytes, Ed25519PublicKey] = {}
+        self._keys = {_id_of(key): key for key in keys}
+        self._is_signed = signatures().is_signed
 
     @classmethod
     def load(cls, path: Path) -> TrustedKeys:
@@ -288,10 +201,8 @@ class TrustedKeys:
         Raises:
             StoreError: If the file cannot be read or a line is not in the format, or cryptography is not installed.
         """
-        text = _read(path, "the list of trusted keys", "JITLTO_STORE_SIGNERS or --signers")
-        _ed25519(path)
         keys = []
-        for number, line in lines_of(text):
+        for number, line in lines_of(_read(path, "the list of trusted keys", "JITLTO_STORE_SIGNERS or --signers")):
             try:
                 signer = Signer.parse(line)
                 if signer.type == _ED25519 and signer.may_sign(STORE_NAMESPACE):
@@ -303,34 +214,17 @@ class TrustedKeys:
 
     def verify(self, key_id: bytes, signature: bytes, data: bytes) -> bool:
         """Return whether a trusted key has made a signature of these bytes."""
-        from cryptography.exceptions import InvalidSignature  # loaded already: only with it keys are loaded
-
-        public = self._loaded.get(key_id)
-        if public is None:
-            raw = self._raw.get(key_id)
-            if raw is None:
-                return False
-            public = self._loaded[key_id] = _ed25519(None).from_public_bytes(raw)
-        try:
-            public.verify(signature, data)
-        except InvalidSignature:
-            return False
-        return True
+        public = self._keys.get(key_id)
+        return public is not None and bool(self._is_signed(public, signature, data))
 
     @property
     def ids(self) -> frozenset[bytes]:
         """The SHA-256 of each key in OpenSSH's form."""
-        return frozenset(self._raw)
-
-    def __contains__(self, key_id: object) -> bool:
-        return key_id in self._raw
-
-    def __len__(self) -> int:
-        return len(self._raw)
+        return frozenset(self._keys)
 
 
 def _id_of(raw: bytes) -> bytes:
-    return hashlib.sha256(_blob(raw)).digest()
+    return hashlib.sha256(_PREFIX + raw).digest()
 
 
 def _read(path: Path, what: str, setting: str) -> bytes:
@@ -343,22 +237,7 @@ def _read(path: Path, what: str, setting: str) -> bytes:
         raise StoreError(reason, code="store-unreadable-key", where=str(path), hint=hint) from error
 
 
-def _ed25519(path: Path | None) -> type[Ed25519PublicKey]:
-    try:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # 15 ms, and an extra
-    except ImportError as error:
-        what = "signed stores need the package cryptography, which is not installed"
-        hint = "pip install 'jitlto[remote]'"
-        raise StoreError(what, code="store-missing-package", where=str(path), hint=hint) from error
-    return Ed25519PublicKey
-
-
 # What the settings say of a store
-
-
-def directory_of(address: StoreAddress) -> Path:
-    """Return the directory of a local store."""
-    return Path(unquote(address.url.removeprefix("file://")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,44 +261,49 @@ class Trust:
         """Return what the settings say for a store: by default, a directory needs no signatures."""
         is_implied = address.is_local and not config.store_trust
         signed = config.store_trust == "signed" or (not config.store_trust and not address.is_local)
-        directory = directory_of(address) if is_implied else None
-        return cls(signed, config.store_signers, config.store_key, directory)
+        return cls(signed, config.store_signers, config.store_key, directory_of(address) if is_implied else None)
 
-    @property
-    def is_open_to_everybody(self) -> bool:
-        """Whether the store is not read because everybody may write to it, and nobody has said that this is right."""
-        try:
-            return self.directory is not None and bool(self.directory.stat().st_mode & stat.S_IWOTH)
-        except OSError:  # it is not there yet, and will be this user's
-            return False
+    def load_trusted(self) -> TrustedKeys | None:
+        """Return the keys of which one has to have signed an entry; None if its checksum is enough.
 
-    def load_trusted(self, say: Callable[[str], None]) -> tuple[bool, TrustedKeys | None]:
-        """Return whether anything can be trusted, and the keys of which one has to have signed it, if one has to."""
+        Raises:
+            StoreError: If nothing can be trusted.
+        """
         if not self.signed:
-            if self.is_open_to_everybody:
-                say(f"everybody may write to it; {OPEN_HINT}")
-                return False, None
-            return True, None
+            if self.directory is not None and _everybody_may_write(self.directory):
+                hint = "set JITLTO_STORE_TRUST=signed, or =checksum if you trust them"
+                raise StoreError("everybody may write to it", code="store-signers", hint=hint)
+            return None
         if self.signers is None:
-            say("no keys are trusted; set JITLTO_STORE_SIGNERS to a file of public keys")
-            return False, None
-        try:
-            trusted = TrustedKeys.load(self.signers)
-        except StoreError as error:
-            say(str(error))
-            return False, None
-        if not trusted:
-            say(f"{self.signers} lists no Ed25519 key that may sign entries now")
-        return bool(trusted), trusted
+            hint = "set JITLTO_STORE_SIGNERS to a file of public keys"
+            raise StoreError("no keys are trusted", code="store-signers", hint=hint)
+        trusted = TrustedKeys.load(self.signers)
+        if not trusted.ids:
+            what = "lists no Ed25519 key that may sign entries now"
+            raise StoreError(what, code="store-signers", where=str(self.signers), hint=_LIST)
+        return trusted
 
-    def load_signing_key(self, say: Callable[[str], None]) -> tuple[bool, SigningKey | None]:
-        """Return whether anything can be written, and the key that signs it, if there is one."""
-        if self.key is None:
-            if self.signed:
-                say("set JITLTO_STORE_KEY to the private key that signs, or add #read to the store's URL")
-            return not self.signed, None
-        try:
-            return True, SigningKey.load(self.key)
-        except StoreError as error:
-            say(str(error))
-            return False, None
+    def load_signing_key(self) -> SigningKey | None:
+        """Return the key that signs, if there is one.
+
+        Raises:
+            StoreError: If nothing can be written.
+        """
+        if self.key is not None:
+            return SigningKey.load(self.key)
+        if self.signed:
+            hint = "set JITLTO_STORE_KEY to the private key that signs, or add #read to the store's URL"
+            raise StoreError("there is no key to sign with", code="store-key", hint=hint)
+        return None
+
+
+def directory_of(address: StoreAddress) -> Path:
+    """Return the directory of a local store."""
+    return Path(unquote(address.url.removeprefix("file://")))
+
+
+def _everybody_may_write(directory: Path) -> bool:
+    try:
+        return bool(directory.stat().st_mode & stat.S_IWOTH)
+    except OSError:  # it is not there yet, and will be this user's
+        return False

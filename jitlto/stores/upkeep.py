@@ -102,7 +102,6 @@ def prune(
     with_artifacts: bool = False,
     dry_run: bool = False,
     now: float | None = None,
-    on_removal: Callable[[str], object] = lambda _: None,
 ) -> Pruned:
     """Remove what has not been used for long, and the least recently used until the rest is small enough.
 
@@ -112,7 +111,6 @@ def prune(
         with_artifacts: Remove pushed files too, which nobody makes again.
         dry_run: Remove nothing, and return what would be.
         now: Seconds since 1970.
-        on_removal: Called with each name.
 
     Raises:
         StoreError: If the store cannot be listed, or an object cannot be removed.
@@ -129,11 +127,7 @@ def prune(
             doomed.append(each)
             left -= each.size
 
-    def remove(each: StoredObject) -> None:
-        backend.delete(each.name)
-        on_removal(each.name)
-
-    for _ in _side_by_side(remove, [] if dry_run else doomed):
+    for _ in _side_by_side(lambda each: backend.delete(each.name), [] if dry_run else doomed):
         pass
     removed = Counter(kind_of(each.name) for each in doomed)
     return Pruned(dict(removed), sum(each.size for each in doomed), len(held) - len(doomed), left)

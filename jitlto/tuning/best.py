@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import LinkError, PlanError
 from jitlto.base.frozen import Shared
-from jitlto.base.types import is_exact
 from jitlto.cuda import device
-from jitlto.launch import dispatcher
-from jitlto.launch.quick_lookup import new_dispatcher
+from jitlto.launch.core import called, make_table, remembered
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.record.tuning import Launch, TuneRecord, Variant, applies, launch
 from jitlto.tuning import devices, wisdom_file
@@ -65,7 +63,6 @@ if TYPE_CHECKING:
 
 
 _MOST_GUESSES = 8  # that are tried: each may have to be linked
-_MOST_PROBLEMS = 4096  # bounds the memory of callers that ask for new sizes in every call
 
 
 class Best:
@@ -102,6 +99,7 @@ class Best:
         self.launcher(stream, self.launch.grid, self.launch.block, *arguments, **self._attributes)
 
 
+@called
 class Chooser(Shared):
     """Chooses the best variant for a problem. Made by :attr:`KernelFamily.best`. Thread-safe.
 
@@ -111,23 +109,16 @@ class Chooser(Shared):
         fixed: Values that are the same for all calls.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_compiled_table")  # as KernelFamily's
-    _compiled_table: Any
-
-    def __new__(cls, *_: object, **_more: object) -> Chooser:
-        """Create an instance of a class that the compiled core makes, if there is one, because it calls that faster."""
-        return new_dispatcher(cls, Chooser)  # type: ignore[no-any-return]
+    __slots__ = ("__dict__", "__weakref__")
 
     def __init__(
         self, family: TunedFamily, names: Sequence[str] = (), fixed: Mapping[str, object] | None = None
     ) -> None:
         self.names = tuple(names)
-        #: Number of the device → problem → answer.
-        self.tables: dict[int, dict[object, Best]] = {}
+        self._quick = make_table()  # problem → answer
         self._family = family
         self._fixed = dict(fixed or {})
         self._more: weakref.WeakSet[Chooser] = weakref.WeakSet()
-        dispatcher.watch(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be made again, in another process, by its family."""
@@ -135,6 +126,7 @@ class Chooser(Shared):
             return getattr, (self._family, "best")
         return partial(self._family.best.dispatcher, *self.names, **self._fixed), ()
 
+    @remembered(lambda: 0 if devices.are_alike() else device.ordinal() + 1)
     def __call__(self, *values: object, **problem: object) -> Best:
         """Return the best variant for a problem: its sizes and parameters, by name or in the order of ``names``.
 
@@ -146,23 +138,7 @@ class Chooser(Shared):
             PlanError: If it is no problem of the family, or no variant is for it.
             JitltoError: As :meth:`KernelFamily.launcher`.
         """
-        alike = devices.are_alike()
-        table = self.tables.setdefault(0 if alike else device.ordinal(), {})
-        key = (*values, *problem.items(), *map(type, values), *map(type, problem.values()))
-        try:
-            found = table.get(key)
-        except TypeError:  # a value that cannot be hashed
-            return self.choose(self._named(values) | problem)
-        if found is None:
-            found = self.choose(self._named(values) | problem)
-            if not all(map(is_exact, (*values, *problem.values()))):
-                return found
-            if len(table) >= _MOST_PROBLEMS:
-                table.clear()
-            table[key] = found
-        if alike and self._compiled_table is not None:
-            self._compiled_table.remember((*values, *problem.values()), tuple(problem), found)
-        return found
+        return self.choose(self._named(values) | problem)
 
     def dispatcher(self, *names: str, **fixed: object) -> Chooser:
         """Return a chooser for callers that ask in every call.
@@ -175,14 +151,12 @@ class Chooser(Shared):
         self._more.add(made)
         return made
 
-    def forget_quick(self) -> None:
+    def forget(self, _: object = None) -> None:
         """Forget all answers, and what was read."""
-        self.tables.clear()
+        self._quick.forget()
         self.__dict__.pop("knowledge", None)
-        if self._compiled_table is not None:
-            self._compiled_table.forget()
         for each in self._more:
-            each.forget_quick()
+            each.forget()
 
     @cached_property
     def knowledge(self) -> tuple[Wisdom, Wisdom]:

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.cache_dir import CacheDir
-from jitlto.base.config import Config
 from jitlto.base.errors import JitltoError
-from jitlto.base.user_caches import Removed, UserCache, project_caches, user_caches
+from jitlto.base.user_caches import Removed, UserCache, user_caches
 from tests.support.errors import raises
 
 
@@ -49,13 +47,3 @@ def test_a_directory_that_cannot_be_used_is_an_error_that_names_it(cache: UserCa
     assert "is not a directory" in str(cache.problem())
     with raises(JitltoError, "jitlto-unusable-cache", where="cubins", hint="JITLTO_CACHE_DIR"):
         cache.open()
-
-
-def test_caches_of_projects_are_found_if_they_exist(tmp_path: Path) -> None:
-    settings = Config.read({"JITLTO_CACHE_DIR": str(tmp_path)})
-    assert project_caches(settings) == ()
-    directory = tmp_path / "projects" / ("ab" * 32) / "build"
-    CacheDir(directory, 1 << 20).put("compiled", "cd" * 32, b"unit")
-    (cache,) = project_caches(settings)
-    assert (cache.name, cache.directory, cache.bound) == ("build", directory, settings.build_cache_size)
-    assert cache.remove(everything=True).removed == 1

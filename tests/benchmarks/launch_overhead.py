@@ -1,12 +1,12 @@
-"""Host time of a launch without a GPU: jitlto's own part, around stand-ins for ``cuda.core.launch`` and the driver.
+"""Host time of a launch without a GPU: jitlto's own part, around a stand-in for the driver.
 
 python -m tests.benchmarks.launch_overhead
 
 Minima over many bursts, for comparing two versions of the code on one machine, in turn. What a launch costs beside
-``cuda.core.launch`` itself is measured on a GPU by ``tests.benchmarks.launch``.
+``cuda.core.launch`` is measured on a GPU by ``tests.benchmarks.launch``.
 
 Where CuPy, PyTorch and Numba are installed, their own arrays are launched too, with addresses of no memory. Tensors in
-host memory stand for those on a GPU: PyTorch's classes and the core's constant for CUDA are exchanged for the host's.
+host memory stand for those on a GPU: the core's constant for CUDA is exchanged for the host's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import tempfile
 import time
 import timeit
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitlto.launch import arguments, array_types, compiled, streams
+from jitlto.launch import arguments, signature, torch_interface
 from jitlto.launch.launcher import Launcher
 from jitlto.packaging.hooks.extension import SOURCE, compile_extension
 from tests.support import exercise_core
@@ -42,7 +41,7 @@ from tests.support.arrays import (
     TorchStream,
     TorchTensor,
 )  # fmt: skip
-from tests.support.launchers import FakeDriver
+from tests.support.launchers import OK, FakeDriver
 from tests.support.process import ROOT
 
 BURST, ROUNDS = 2000, 60
@@ -62,14 +61,10 @@ def main() -> None:
             for measure in (_measure, _measure_libraries):
                 with pytest.MonkeyPatch.context() as patch:
                     fake = FakeDriver(patch, core)
-                    patch.setattr("jitlto.launch.launcher.launch", _launch)
-                    patch.setattr(compiled, "launch_function", lambda driver=driver: driver)
+                    patch.setattr(FakeDriver, "cuGetProcAddress", lambda *_, driver=driver: (OK, driver, None))
+                    patch.setattr(FakeDriver, "cuLaunchKernelEx", lambda *_: (OK,))
                     for name, seconds in measure(fake, patch, rounds):
                         print(f"{way}, {name:50} {1e9 * seconds:9.1f} ns", flush=True)
-
-
-def _launch(*_: Any) -> None:
-    """Stand for ``cuda.core.launch``."""
 
 
 def _build(directory: Path) -> tuple[ModuleType, int]:
@@ -83,7 +78,7 @@ def _build(directory: Path) -> tuple[ModuleType, int]:
 
 
 def _timed(work: Callable[[], object], rounds: int) -> float:
-    for _ in range(4):  # the fast path is generated at the second launch
+    for _ in range(4):  # the core launches after the second
         work()
     return min(timeit.repeat(work, number=BURST, repeat=rounds)) / BURST
 
@@ -102,7 +97,6 @@ def _measure(fake: FakeDriver, patch: pytest.MonkeyPatch, rounds: int) -> Iterat
     yield from zip(("making a launcher", "its first launch", "its second launch"), times, strict=True)
     arrays = [kind() for kind in (CupyArray, NumbaArray, TorchTensor, JaxArray)]
     for name, work in {
-        "the stand-in alone": lambda: _launch(stream, 1, 2, 3, 4, 5),
         **{
             f"like {type(array).__module__} {type(array).__name__}": _launched(launcher, stream, array)
             for array in arrays
@@ -110,7 +104,6 @@ def _measure(fake: FakeDriver, patch: pytest.MonkeyPatch, rounds: int) -> Iterat
         **{f"{type(other).__module__} stream": _launched(launcher, other, cheap) for other in [k(0) for k in STREAMS]},
         "no stream": _launched(launcher, None, cheap),
         "with shared memory": lambda: launcher(stream, 4, 256, cheap, cheap, 77, shared_memory=4096),
-        "a bound launch": launcher.bind(stream, 4, 256, cheap, cheap, 77),
     }.items():
         yield name, _timed(work, rounds)
 
@@ -123,7 +116,6 @@ def _launched(launcher: Launcher, stream: object, array: object) -> Callable[[],
 
 def _measure_libraries(fake: FakeDriver, patch: pytest.MonkeyPatch, rounds: int) -> Iterator[tuple[str, float]]:
     """Launches with the libraries' own arrays, two and eight of them."""
-    patch.setattr(streams, "Stream", SimpleNamespace(from_handle=lambda _: fake.stream))
     for library, make in (("CuPy", _with_cupy), ("PyTorch", _with_torch), ("Numba", _with_numba)):
         try:
             array, stream = make(patch)
@@ -140,9 +132,9 @@ def _with_cupy(patch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     import cupy
 
     # Its array interface asks the driver for the current stream, which there is not.
+    learn_array = signature._learn_array
+    patch.setattr(signature, "_learn_array", lambda a: True if type(a) is cupy.ndarray else learn_array(a))
     patch.setattr(arguments, "_address", lambda _, array, *__: array.data.ptr)
-    learn_array = compiled._learn_array
-    patch.setattr(compiled, "_learn_array", lambda s, a: True if type(a) is cupy.ndarray else learn_array(s, a))
     memory = cupy.cuda.UnownedMemory(ADDRESS, 4096, None, 0)
     array = cupy.ndarray((16,), cupy.float32, cupy.cuda.MemoryPointer(memory, 0))
     return array, CupyStream(77)
@@ -154,12 +146,18 @@ def _with_torch(patch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     def interface(tensor: Any) -> dict[str, Any]:
         return {"shape": tensor.shape, "typestr": "<f4", "data": (tensor.data_ptr(), False), "version": 2}
 
+    def describe(tensor: Any) -> bytes | None:
+        described = original(tensor)
+        return None if described is None else bytes(replace_device(described))
+
+    def replace_device(described: bytes) -> torch_interface.TorchInterface:
+        found = torch_interface.TorchInterface.from_buffer_copy(described)
+        found.cuda = torch_interface.library().aoti_torch_device_type_cpu()
+        return found
+
+    original = torch_interface.describe
+    patch.setattr(torch_interface, "describe", describe)
     patch.setattr(torch.Tensor, "__cuda_array_interface__", property(interface))
-    for name in array_types._TORCH_CLASSES.values():
-        patch.setattr(torch.cuda, name, getattr(torch, name))
-    known = replace(array_types.TORCH, read=lambda tensor: tensor.data_ptr())
-    patch.setitem(array_types._TYPES, ("torch", "Tensor"), known)
-    patch.setattr(compiled, "TORCH", known)
     return torch.ones(16), TorchStream(77)
 
 

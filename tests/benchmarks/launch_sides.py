@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,11 @@ import pytest
 from cuda.core import Device, LaunchConfig, launch
 
 from jitlto.base.errors import JitltoError
-from jitlto.launch import compiled, core, quick_lookup, sequence
+from jitlto.launch import core, signature
 from jitlto.launch.launcher import Launcher
 from tests.benchmarks.launch_peers import build_launches, build_operator
+from tests.support.launch_core import use
+from tests.support.launchers import launcher_class
 
 BURST = 200
 N = 1024
@@ -133,10 +134,9 @@ class Sides:
         for way, extension in (("", None), (", compiled", self._compiled)):
             if way and extension is None:
                 continue
-            # Launchers have a class for each signature and base, which learns the types of arguments: here one's alone.
-            own = type("Launcher", (Launcher,), {})
-            launcher = own(kernel.chosen, kernel.linked, lambda: kernel.plan, core=extension)
+            launcher = launcher_class(extension)(kernel.chosen, kernel.linked, lambda: kernel.plan)
             with use_extension(extension):
+                signature.make_signature.cache_clear()  # it learns the types of arguments: here one side's alone
                 for _ in range(3):  # the way is chosen at the second launch
                     launcher(stream, GRID, BLOCK, *[x] * (7 if eight else 1), y, N)
             self._add("jitlto, " + name + way, _bind(launcher, eight, stream, x, y), read, 7 if eight else 1)
@@ -163,12 +163,6 @@ class Sides:
         self._launch(name + "CuPy", False, own, x, y[3], lambda: y[3].get())
         self._launch(name + "the device (None)", False, None, x, y[4], lambda: y[4].get())
         self._launch("8 CuPy arrays, stream of CuPy", True, own, x, y[6], lambda: y[6].get())
-        known = self._axpy
-        for way, extension, number in (("", None, 5), (", compiled", self._compiled, 8)):
-            if extension is not None or not way:
-                launcher = Launcher(known.chosen, known.linked, lambda: known.plan, core=extension)
-                bound = launcher.bind(own, GRID, BLOCK, x, y[number], N)
-                self._add("jitlto, bound" + way, bound, partial(cp.ndarray.get, y[number]))
         raw = cp.RawKernel(_RAW, "peer")
         self._add("cupy.RawKernel", lambda: raw((GRID,), (BLOCK,), (x, y[7], count)), lambda: y[7].get())
 
@@ -245,7 +239,7 @@ class Sides:
         function = ctypes.CDLL(str(build_launches(self._place))).launches
         function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_uint, ctypes.c_int, ctypes.c_bool, ctypes.c_bool]
         stream, kernel, x = Device(0).create_stream(), int(self._axpy.kernel.handle), cp.asarray(self._x)
-        loaded = compiled.loaded_function(kernel)
+        loaded = signature.loaded_function(kernel)
         for name, handle, is_ex, is_buffer in (
             ("cuLaunchKernelEx", kernel, True, False),
             ("cuLaunchKernelEx, a CUfunction", loaded, True, False),
@@ -282,8 +276,8 @@ def find_extension() -> Any:
 def use_extension(module: Any) -> Iterator[None]:
     """Have launches and look-ups that choose their way find an extension module, or none."""
     with pytest.MonkeyPatch.context() as patch:
-        for place in (compiled, quick_lookup, sequence):
-            patch.setattr(place, "extension", lambda: module)
+        use(patch, module)
+        patch.setattr(signature, "extension", lambda: module)
         yield
 
 

@@ -1,4 +1,4 @@
-"""What a sequence of launches costs the host, against the same bound launches in turn, in one run.
+"""What a sequence of launches costs the host, against the same launches in turn, in one run.
 
 python -m tests.benchmarks.sequence --output docs/benchmarks/sequence.json
 
@@ -32,7 +32,6 @@ from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
 from tests.benchmarks import bursts
-from tests.benchmarks.launch_sides import find_extension, use_extension
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import write_family
 
@@ -99,12 +98,10 @@ def _measure(family: KernelFamily, rounds: int) -> dict[str, object]:
     made = time.perf_counter() - begin
     plain()
     first_call = time.perf_counter() - begin - made
-    with use_extension(None):
-        one, number = sequence(1, x=arrays[0]), sequence(1, "n", n=N)
+    one, number = sequence(1, x=arrays[0]), sequence(1, "n", n=N)
     every = sequence(LAUNCHES, x=arrays[0])
     single = sequence(0)
     single._may_use_graph = False
-    bound = [launcher.bind(stream, 4, 256, arrays[0], target, N) for _ in range(LAUNCHES)]
     values, numbers = itertools.cycle(arrays), itertools.cycle((N, N - 1))
     config, kernel = LaunchConfig(grid=4, block=256), launcher.kernel
     ready = (arrays[0].data.ptr, target.data.ptr, np.uint32(N))
@@ -114,16 +111,16 @@ def _measure(family: KernelFamily, rounds: int) -> dict[str, object]:
         launch(builder, config, kernel, *ready)
     graph = builder.end_building().complete()
 
-    def bound_launches() -> None:
-        for each in bound:
-            each()
+    def launches() -> None:
+        for _ in range(LAUNCHES):
+            launcher(stream, 4, 256, arrays[0], target, N)
 
     def core_launches() -> None:
         for _ in range(LAUNCHES):
             launch(stream, config, kernel, *ready)
 
     sides: dict[str, Callable[[], object]] = {
-        "bound launches": bound_launches,
+        "launches": launches,
         "cuda.core.launch, ready pointers": core_launches,
         "sequence": plain,
         "sequence, with a slot": one,
@@ -138,16 +135,8 @@ def _measure(family: KernelFamily, rounds: int) -> dict[str, object]:
 
         tensors = itertools.cycle([torch.ones(N, device="cuda"), torch.ones(N, device="cuda")])
         torch.cuda.synchronize()
-        with use_extension(None):
-            other = sequence(1, x=next(tensors))
+        other = sequence(1, x=next(tensors))
         sides["sequence, a PyTorch tensor replaced"] = lambda: other(x=next(tensors))
-        if find_extension() is not None:
-            same = sequence(1, x=next(tensors))
-            sides["sequence, a PyTorch tensor, compiled, replaced"] = lambda: same(x=next(tensors))
-    if find_extension() is not None:
-        again, count = sequence(1, x=arrays[0]), sequence(1, "n", n=N)
-        sides["sequence, a CuPy array, compiled, replaced"] = lambda: again(x=next(values))
-        sides["sequence, a number, compiled, replaced"] = lambda: count(n=next(numbers))
     for side in sides.values():
         side()
     target[...] = 0
@@ -158,7 +147,7 @@ def _measure(family: KernelFamily, rounds: int) -> dict[str, object]:
         raise SystemExit(f"the launches added {float(target[0])} instead of {expected}")
     return {
         "nanoseconds": {name: bursts.figures(each) for name, each in times.items()},
-        "ratios to bound launches, median over rounds": _ratios(times, "bound launches"),
+        "ratios to launches, median over rounds": _ratios(times, "launches"),
         "goals: ns more for one replaced argument": 2000,
         "more_for_a_replaced_argument_ns": {
             name.partition(", ")[2]: round(
@@ -180,7 +169,6 @@ def _order(fixed: dict[str, Any], target: Any) -> list[tuple[str, Any]]:
 def _driver_calls(sequence: Any, rounds: int) -> dict[str, object]:
     """The calls that a sequence makes, alone."""
     handle, graph, packed = sequence._handle, sequence._graph, sequence._launches[0]
-    quick = graph._quick_updates or graph._updates
     return {
         name: bursts.figures(each)
         for name, each in bursts.in_turn(
@@ -188,7 +176,6 @@ def _driver_calls(sequence: Any, rounds: int) -> dict[str, object]:
                 "cuStreamIsCapturing": lambda: driver.cuStreamIsCapturing(handle),
                 "cuGraphLaunch": lambda: driver.cuGraphLaunch(graph._executable, handle),
                 "cuGraphExecKernelNodeSetParams": graph._updates[0],
-                "cuGraphExecKernelNodeSetParams, called by the core": quick[0],
                 "cuLaunchKernelEx": lambda: packed.issue(handle),
             },
             rounds,

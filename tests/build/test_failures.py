@@ -82,31 +82,18 @@ def test_two_bugs_are_two_causes_the_larger_first(grouped: Grouped) -> None:
 
 
 @pytest.mark.slow
-def test_one_message_from_two_lines_is_two_causes(grouped: Grouped) -> None:
-    branches = OPERATION.replace(
-        "return {{expr}};", "{% if op_name == 'twice' %}return a + nope;{% else %}return nope * nope - a;{% endif %}"
-    )
-    causes, _ = grouped(op__cu__jinja=branches)
-    assert [cause.title for cause in causes] == ['identifier "nope" is undefined'] * 2
-    assert [cause.extent for cause in causes] == [
-        ("all 2 of mini/op with op_name=twice",),
-        ("all 2 of mini/op with op_name=square",),
-    ]
-
-
-@pytest.mark.slow
 def test_a_bug_of_a_header_is_one_cause_for_all_groups(grouped: Grouped) -> None:
     (cause,), _ = grouped(op__cuh=MINI["op.cuh"] + "int broken(wrong);\n")
     assert cause.extent == ("all 2 of mini/kern", "all 4 of mini/op")
 
 
 @pytest.mark.slow
-def test_the_extent_names_what_the_combinations_have_in_common(grouped: Grouped) -> None:
+def test_the_message_lists_the_fragments_and_one_error(grouped: Grouped) -> None:
     (cause,), sources = grouped(op__cu__jinja=OPERATION + "{% if data_type == 'double' %}wrong{% endif %}")
-    assert cause.extent == ("all 2 of mini/op with data_type=double",)
+    assert cause.extent == ("2 of the 4 of mini/op",)
     text = str(FailedFragmentsError([cause], len(sources)))
     assert text.startswith("2 of 6 fragments failed to compile, 1 cause [build-failed-fragments]\n")
-    assert "affects all 2 of mini/op with data_type=double" in text
+    assert "affects 2 of the 4 of mini/op" in text
     assert "mini/op[data_type=double,op_name=twice], mini/op[data_type=double,op_name=square]" in text
     assert "the first error:" in text
     assert text.count("does not compile") == 1
@@ -134,57 +121,6 @@ def product(name: str, key: tuple[str, ...] | None = None, **values: str) -> lis
 def error_of(rendered: RenderedSource, message: str, line: int = 1) -> CompileError:
     log = f"{rendered.key}.cu({line}): error: {message}\n\n1 error detected in the compilation.\n"
     return CompileError("does not compile", where=rendered.origin, log=log)
-
-
-def extent_of(failed: list[RenderedSource], sources: list[RenderedSource]) -> str:
-    ((extent,),) = [
-        cause.extent for cause in group_failures([Failure(r, error_of(r, "same")) for r in failed], sources)
-    ]
-    return extent
-
-
-def failing(sources: list[RenderedSource], **values: str) -> list[RenderedSource]:
-    return [r for r in sources if all(r.combination[n] in v.split() for n, v in values.items())]
-
-
-ALL = product("g", t="float double __half int", veclen="1 2 4 8 16 32", metric="a b")
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({}, "all 48 of f/g"),
-        ({"t": "__half"}, "all 12 of f/g with t=__half"),
-        ({"t": "__half", "metric": "b"}, "all 6 of f/g with t=__half and metric=b"),
-        ({"t": "__half int"}, "all 24 of f/g with t=__half or int"),
-        ({"t": "float double int"}, "all 36 of f/g with t other than __half"),
-        ({"t": "int", "veclen": "4", "metric": "a"}, "the only one of f/g with t=int and veclen=4 and metric=a"),
-    ],
-)
-def test_the_extent_is_exact_if_values_decide(values: dict[str, str], said: str) -> None:
-    assert extent_of(failing(ALL, **values), ALL) == said
-
-
-def test_the_extent_counts_fragments_if_values_do_not_decide() -> None:
-    assert extent_of(failing(ALL, t="int")[:-1], ALL) == "11 of the 12 of f/g with t=int"
-    assert extent_of(ALL[:-1], ALL) == "47 of the 48 of f/g"
-
-
-def test_a_parameter_outside_the_key_that_goes_with_one_inside_is_left_out() -> None:
-    sources = [
-        r
-        for r in product("g", ("op", "t"), expr="a+a a*a", op="twice square", t="float int")
-        if (r.combination["op"] == "twice") == (r.combination["expr"] == "a+a")
-    ]
-    assert extent_of(failing(sources, op="twice"), sources) == "all 2 of f/g with op=twice"
-
-
-def test_the_extent_names_a_parameter_that_some_combinations_lack() -> None:
-    sources = product("g", t="float int") + product("g", ("t",), t="double", extra="x")
-    assert extent_of(sources[2:], sources) in (
-        "the only one of f/g with t=double",
-        "the only one of f/g with extra=x",
-    )
 
 
 def test_a_value_of_one_combination_that_is_a_constant_of_another_does_not_split_a_cause() -> None:

@@ -86,8 +86,7 @@ def test_a_definition_need_not_include_its_interface(build_family: BuildFamily) 
 def test_a_definition_that_contradicts_its_interface_does_not_compile(
     build_family: BuildFamily, interface: str, definition: str, options: dict[str, str]
 ) -> None:
-    both = "activation.cuh", interface, definition.removeprefix(INCLUDE).partition("{")[0].split("=")[0].strip()
-    with raises(CompileError, "compile", *both, "group activation", hint=interface):
+    with raises(CompileError, "compile", "activation", "group activation"):
         build_family(family(interface, definition, **options))
 
 
@@ -126,9 +125,7 @@ def test_a_source_that_does_not_include_its_interface_sees_it(
 def test_a_definition_of_another_overload_is_refused(
     build_family: BuildFamily, interface: str, definition: str, options: dict[str, str], names: tuple[str, ...]
 ) -> None:
-    keys = ("act/activation[name=relu]", "act/kern[]", "activation.cuh:3 declares `")
-    if "\n" not in definition:
-        keys += (f"relu.cuh:1 has `{definition.partition('{')[0].strip()}`",)
+    keys = ("act/activation[name=relu]", "act/kern[]", "activation.cuh")
     with raises(BuildError, "build-interface-mismatch", *keys, *names):
         build_family(family(interface, definition, **options))
 
@@ -159,14 +156,6 @@ def test_also_beside_another_function_of_the_interface_that_is_right(build_famil
 
 
 @pytest.mark.slow
-def test_the_hint_names_the_function_that_contradicts_and_no_other(build_family: BuildFamily) -> None:
-    files = family(f"{FLOAT}\n__device__ float zero();", f"{FINE}\n__device__ int zero() {{ return 0; }}")
-    with raises(CompileError, "compile", hint="int zero()") as caught:
-        build_family(files)
-    assert "activation(float" not in str(caught.value.hint)
-
-
-@pytest.mark.slow
 def test_another_instance_of_a_template_is_not(build_family: BuildFamily) -> None:
     instance = "template __device__ int activation<int>(int);"
     with raises(UnplannedKernelsError, "build-unplanned-kernels", "float activation<float>(float)"):
@@ -180,7 +169,7 @@ def test_a_kernel_that_declares_it_otherwise_does_not_compile(build_family: Buil
     end = {"/": "*/", "c": ')";'}.get(condition[0], "#endif")
     kernel = f'{condition}\n#include "activation.cuh"\n{end}\n__device__ int activation(float x);\n'
     kernel += "__global__ void kern(float* x) { *x = activation(*x); }\n"
-    with raises(CompileError, "compile", hint="activation.cuh:3"):
+    with raises(CompileError, "compile", "int activation(float x)"):
         build_family(family(FLOAT, FINE) | {"kern.cu.jinja": kernel})
 
 
@@ -230,7 +219,7 @@ def test_a_variable_of_a_kernel_that_a_device_function_uses_needs_one_too(build_
         build_family(files)
     files["family.toml"] = files["family.toml"].replace("[device", 'interface = "scale.cuh"\n[device')
     files["scale.cuh"] = "#pragma once\nextern __device__ float scale;\n"
-    with raises(CompileError, "compile", hint="scale.cuh:2"):
+    with raises(CompileError, "compile", "float scale"):
         build_family(files)
     files["relu.cuh"] = "__device__ int activation(float x) { return x * scale; }"
     assert len(build_family(files).fragments) == 2
@@ -438,7 +427,7 @@ def test_options_of_one_group_define_no_macro_of_the_compiler_that_an_interface_
 def test_an_interface_that_cannot_be_included_twice_is_told_so(build_family: BuildFamily) -> None:
     files = WIDE_FAMILY | {"activation.cuh": WIDE}
     files["activation.cu.jinja"] = files["activation.cu.jinja"].replace(INCLUDE, "")
-    with raises(CompileError, "compile", "activation.cuh", "act/kern[].cu:1", hint="#pragma once"):
+    with raises(CompileError, "compile", "activation.cuh", "argument"):
         build_family(files)
 
 
@@ -504,8 +493,7 @@ def test_both_sides_declare_nothing_beside_the_interface(build_family: BuildFami
     files["kern.cu.jinja"] = (
         "__device__ float activation(int x);\n__global__ void kern(float* x) { *x = activation(1); }\n"
     )
-    places = f"activation.cuh:3 declares `{FLOAT}`", "kern[].cu:1 has `__device__ float activation(int x)`"
-    with raises(BuildError, "build-interface-undeclared", "activation(int)", *places):
+    with raises(BuildError, "build-interface-undeclared", "activation(int)", "activation.cuh"):
         build_family(files)
 
 
@@ -515,8 +503,8 @@ def test_the_side_that_declares_its_own_overload_is_blamed_where_nothing_defines
     build_family: BuildFamily, call: str
 ) -> None:
     kernel = f"__device__ float activation(int v);\n__global__ void kern(float* x) {{ *x = {call}; }}\n"
-    places = f"activation.cuh:3 declares `{FLOAT}`", "kern[].cu:1 has `__device__ float activation(int v)`"
-    with raises(BuildError, "build-interface-undeclared", "act/kern[] requires activation(int)", *places) as caught:
+    names = "act/kern[] requires activation(int)", "activation.cuh"
+    with raises(BuildError, "build-interface-undeclared", *names) as caught:
         build_family(family(FLOAT, FINE) | {"kern.cu.jinja": kernel})
     assert "kern.cu.jinja" in str(caught.value.where)
     assert "act/activation" not in str(caught.value)
@@ -527,24 +515,6 @@ def test_an_overload_that_the_interface_declares_and_nothing_defines_is_missing(
     files = family(f"{FLOAT}\n__device__ float activation(int x);", FINE, call="*x = activation(1) + activation(*x);")
     with raises(UnplannedKernelsError, "build-unplanned-kernels", "activation(int)"):
         build_family(files)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("toml", [TOML, TOML + NONE])
-@pytest.mark.parametrize("call", ["activation(*x)", "n::activation(*x)", "activation<float>(*x)"])
-def test_a_function_that_no_interface_declares_is_explained(build_family: BuildFamily, toml: str, call: str) -> None:
-    kernel = f"namespace n {{}}\n__global__ void kern(float* x) {{ *x = {call}; }}\n"
-    with raises(CompileError, "compile", hint="[device.activation]"):
-        build_family(SLIP | {"family.toml": toml, "kern.cu.jinja": kernel})
-
-
-@pytest.mark.slow
-def test_a_misspelt_call_is_too_and_nothing_else(build_family: BuildFamily) -> None:
-    with raises(CompileError, "compile", hint="'activation'"):
-        build_family(family(FLOAT, FINE, call="*x = activatoin(*x);"))
-    with raises(CompileError, "compile") as caught:
-        build_family(family(FLOAT, FINE, call="*x = activation(nothing);"))
-    assert caught.value.hint is None
 
 
 @pytest.mark.slow

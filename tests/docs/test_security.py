@@ -8,9 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from jitlto.base.types import Parameter
-from jitlto.launch import fast_path, quick_lookup
-from jitlto.launch.arguments import ArgumentConverter
 from tests.support.process import ROOT
 from tests.support.source_code import PACKAGE, syntax_trees
 
@@ -24,11 +21,8 @@ EXCEPTIONS = {
     ("build/execution/forkserver.py", "pickle"),
     ("compile/snapshot.py", "pickle"),
     ("build/execution/transport.py", "pickle"),
-    ("launch/fast_path.py", "exec"),
-    ("launch/fast_path.py", "compile"),
     ("frameworks/torch_kernel.py", "exec"),
     ("frameworks/torch_kernel.py", "compile"),
-    ("launch/quick_lookup.py", "compile"),
 }
 
 
@@ -97,34 +91,6 @@ def test_only_jobs_of_a_cluster_are_decompressed() -> None:
 
 def test_the_run_side_reads_no_pickles() -> None:
     assert not any("pickle" in path.read_text("utf-8") for path in sorted((PACKAGE / "runtime").rglob("*.py")))
-
-
-def test_a_signature_is_not_part_of_the_code_that_is_made_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-    compiled = fast_path._compile
-
-    def seen(source: str) -> object:
-        made.append(source)
-        return compiled(source)
-
-    monkeypatch.setattr(fast_path, "_compile", seen)
-    evil = "evil): import os; os.system('x') #"
-    for type_ in (evil, f"{evil}*", f"float {evil}", "float const*", "int", "double", "bool", "__half", "struct evil"):
-        for name in (evil, "self", "launch", "__call__", "a0", "\n    evil()"):
-            signature = [Parameter(name, type_, 8, 8), Parameter(evil, "float*", 8, 8)]
-            fast_path.FastPath(signature, ArgumentConverter("kernel", signature), {}, lambda _: None).compile()
-    assert made
-    assert not any("evil" in source for source in made)
-
-
-def test_the_names_of_a_family_are_not_part_of_the_code_that_is_made_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-    compiled = quick_lookup._compile
-    monkeypatch.setattr(quick_lookup, "_compile", lambda source: [made.append(source), compiled(source)][1])
-    for name in ("evil): import os; os.system('x') #", "evil", "\n    evil()"):
-        quick_lookup._code((name,))
-    assert made
-    assert not any("evil" in source for source in made)
 
 
 def test_the_page_names_every_target_that_is_fuzzed() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitlto.base.errors import ArgumentError, LaunchError
-from jitlto.base.types import Parameter
+from jitlto.base.types import Parameter, find_scalar
 from jitlto.launch.arguments import make_converter
 from tests.support.errors import raises
 
@@ -57,7 +57,16 @@ class DeviceArray:
 
 
 def convert(type_: str, argument: Any) -> Any:
-    return make_converter(Parameter("p", type_, 8, 8))(argument)
+    """What the kernel reads: a number, an address, or bytes."""
+    return read(type_, make_converter(Parameter("p", type_, 8, 8))(argument))
+
+
+def read(type_: str, data: bytes) -> Any:
+    known = find_scalar(type_)
+    if known is not None:
+        assert len(data) == known.size
+        return np.frombuffer(data, "u2" if known.typestr == "bfloat16" else known.typestr)[0]
+    return int.from_bytes(data, "little") if type_.rstrip(" const").endswith("*") else data
 
 
 def refused(case: str, type_: str, argument: Any) -> str:
@@ -350,9 +359,9 @@ def test_a_complex_number_that_its_type_cannot_hold_is_refused() -> None:
 
 
 def test_float2_and_double2_may_be_two_numbers() -> None:
-    assert bytes(convert("float2", (1.5, -0.0))) == np.array([1.5, -0.0], np.float32).tobytes()
+    assert convert("float2", (1.5, -0.0)).tobytes() == np.array([1.5, -0.0], np.float32).tobytes()
     converted = make_converter(Parameter("p", "double2", 16, 16))(np.array([1.0, 2.0]))
-    assert bytes(converted) == np.array([1.0, 2.0]).tobytes()
+    assert converted == np.array([1.0, 2.0]).tobytes()
 
 
 # --- textures and surfaces ---

@@ -94,12 +94,10 @@ def build_structures(directory: Path, several: list[Declared]) -> KernelFamily:
 
 
 def ways(launcher: Any, *args: Any) -> Iterator[None]:
-    """Launch in every way: the first launch, later ones, and bound."""
+    """Launch in every way: the first launch, and later ones."""
     for _ in range(3):
         launcher(None, 1, 1, *args)
         yield
-    launcher.bind(None, 1, 1, *args)()
-    yield
 
 
 @settings(
@@ -306,19 +304,6 @@ def test_declared_fields_arrive_by_name(kinds: KernelFamily) -> None:
             out.fill(0)
     with raises(ArgumentError, "launch-argument-layout", "values", "float"):
         kinds.launcher(entry="large")(None, 1, 1000, np.zeros((), [("values", "f4", 1000)]), out, 1000)
-
-
-def test_a_bound_structure_is_that_of_the_time_of_binding(kinds: KernelFamily) -> None:
-    import cupy as cp
-
-    table = type("Table", (ctypes.Structure,), {"_fields_": [("values", ctypes.c_uint32 * 1000)]})(
-        (ctypes.c_uint32 * 1000)(*range(1000))
-    )
-    out = cp.zeros(1000, np.uint32)
-    bound = kinds.launcher(entry="large").bind(None, 1, 1000, table, out, 1000)
-    table.values[7] = 0
-    bound()
-    np.testing.assert_array_equal(cp.asnumpy(out), np.arange(1000))
 
 
 def test_a_structure_is_kept_by_a_graph(kinds: KernelFamily) -> None:

@@ -7,12 +7,11 @@ import gc
 import inspect
 import sys
 import weakref
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from jitlto.launch.core import new_called
 from tests.support import launch_core
 
 
@@ -20,10 +19,6 @@ class Echo:
     """Returns what it is called with."""
 
     __slots__ = ("__dict__", "__weakref__", "slot")
-    core: ModuleType | None = None
-
-    def __new__(cls, *_: object, **_more: object) -> Echo:
-        return new_called(cls, cls.core)
 
     def __init__(self, name: str = "plain", *, other: object = None) -> None:
         self.name, self.other = name, other
@@ -33,13 +28,29 @@ class Echo:
         return (self.name, *args, how)
 
 
-@pytest.fixture(params=["python", "compiled"], autouse=True)
-def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Echo, "core", launch_core.core() if request.param == "compiled" else None)
+class Failing(Echo):
+    """Raises what it is called with."""
+
+    __slots__ = ()
+
+    def __call__(self, number: int) -> Any:  # type: ignore[override]
+        raise KeyError(number)
 
 
-def test_all_ways_to_call_pass_the_arguments_on() -> None:
-    echo = Echo("x", other=1)
+@pytest.fixture(params=["python", "compiled"])
+def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Makes objects of a class, or of that which the core makes of it."""
+    compiled = request.param == "compiled"
+    return lambda *args, cls=Echo, **how: classes(cls, compiled)(*args, **how)
+
+
+@functools.cache
+def classes(cls: type, compiled: bool) -> Any:
+    return launch_core.core().make_called_class(cls) if compiled else cls
+
+
+def test_all_ways_to_call_pass_the_arguments_on(make: Any) -> None:
+    echo = make("x", other=1)
     assert (echo.name, echo.other) == ("x", 1)
     assert echo() == ("x", {})
     assert echo(1, "two") == ("x", 1, "two", {})
@@ -48,13 +59,13 @@ def test_all_ways_to_call_pass_the_arguments_on() -> None:
     assert echo.__call__(1, a=2) == type(echo).__call__(echo, 1, a=2) == ("x", 1, {"a": 2})
     assert list(map(echo, (1, 2))) == [("x", 1, {}), ("x", 2, {})]
     assert functools.partial(echo, 1, a=2)(3) == ("x", 1, 3, {"a": 2})
-    assert sorted([3, 1, 2], key=Echo(other=echo)) == [1, 2, 3]
+    assert sorted([3, 1, 2], key=make(other=echo)) == [1, 2, 3]
 
 
-def test_the_class_is_one_and_reads_as_the_one_above() -> None:
-    echo = Echo()
+def test_the_class_is_one_and_reads_as_the_one_above(make: Any) -> None:
+    echo = make()
     assert isinstance(echo, Echo)
-    assert type(Echo()) is type(echo)
+    assert type(make()) is type(echo)
     for name in ("__name__", "__qualname__", "__module__", "__doc__"):
         assert getattr(type(echo), name) == getattr(Echo, name)
     assert inspect.signature(echo) == inspect.signature(Echo.__call__).replace(parameters=[
@@ -66,24 +77,20 @@ def test_the_class_is_one_and_reads_as_the_one_above() -> None:
     assert echo.slot == 2  # type: ignore[attr-defined]
 
 
-def test_a_class_below_may_have_a_method_of_its_own() -> None:
-    class Below(type(Echo())):  # type: ignore[misc]
+def test_a_class_below_may_have_a_method_of_its_own(make: Any) -> None:
+    class Below(type(make())):  # type: ignore[misc]
         def __call__(self, *args: object) -> object:
             return "below", super().__call__(*args)
 
-    class Plain(type(Echo())):  # type: ignore[misc]
+    class Plain(type(make())):  # type: ignore[misc]
         pass
 
     assert Below("x")(1) == ("below", ("x", 1, {}))
     assert Plain("x")(1, a=2) == ("x", 1, {"a": 2})
 
 
-def test_errors_are_raised_and_nothing_is_left_behind() -> None:
-    class Failing(Echo):
-        def __call__(self, number: int) -> Any:  # type: ignore[override]
-            raise KeyError(number)
-
-    failing = Failing()
+def test_errors_are_raised_and_nothing_is_left_behind(make: Any) -> None:
+    failing = make(cls=Failing)
     before = sys.getrefcount(failing)
     for _ in range(20):
         with pytest.raises(KeyError):
@@ -93,10 +100,10 @@ def test_errors_are_raised_and_nothing_is_left_behind() -> None:
     assert sys.getrefcount(failing) == before
 
 
-def test_objects_are_freed_with_the_cycles_that_they_are_in() -> None:
+def test_objects_are_freed_with_the_cycles_that_they_are_in(make: Any) -> None:
     method, before = Echo.__call__, 0
     for number in range(3):
-        echo = Echo()
+        echo = make()
         echo.other, echo.slot = echo, [echo]  # type: ignore[attr-defined]
         gone = weakref.ref(echo)
         echo(1)
@@ -110,4 +117,4 @@ def test_objects_are_freed_with_the_cycles_that_they_are_in() -> None:
 @pytest.mark.parametrize("base", [int, object, type])
 def test_only_classes_of_python_may_be_above(base: type) -> None:
     with pytest.raises(TypeError):
-        launch_core.core().make_called_class(base, print)
+        launch_core.core().make_called_class(base)

@@ -20,7 +20,6 @@ from tests.support import exercise_core, launch_core
 pytestmark = pytest.mark.one_major
 
 _TP_CLEAR = 51  # typeslots.h
-_EXTENTS = (1, 1, 1, 1, 1, 1, 0)
 
 
 class Driver:
@@ -53,34 +52,39 @@ def clear(thing: object) -> None:
     ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)(find(type(thing), _TP_CLEAR))(thing)
 
 
-def make_call(core: ModuleType, driver: Driver, *, last: object = None, **parts: Any) -> Any:
-    """A Call for a pointer and an integer; ``last`` is what it drops last."""
+def make_launcher(core: ModuleType, driver: Driver, *, last: object = None, **parts: Any) -> Any:
+    """A launcher for a pointer and an integer; ``last`` is what its signature drops last."""
     rows = (
-        (core.POINTER, 8, 8, False, False, 2, 32, object(), None, int),
+        (core.POINTER, 8, 8, False, False, 2, 32, object(), None, refuse),
         (core.INTEGER, 4, 4, True, False, 0, 0, None, None, last or int),
     )
     known: dict[str, Any] = {
         "stream_type": exercise_core.Stream,
-        "prepare": lambda _: core.make_state(1, 0),
         "learn_array": lambda _: True,
         "learn_stream": lambda _: "cuda_stream",
-        "fallback": lambda *_, **__: "fallback",
     }
     known |= parts
-    return core.make_call(rows, driver.address, 1, *known.values())
+    launcher = core.make_called_class(Plain)()
+    launcher._kernel = 1
+    launcher._quick = core.make_signature(rows, driver.address, 1, *known.values())
+    return launcher
 
 
-def make_bound(core: ModuleType, driver: Driver, fallback: object, stream: object = None) -> Any:
-    arguments = ((8, bytes(8)), (4, bytes(4)))
-    return core.make_bound(driver.address, core.make_state(1, 0), _EXTENTS, 99, stream, arguments, fallback)
+def refuse(_: object) -> bytes:
+    raise ValueError
 
 
-def launch(call: Any, array: object = None, stream: object = None) -> object:
-    return call(Launcher(), stream, 1, 1, array, 5)
+class Plain:
+    """A launcher's Python way."""
+
+    __slots__ = ("__dict__", "__weakref__")
+
+    def __call__(self, *_: object, **__: object) -> str:
+        return "plainly"
 
 
-class Launcher:
-    _compiled_state: object
+def launch(launcher: Any, array: object = None, stream: object = None, **how: object) -> object:
+    return launcher(stream, 1, 1, array, 5, **how)
 
 
 def refuses(use: Callable[[], object]) -> bool:
@@ -91,18 +95,17 @@ def refuses(use: Callable[[], object]) -> bool:
 
 @pytest.fixture
 def cleared(core: ModuleType, driver: Driver) -> Any:
-    """A Call that has launched what it has learnt, and is cleared."""
-    call = make_call(core, driver)
-    array = exercise_core.Array(None, 0x1000)
-    launch(call, None, exercise_core.ForeignStream(7))
+    """A launcher that has launched what its signature has learnt, which then is cleared."""
+    launcher = make_launcher(core, driver)
+    launch(launcher, None, exercise_core.ForeignStream(7))
     assert driver.launches == 1
-    assert launch(call, array) == "fallback"  # of another dtype
-    clear(call)
+    assert launch(launcher, exercise_core.Array(None, 0x1000)) == "plainly"  # of another dtype
+    clear(launcher._quick)
     driver.launches = 0
-    return call
+    return launcher
 
 
-def test_a_cleared_call_launches_nothing(cleared: Any, driver: Driver) -> None:
+def test_a_cleared_signature_launches_nothing(cleared: Any, driver: Driver) -> None:
     arguments: list[tuple[object, object]] = [
         (None, None),
         (exercise_core.Array(object(), 0x1000), None),  # of any dtype, were the declared one only gone
@@ -111,40 +114,21 @@ def test_a_cleared_call_launches_nothing(cleared: Any, driver: Driver) -> None:
         (5, object()),
     ]
     for array, stream in arguments:
-        assert refuses(lambda array=array, stream=stream: launch(cleared, array, stream))  # type: ignore[misc]
-    assert refuses(cleared)
-    assert refuses(lambda: cleared(Launcher()))
-    assert refuses(lambda: cleared(Launcher(), None, 1, 1))
-    assert refuses(lambda: cleared(Launcher(), None, 1, 1, None, 5, shared_memory=4))
+        assert launch(cleared, array, stream) == "plainly"
+    assert cleared() == cleared(None, 1, 1) == launch(cleared, shared_memory=4) == "plainly"
+    clear(cleared._quick)
+    assert not gc.get_referents(cleared._quick)[1:]  # but its type
     assert not driver.launches
 
 
-def test_a_cleared_call_reads_no_address(cleared: Any) -> None:
-    for argument in (exercise_core.Array(object(), 0x1000), 5, object(), None):
-        assert cleared.read_address(argument) is None
-
-
-def test_a_cleared_call_can_be_cleared_visited_and_given_another_way(cleared: Any, driver: Driver) -> None:
-    clear(cleared)
-    assert not gc.get_referents(cleared)[1:]  # but its type
-    assert refuses(lambda: cleared.fallback)
-    cleared.fallback = lambda *_: "later"
-    assert launch(cleared) == "later"
-    assert not driver.launches
-
-
-def test_a_cleared_bound_launch_launches_nothing(core: ModuleType, driver: Driver) -> None:
-    bound = make_bound(core, driver, lambda: "fallback", exercise_core.Stream())
-    bound.kept = bound
-    bound()
+def test_a_cleared_launcher_launches_nothing(core: ModuleType, driver: Driver) -> None:
+    launcher = make_launcher(core, driver)
+    launch(launcher)
     assert driver.launches == 1
-    clear(bound)
-    assert refuses(bound)
-    assert refuses(lambda: bound(1))
-    assert refuses(lambda: bound.__reduce_ex__(4))
-    assert bound.__wrapped__ is None
-    assert not hasattr(bound, "kept")
-    clear(bound)
+    clear(launcher)
+    assert refuses(lambda: launch(launcher))
+    assert refuses(launcher)
+    clear(launcher)
     assert driver.launches == 1
 
 
@@ -152,8 +136,8 @@ def test_a_cleared_table_is_empty_and_a_cleared_look_up_refuses(core: ModuleType
     def answer(*_: object) -> str:
         return "asked"
 
-    lookup, table = core.make_lookup(answer), core.make_table()
-    asked = type("Asked", (), {"look": lookup, "_compiled_table": table})()
+    lookup, table = core.make_lookup(answer, lambda _: None), core.make_table()
+    asked = type("Asked", (), {"look": lookup, "_quick": table})()
     table.remember((1,), (), "known")
     assert (asked.look(1), asked.look(2)) == ("known", "asked")
     clear(table)
@@ -163,27 +147,23 @@ def test_a_cleared_table_is_empty_and_a_cleared_look_up_refuses(core: ModuleType
     clear(lookup)
     assert refuses(lambda: asked.look(1))
     assert refuses(lookup)
-    assert lookup.__wrapped__ is None
 
 
 def test_an_object_whose_method_is_gone_refuses(core: ModuleType) -> None:
-    called = core.make_called_class(type("Base", (), {"__call__": lambda _: "called"}), lambda _: "called")()
-    assert called() == "called"
+    called = core.make_called_class(Plain)()
+    assert called() == "plainly"
     del called._called_method
     assert refuses(called)
 
 
 def test_a_cleared_module_makes_nothing_and_its_objects_still_work(driver: Driver, tmp_path: Path) -> None:
     core = exercise_core.load(launch_core.build(tmp_path, "-O1", "-UNDEBUG"), launch_core.NAME)
-    rows, state = ((core.POINTER, 8, 8, 0, 0, 0, 0, None, None, int),), core.make_state(1, 0)
-    bound = make_bound(core, driver, lambda: "fallback", exercise_core.Stream())
-    call = make_call(core, driver, prepare=lambda _: state)
+    rows = ((core.POINTER, 8, 8, 0, 0, 0, 0, None, None, int),)
+    launcher = make_launcher(core, driver)
     uses: list[Callable[[], object]] = [
         core.make_table,
-        partial(core.make_lookup, int),
-        partial(core.make_state, 1, 0),
-        partial(core.make_call, rows, driver.address, 1, *[None] * 5),
-        partial(core.make_bound, driver.address, state, _EXTENTS, 1, None, (), None),
+        partial(core.make_lookup, int, int),
+        partial(core.make_signature, rows, driver.address, 1, *[None] * 3),
     ]
     for use in uses:
         use()
@@ -191,10 +171,10 @@ def test_a_cleared_module_makes_nothing_and_its_objects_still_work(driver: Drive
     del core  # what pytest would print of it is gone
     assert all(map(refuses, uses))
     array = exercise_core.Array(None, 0x1000)
-    bound()
+    launch(launcher, None, exercise_core.Stream())
     assert driver.launches == 1  # the names that it looks up are there
-    assert launch(call, array, exercise_core.Stream()) == "fallback"
-    assert call(Launcher(), None, 1, 1, None, 5, shared_memory=4) == "fallback"
+    assert launch(launcher, array, exercise_core.Stream()) == "plainly"
+    assert launch(launcher, shared_memory=4) == "plainly"
 
 
 # --- used while they are cleared ---
@@ -225,48 +205,42 @@ class Dying:
             self.outcomes.append(type(error))
 
 
-def use_call(call: Any) -> object:
-    assert call.read_address(object()) is None
-    return launch(call)
-
-
-_PARTS = ("fallback", "learn_array", "learn_stream", "prepare", "stream_type", "last")
+_PARTS = ("learn_array", "learn_stream", "stream_type", "last")
 
 
 @pytest.mark.parametrize("part", _PARTS)
-def test_a_call_used_while_it_is_cleared_launches_nothing(core: ModuleType, driver: Driver, part: str) -> None:
-    dying = Dying(use_call)
-    call = make_call(core, driver, **{part: dying.make()})
-    dying.uses(call)
-    clear(call)
-    assert dying.outcomes == [TypeError]
+def test_a_signature_used_while_it_is_cleared_launches_nothing(core: ModuleType, driver: Driver, part: str) -> None:
+    launchers: list[Any] = []
+    dying = Dying(lambda _: launch(launchers[0]))
+    launchers.append(make_launcher(core, driver, **{part: dying.make()}))
+    dying.uses(launchers[0])
+    clear(launchers[0]._quick)
+    assert dying.outcomes == ["plainly"]
     assert not driver.launches
 
 
-@pytest.mark.parametrize("part", ["fallback", "attribute"])
-def test_a_bound_launch_used_while_it_is_cleared_launches_nothing(core: ModuleType, driver: Driver, part: str) -> None:
-    dying = Dying(lambda bound: bound())
-    bound = make_bound(core, driver, dying.make() if part == "fallback" else int)
-    if part == "attribute":
-        bound.kept = dying.make()
-    dying.uses(bound)
-    clear(bound)
+def test_a_launcher_used_while_it_is_cleared_launches_nothing(core: ModuleType, driver: Driver) -> None:
+    dying = Dying(launch)
+    launcher = make_launcher(core, driver)
+    launcher._called_method = dying.make()
+    dying.uses(launcher)
+    clear(launcher)
     assert dying.outcomes == [TypeError]
     assert not driver.launches
 
 
 def test_a_look_up_used_while_it_is_cleared_refuses(core: ModuleType) -> None:
-    dying = Dying(lambda lookup: lookup(Launcher(), 1))
-    lookup = core.make_lookup(dying.make())
+    dying = Dying(lambda lookup: lookup(Plain(), 1))
+    lookup = core.make_lookup(dying.make(), int)
     dying.uses(lookup)
     clear(lookup)
     assert dying.outcomes == [TypeError]
 
 
 def test_a_table_used_while_it_is_cleared_is_empty(core: ModuleType) -> None:
-    lookup, dying = core.make_lookup(lambda *_: "asked"), Dying(lambda table: asked.look(1))
+    lookup, dying = core.make_lookup(lambda *_: "asked", lambda _: None), Dying(lambda table: asked.look(1))
     table = core.make_table()
-    asked = type("Asked", (), {"look": lookup, "_compiled_table": table})()
+    asked = type("Asked", (), {"look": lookup, "_quick": table})()
     table.remember((1,), (), dying.make())
     dying.uses(table)
     clear(table)
@@ -286,13 +260,11 @@ def uncollected() -> Iterator[None]:
 
 @pytest.mark.usefixtures("uncollected")
 def test_what_the_collector_takes_apart_launches_nothing(core: ModuleType, driver: Driver) -> None:
-    ends = [Dying(use_call), Dying(lambda bound: bound())]
-    call, bound = make_call(core, driver, prepare=ends[0].make()), make_bound(core, driver, int)
-    call.fallback = [call]  # a cycle, of which the call is cleared first because it is older
-    bound.kept = (bound, ends[1].make())
-    for end, thing in zip(ends, (call, bound), strict=True):
-        end.uses(thing)
-    del call, bound, thing
+    end = Dying(launch)
+    launcher = make_launcher(core, driver, learn_stream=end.make())
+    launcher.kept = launcher  # a cycle
+    end.uses(launcher)
+    del launcher
     gc.collect()
-    assert [end.outcomes for end in ends] == [[TypeError], [TypeError]]
+    assert len(end.outcomes) == 1
     assert not driver.launches

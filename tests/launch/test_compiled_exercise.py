@@ -65,14 +65,14 @@ def test_no_launch_accesses_memory_that_is_not_its_own(tmp_path: Path) -> None:
         exercise(sys.executable, PROGRAM, f"--flags={' '.join(flags)}", *more, **variables)
     # The tests themselves too, with NumPy and the objects of other libraries.
     tests = (
-        "test_compiled.py",
+        "test_signature.py",
         "test_cleared.py",
         "test_called.py",
-        "test_lookup.py",
-        "test_fast_path.py",
+        "test_table.py",
+        "test_step.py",
         "test_libraries.py",
     )
-    named = "compiled or test_compiled or test_cleared"
+    named = "compiled or test_signature or test_cleared or test_table"
     options = ("-q", "-x", "-s", "-m", "not slow", "-p", "no:cacheprovider", "-k", named)
     paths = [ROOT / "tests/launch" / name for name in tests]
     variables[launch_core.FLAGS] = " ".join(flags)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from jitlto.base.errors import ArgumentError, LaunchError
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
-from jitlto.launch import fast_path, launcher
+from jitlto.launch import launcher as launcher_module
+from jitlto.launch import signature
 from jitlto.launch.launcher import Launcher
 from jitlto.runtime.family import KernelFamily
 from tests.support import launch_core
 from tests.support.errors import raises
 from tests.support.families import write_family
+from tests.support.launchers import launcher_class
 
 pytestmark = pytest.mark.gpu
 
@@ -28,28 +31,29 @@ COUNT = 100
 
 
 @pytest.fixture
-def generated(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """An entry for each signature for which the Python way was needed."""
+def plain(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The launches that went, or tried to go, the plain way."""
     found: list[object] = []
-    original = fast_path._compile
-    monkeypatch.setattr(fast_path, "_compile", lambda source: [found.append(source), original(source)][1])
+    original = launcher_module.Launch
+    monkeypatch.setattr(launcher_module, "Launch", lambda *how: [found.append(how), original(*how)][1])
     return found
 
 
 @pytest.fixture
-def twice(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch) -> Launcher:
+def twice(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, plain: list[object]) -> Launcher:
     """A launcher that the core launches: it doubles an array."""
     core = launch_core.core()
-    launcher._signature_class.cache_clear()
-    made = mini.launcher(data_type="float", op_name="twice")
-    made = Launcher(made.chosen, made.linked, lambda: pytest.fail(), core=core)  # of a class that has not launched
+    monkeypatch.setattr(signature, "extension", lambda: core)
+    known = mini.launcher(data_type="float", op_name="twice")
+    made = launcher_class(core)(known.chosen, known.linked, lambda: pytest.fail())
     for _ in range(2):
         made(None, 1, 128, None, 0)
-    assert type(type(made).__call__).__name__ == "Call"
+    assert type(made._quick).__name__ == "Signature"
+    plain.clear()
     return made
 
 
-def test_arrays_and_streams_of_cupy(twice: Launcher, generated: list[object]) -> None:
+def test_arrays_and_streams_of_cupy(twice: Launcher, plain: list[object]) -> None:
     cp = pytest.importorskip("cupy")
     x = cp.ones(COUNT, cp.float32)
     Device().sync()
@@ -58,14 +62,14 @@ def test_arrays_and_streams_of_cupy(twice: Launcher, generated: list[object]) ->
         twice(each, 1, 128, x, np.uint32(COUNT))
         Device().sync()
     assert x.get().tolist() == [32.0] * COUNT
-    assert generated == []
+    assert plain == []
     for wrong in (x.astype(cp.float64), x[::2]):
         with pytest.raises(ArgumentError):
             twice(stream, 1, 128, wrong, COUNT)
-    assert len(generated) == 1
+    assert len(plain) == 2
 
 
-def test_tensors_and_streams_of_torch(twice: Launcher, generated: list[object]) -> None:
+def test_tensors_and_streams_of_torch(twice: Launcher, plain: list[object]) -> None:
     torch = pytest.importorskip("torch")
     x = torch.ones(COUNT, device="cuda")
     torch.cuda.synchronize()
@@ -78,20 +82,17 @@ def test_tensors_and_streams_of_torch(twice: Launcher, generated: list[object]) 
     torch.cuda.synchronize()
     assert x.tolist() == [16.0] * 10 + [32.0] * (COUNT - 10)
     if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
-        assert generated == []
+        assert plain == []
     wrong = {
         "double": x.double(), "strided": x[::2], "host": x.cpu(), "bfloat16": x.bfloat16(),
         "complex": x.to(torch.complex64),
     }  # fmt: skip
-    taken: dict[str, list[str]] = {"bound": [], "compiled": []}
+    taken = []
     for name, tensor in wrong.items():
-        for way, launch in (("bound", twice.bind), ("compiled", twice)):
-            try:
-                launch(None, 1, 128, tensor, COUNT)
-            except ArgumentError:
-                continue
-            taken[way].append(name)
-    assert taken == {"bound": [], "compiled": []}
+        with contextlib.suppress(ArgumentError):
+            twice(None, 1, 128, tensor, COUNT)
+            taken.append(name)
+    assert taken == []
 
 
 def test_an_error_of_the_driver_is_that_of_the_python_way(twice: Launcher) -> None:

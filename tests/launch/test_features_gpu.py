@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 from pathlib import Path
@@ -19,6 +18,7 @@ from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from tests.support import launch_core
 from tests.support.errors import raises
+from tests.support.launchers import launcher_class
 from tests.support.process import python
 
 pytestmark = pytest.mark.gpu
@@ -28,39 +28,6 @@ LAUNCHES = int(os.environ.get("JITLTO_TEST_LAUNCHES", "20000"))
 
 def _twice(mini: KernelFamily) -> Any:
     return mini.launcher(data_type="float", op_name="twice")
-
-
-# --- bound launches ---
-
-
-def test_a_bound_launch_does_what_the_launch_does(mini: KernelFamily) -> None:
-    import cupy as cp
-
-    x = cp.ones(100, np.float32)
-    bound = _twice(mini).bind(None, 1, 128, x, 100)
-    for _ in range(5):
-        bound()
-    assert float(x.min()) == float(x.max()) == 32
-
-
-def test_a_bound_launch_keeps_its_arrays_alive(mini: KernelFamily) -> None:
-    import cupy as cp
-
-    x = cp.ones(100, np.float32)
-    bound = _twice(mini).bind(None, 1, 128, x, 100)
-    address = x.data.ptr
-    del x
-    gc.collect()
-    assert bound.arguments[0].data.ptr == address
-
-
-def test_binding_checks_as_launching_does(mini: KernelFamily) -> None:
-    import cupy as cp
-
-    with raises(ArgumentError, "launch-argument-dtype", "'x'"):
-        _twice(mini).bind(None, 1, 32, cp.ones(8, np.float64), 8)
-    with raises(ArgumentError, "launch-argument-count", "'n'"):
-        _twice(mini).bind(None, 1, 32, cp.ones(8, np.float32))
 
 
 # --- dispatch ---
@@ -249,7 +216,8 @@ def test_two_threads_launch_one_launcher_and_each_sees_its_own_arguments(
     import cupy as cp
 
     core = launch_core.core() if way == "compiled" else None
-    monkeypatch.setattr("jitlto.runtime.family.extension", lambda: core)
+    monkeypatch.setattr("jitlto.launch.signature.extension", lambda: core)
+    monkeypatch.setattr("jitlto.launch.launcher.Launcher", launcher_class(core))
     report = build_family(
         {
             "family.toml": '[family]\nname = "own"\n[entrypoint.count]\nmatrix = "m.json"\ntemplate = "c.cu.jinja"\n'
@@ -276,7 +244,7 @@ def test_two_threads_launch_one_launcher_and_each_sees_its_own_arguments(
         thread.start()
     for thread in threads:
         thread.join()
-    assert type(type(launcher).__call__).__name__ == ("function" if core is None else "Call")
+    assert hasattr(launcher, "_quick") is (core is not None)
     assert [int(right[0]) for right in rights] == [LAUNCHES // 2] * 2
 
 
@@ -315,9 +283,9 @@ def test_the_interpreter_ends_quietly(mini_path: Path) -> None:
         family = jitlto.load("mini", sys.argv[1])
         x = cp.ones(8, cp.float32)
         keep = [family.launcher(data_type="float", op_name=name) for name in ("twice", "square")]
-        bound = keep[0].bind(None, 1, 32, x, 8)
-        bound()
-        globals()["cycle"] = [keep, bound, globals()]
+        for _ in range(3):
+            keep[0](None, 1, 32, x, 8)
+        globals()["cycle"] = [keep, globals()]
     """
     done = python("-c", code, str(mini_path))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -12,8 +12,9 @@ from cuda.bindings import driver
 from jitlto.base.errors import LaunchError
 from jitlto.cuda import device
 from jitlto.launch import launcher
-from jitlto.launch.launcher import ConfigMaker, parse_extent
+from jitlto.launch.step import parse_extent
 from tests.support.errors import raises
+from tests.support.launchers import FakeDriver
 
 MOST = 200 * 1024
 
@@ -34,11 +35,14 @@ class FakeDevices:
             self.requests.append((number, size))
             return (status.CUDA_SUCCESS if size <= MOST else status.CUDA_ERROR_INVALID_VALUE,)
 
+        self.launcher = FakeDriver(monkeypatch).launcher()
+        self.launcher.kernel.attributes[0].shared_size_bytes = static
         monkeypatch.setattr(device, "current", lambda: devices[0])
         monkeypatch.setattr(launcher.Device, "get_all_devices", lambda: devices)
         monkeypatch.setattr(launcher.driver, "cuKernelSetAttribute", set_attribute)
-        kernel: Any = SimpleNamespace(attributes={0: SimpleNamespace(shared_size_bytes=static)}, handle=1)
-        self.maker = ConfigMaker(kernel, "test/kern")
+
+    def grant(self, size: int) -> None:
+        assert self.launcher.configure(1, 32, size).shared_memory == size
 
 
 @pytest.mark.parametrize(
@@ -69,30 +73,29 @@ def test_shared_memory_is_requested_above_48_kb_on_every_device_of_the_architect
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fake = FakeDevices(monkeypatch)
-    fake.maker.grant(48 * 1024)
+    fake.grant(48 * 1024)
     assert fake.requests == []
-    fake.maker.grant(100 * 1024)
+    fake.grant(100 * 1024)
     assert fake.requests == [(0, 100 * 1024), (1, 100 * 1024)]
 
 
 def test_what_is_granted_is_never_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeDevices(monkeypatch)
     for size in (100, 60, 100, 160, 60):
-        fake.maker.grant(size * 1024)
+        fake.grant(size * 1024)
     assert [size // 1024 for number, size in fake.requests if number == 0] == [100, 160]
 
 
 def test_static_shared_memory_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeDevices(monkeypatch, static=40 * 1024)
-    fake.maker.grant(8 * 1024)
+    fake.grant(8 * 1024)
     assert fake.requests == []
-    fake.maker.grant(9 * 1024)
+    fake.grant(9 * 1024)
     assert fake.requests
 
 
 def test_more_shared_memory_than_a_device_has_is_refused_with_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeDevices(monkeypatch)
     with raises(LaunchError, "launch-shared-memory", str(1 << 20), where="test/kern", hint=str(MOST)):
-        fake.maker.make(1, 32, 1 << 20, None, False, False)
-    config = fake.maker.make(1, 32, 100 * 1024, None, False, False)
-    assert config.shmem_size == 100 * 1024
+        fake.grant(1 << 20)
+    fake.grant(100 * 1024)

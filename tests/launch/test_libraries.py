@@ -7,7 +7,6 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jitlto.base.errors import ArgumentError, JitltoError
-from jitlto.launch import streams
 from jitlto.launch.arguments import make_converter
 from tests.support import launch_core
 from tests.support.arrays import (
@@ -29,7 +27,7 @@ from tests.support.arrays import (
     TorchTensor,
 )
 from tests.support.errors import raises
-from tests.support.launchers import FakeDriver, Stream, parameter
+from tests.support.launchers import FakeDriver, parameter
 
 KINDS: list[Callable[[], Any]] = [CupyArray, TorchTensor, NumbaArray, JaxArray]
 POINTERS = [
@@ -72,25 +70,6 @@ def fake(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Fak
     return FakeDriver(monkeypatch, launch_core.core() if request.param == "compiled" else None)
 
 
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The handles from which cuda.core's streams were made."""
-    handles: list[int] = []
-
-    class Made(Stream):
-        def __init__(self, handle: int) -> None:
-            self.handle = handle
-
-        @classmethod
-        def from_handle(cls, handle: int) -> Made:
-            handles.append(handle)
-            return cls(handle)
-
-    monkeypatch.setattr(streams, "Stream", Made)
-    monkeypatch.setattr(streams, "streams_by_handle", {})
-    return handles
-
-
 def outcome(work: Callable[[], Any]) -> Any:
     """A result, or the error without its causes."""
     try:
@@ -126,14 +105,15 @@ def test_whatever_was_launched_before_the_arguments_are_those_of_the_converters(
     converters = [make_converter(parameter(type_, f"a{n}")) for n, type_ in enumerate(types)]
     for call in calls:
         args = call[: len(types)]
-        expected = outcome(lambda args=args: [c(a) for c, a in zip(converters, args, strict=True)])  # type: ignore[misc]
+        expected = outcome(
+            lambda args=args: [int.from_bytes(c(a), "little") for c, a in zip(converters, args, strict=True)]  # type: ignore[misc]
+        )
         assert launched(fake, launcher, *args) == expected
-        assert launched(fake, lambda *a, **how: launcher.bind(*a, **how)(), *args) == expected
 
 
 @pytest.mark.parametrize("first", KINDS)
 @pytest.mark.parametrize("second", KINDS)
-def test_arrays_of_any_libraries_mix_and_are_read_cheaply(
+def test_arrays_of_any_libraries_mix_and_the_core_reads_those_it_knows_itself(
     fake: FakeDriver, first: Callable[[], Any], second: Callable[[], Any]
 ) -> None:
     launcher = fake.launcher("float const*", "float const*", "int")
@@ -145,9 +125,9 @@ def test_arrays_of_any_libraries_mix_and_are_read_cheaply(
     for one, other in itertools.product(arrays, arrays):
         launcher(fake.stream, 1, 32, one, other, 3)
         assert fake.launches[-1][2:] == (4096, 4096, 3)
-    # JAX's arrays have no cheaper way to their address than the interface, which is read once an argument.
+    known = (CupyArray, TorchTensor) if fake.core else ()
     assert [array.reads - count for array, count in zip(arrays, before, strict=True)] == [
-        4 * isinstance(array, JaxArray) for array in arrays
+        0 if isinstance(array, known) else 4 for array in arrays
     ]
 
 
@@ -160,7 +140,7 @@ def test_a_library_that_comes_late_is_learnt_too(fake: FakeDriver, kind: Callabl
     launcher(fake.stream, 1, 32, array)
     reads = array.reads
     launcher(fake.stream, 1, 32, array)
-    assert array.reads - reads == isinstance(array, JaxArray)
+    assert array.reads - reads == (fake.core is None or not isinstance(array, CupyArray | TorchTensor))
 
 
 def test_a_tensor_that_changed_is_checked_again(fake: FakeDriver) -> None:
@@ -241,7 +221,7 @@ def test_many_types_of_arrays_are_all_taken(fake: FakeDriver) -> None:
 @pytest.mark.parametrize("kind", STREAMS)
 @pytest.mark.parametrize("late", [False, True])
 def test_a_stream_of_any_library_is_its_handle_in_every_launch(
-    fake: FakeDriver, made: list[int], kind: Callable[[int], Any], late: bool
+    fake: FakeDriver, kind: Callable[[int], Any], late: bool
 ) -> None:
     launcher = fake.launcher()
     if late:
@@ -250,13 +230,11 @@ def test_a_stream_of_any_library_is_its_handle_in_every_launch(
     for handle in (77, 78, 77, 0, 1):
         for _ in range(3):
             launcher(kind(handle), 1, 32)  # a new object each time
-            launcher.bind(kind(handle), 1, 32)()
-            for stream, _ in fake.launches[-2:]:
-                assert stream is fake.stream if handle == 0 else stream.handle == handle
-    assert made == [77, 78, 1]
+            stream, _ = fake.launches[-1]
+            assert stream is fake.stream if handle == 0 else stream.handle == handle
 
 
-def test_a_stream_whose_handle_changes_is_read_anew(fake: FakeDriver, made: list[int]) -> None:
+def test_a_stream_whose_handle_changes_is_read_anew(fake: FakeDriver) -> None:
     launcher = fake.launcher()
     for kind in STREAMS:
         if kind is TorchStream:  # which cannot be changed
@@ -268,9 +246,7 @@ def test_a_stream_whose_handle_changes_is_read_anew(fake: FakeDriver, made: list
             assert fake.launches[-1][0].handle == handle
 
 
-def test_a_stream_of_pytorch_is_read_once_while_it_is_used(
-    fake: FakeDriver, made: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_of_pytorch_is_read_once_while_it_is_used(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[int] = []
 
     def read(stream: Any) -> int:
@@ -290,7 +266,7 @@ def test_a_stream_of_pytorch_is_read_once_while_it_is_used(
         for _ in range(4):
             launcher(stream, 1, 32)
             assert fake.launches[-1][0].handle == (stream.number or fake.stream.handle)
-        assert reads == []
+        assert reads == [] or fake.core is None
     gone = weakref.ref(streams.pop())
     launcher(streams[0], 1, 32)
     del stream
@@ -298,7 +274,7 @@ def test_a_stream_of_pytorch_is_read_once_while_it_is_used(
     assert gone() is None  # only the last one is kept
 
 
-def test_threads_launch_in_their_own_streams_of_pytorch(fake: FakeDriver, made: list[int]) -> None:
+def test_threads_launch_in_their_own_streams_of_pytorch(fake: FakeDriver) -> None:
     launcher, failures = fake.launcher("int"), []
 
     def work(number: int) -> None:
@@ -316,43 +292,12 @@ def test_threads_launch_in_their_own_streams_of_pytorch(fake: FakeDriver, made: 
     assert failures == []
 
 
-@pytest.mark.parametrize("how", [{"cooperative": True}, {"cluster": 1}])
-def test_where_a_stream_is_asked_for_its_device_it_is_made_for_the_launch(
-    fake: FakeDriver, made: list[int], how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # cuda.core's own asks the driver whether it knows such launches.
-    monkeypatch.setattr("jitlto.launch.launcher.LaunchConfig", SimpleNamespace)
-    launcher = fake.launcher()
-    for _ in range(3):
-        launcher(STREAMS[0](9), 1, 32)
-    assert made == [9]
-    for number in range(3):
-        launcher(STREAMS[0](9), 1, 32, **how)
-        assert made == [9] * (number + 2)
-    launcher.bind(STREAMS[0](9), 1, 32, **how)
-    assert made == [9] * 5
-
-
-def test_a_bound_launch_keeps_its_stream_alive(fake: FakeDriver, made: list[int]) -> None:
-    stream = STREAMS[0](9)
-    assert fake.launcher().bind(stream, 1, 32).stream is stream  # type: ignore[attr-defined]
-
-
-def test_a_graph_builder_is_passed_on_in_every_launch(fake: FakeDriver, made: list[int]) -> None:
+def test_a_graph_builder_is_passed_on_in_every_launch(fake: FakeDriver) -> None:
     builder = type("GraphBuilder", (STREAMS[0],), {"__module__": "cuda.core.graph._graph_builder"})(5)
     launcher = fake.launcher()
     for _ in range(5):
         launcher(builder, 1, 32)
-    assert {id(stream) for stream, _ in fake.launches} == {id(builder)}
-    assert made == []
-
-
-def test_streams_that_come_and_go_take_no_memory(fake: FakeDriver, made: list[int]) -> None:
-    launcher = fake.launcher()
-    for handle in range(1, 3000):
-        launcher(STREAMS[0](handle), 1, 32)
-        assert fake.launches[-1][0].handle == handle
-    assert len(streams.streams_by_handle) <= 1024
+    assert [stream.handle for stream, _ in fake.launches] == [5] * 5
 
 
 def test_numbers_are_not_affected_by_arrays(fake: FakeDriver) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import threading
 from collections.abc import Callable
@@ -10,20 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuda.bindings import driver
 
 from jitlto.base.errors import JitltoError
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
-from jitlto.launch import core
-from jitlto.launch import launcher as launcher_module
+from jitlto.launch import core, signature, step
 from jitlto.launch.arguments import make_converter
-from jitlto.launch.compiled import address_reader
 from jitlto.launch.launcher import Launcher
 from jitlto.runtime.family import KernelFamily
 from tests.support.arrays import torch_tensors
 from tests.support.families import write_family
-from tests.support.launchers import parameter
+from tests.support.launchers import NativeLaunch, launcher_class
 
 pytestmark = pytest.mark.gpu
 
@@ -70,11 +70,12 @@ def make(family: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest.
     extension = core.extension() if request.param == "compiled" else None
     if request.param == "compiled" and extension is None:
         pytest.skip("the compiled core is not built")
+    monkeypatch.setattr(signature, "extension", lambda: extension)
+    signature.make_signature.cache_clear()
 
     def made(entry: str) -> Launcher:
         known = family.launcher(entry=entry)
-        own = type("Launcher", (Launcher,), {})  # launchers have a class for each signature and base
-        return own(known.chosen, known.linked, lambda: known.plan, core=extension)  # type: ignore[no-any-return]
+        return launcher_class(extension)(known.chosen, known.linked, lambda: known.plan)
 
     made.way = request.param  # type: ignore[attr-defined]
     return made
@@ -152,20 +153,14 @@ def test_any_arrays_go_with_any_stream(make: Any, source: str, target: str, stre
         launcher(own, 4, 256, x, y, N)
         synchronize()
         np.testing.assert_array_equal(cupy.asnumpy(cupy.asarray(y)), values + 3)
-    y = ARRAYS[target](np.zeros(N, np.float32))
-    synchronize()
-    launcher.bind(own, 4, 256, x, y, N)()
-    synchronize()
-    np.testing.assert_array_equal(cupy.asnumpy(cupy.asarray(y)), values + 3)
 
 
-@pytest.mark.parametrize("library", ["torch", "numba"])
-def test_the_array_interface_is_not_read_once_a_type_is_known(
-    make: Any, library: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_array_interface_is_not_read_once_a_type_is_known(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if make.way == "python":
+        pytest.skip("the plain way reads it in every launch")
     launcher = make("add")
-    x, y = (ARRAYS[library](np.zeros(N, np.float32)) for _ in range(2))
-    stream = STREAMS[library]()
+    x, y = (torch_tensor(np.zeros(N, np.float32)) for _ in range(2))
+    stream = torch_stream()
     for _ in range(4):
         launcher(stream, 4, 256, x, y, N)
     synchronize()
@@ -186,50 +181,57 @@ def outcome(work: Callable[[], Any]) -> Any:
         return type(error), str(error)
 
 
+class Noting:
+    """The driver, whose launches are only noted: their first two arguments, addresses."""
+
+    def __init__(self) -> None:
+        self.sent: list[list[int]] = []
+        self._native = NativeLaunch(self._launch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(driver, name)
+
+    def cuGetProcAddress(self, *_: Any) -> tuple[Any, ...]:  # noqa: N802
+        return driver.CUresult.CUDA_SUCCESS, ctypes.cast(self._native, ctypes.c_void_p).value, None
+
+    def _launch(self, config: Any, kernel: int, values: Any, extra: Any) -> int:
+        self.sent.append(list((ctypes.c_uint64 * 2).from_address(extra[1])))
+        return 0
+
+    def cuLaunchKernelEx(self, config: Any, kernel: Any, address: int, extra: int) -> tuple[Any, ...]:  # noqa: N802
+        places = (ctypes.c_void_p * 2).from_address(address)
+        self.sent.append([ctypes.c_uint64.from_address(place or 0).value for place in places])
+        return (driver.CUresult.CUDA_SUCCESS,)
+
+
 def test_every_tensor_is_taken_or_refused_as_by_the_converters(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
-    if make.way == "compiled":
-        pytest.skip("what reaches cuda.core.launch is what is compared")
     plain = torch.arange(24, dtype=torch.float32, device="cuda")
-    sent: list[Any] = []
+    noting = Noting()
+    for module in (signature, step):
+        monkeypatch.setattr(module, "driver", noting)
     for entry, types in (("add", ("const float*", "float*")), ("any", ("const void*", "const __nv_bfloat16*"))):
         launcher = make(entry)
         second = plain.bfloat16() if entry == "any" else plain
         rest = () if entry == "any" else (24,)
         for _ in range(3):
             launcher(None, 1, 32, plain, second, *rest)
-        synchronize()
-        with monkeypatch.context() as patch:
-            patch.setattr(launcher_module, "launch", lambda *values: sent.append(values[3:5]))
-            for tensor, position in itertools.product(torch_tensors("cuda") * 2, range(2)):
-                args: list[Any] = [plain, second]
-                args[position] = tensor
-                converters = [make_converter(parameter) for parameter in launcher.signature[:2]]
-                expected = outcome(lambda c=converters, a=args: [f(b) for f, b in zip(c, a, strict=True)])
+        for tensor, position in itertools.product(torch_tensors("cuda") * 2, range(2)):
+            args: list[Any] = [plain, second]
+            args[position] = tensor
+            converters = [make_converter(parameter) for parameter in launcher.signature[:2]]
 
-                def launched(launcher: Any = launcher, args: Any = args, rest: Any = rest) -> list[Any]:
-                    sent.clear()
-                    launcher(None, 1, 32, *args, *rest)
-                    return [int(value) for value in sent[0]]
+            def expected(c: Any = converters, a: Any = args) -> list[int]:
+                return [int.from_bytes(convert(b), "little") for convert, b in zip(c, a, strict=True)]
 
-                assert outcome(launched) == expected, (tensor.dtype, tuple(tensor.shape), types[position])
-                bound = outcome(lambda launcher=launcher, a=args, r=rest: launcher.bind(None, 1, 32, *a, *r) and None)
-                assert bound is None if isinstance(expected, list) else bound == expected
+            def launched(launcher: Any = launcher, args: Any = args, rest: Any = rest) -> list[int]:
+                noting.sent.clear()
+                launcher(None, 1, 32, *args, *rest)
+                [addresses] = noting.sent
+                return addresses
 
-
-@pytest.mark.parametrize("type_", ["float*", "float const*", "void*", "float2*", "__nv_bfloat16 const*", "bool*"])
-def test_the_core_reads_tensors_as_the_converters_or_leaves_them_to_these(type_: str) -> None:
-    pytest.importorskip("torch")
-    convert = make_converter(parameter(type_))
-    read = address_reader(parameter(type_), convert)
-    if read is None:
-        pytest.skip("the compiled core was not built")
-    read_by_core = 0
-    for tensor in torch_tensors("cuda") * 2:
-        found, expected = read(tensor), outcome(lambda a=tensor: convert(a))  # type: ignore[misc]
-        assert found in (None, expected), (tensor.dtype, tuple(tensor.shape))
-        read_by_core += found is not None
-    assert read_by_core >= 2 * (1 if type_ in ("float2*", "__nv_bfloat16 const*", "bool*") else 10)
+            assert outcome(launched) == outcome(expected), (tensor.dtype, tuple(tensor.shape), types[position])
+    signature.make_signature.cache_clear()  # of the noted launches
 
 
 def test_streams_come_and_go_and_each_launch_is_in_its_own(make: Any) -> None:

@@ -1,4 +1,4 @@
-"""Sequences launch what bound launches would, in order, with the arguments of the call; or they say why not."""
+"""Sequences launch what single launches would, in order, with the arguments of the call; or they say why not."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from jitlto import Slot
 from jitlto.base.errors import ArgumentError, LaunchError, NoDeviceError
 from jitlto.launch import sequence as sequence_module
 from jitlto.launch.sequence import LaunchSequence
-from tests.support import launch_core
 from tests.support.arrays import TORCH, CupyArray, JaxArray, NumbaArray, TorchTensor
 from tests.support.errors import raises
 from tests.support.fake_graphs import FakeSequences, StreamStandIn
-from tests.support.launchers import make_launcher, parameter
+from tests.support.launchers import parameter
 
 
 class DeviceArray:
@@ -40,10 +39,9 @@ class DeviceArray:
 A, B, C = (DeviceArray(address) for address in (0x1000, 0x2000, 0x3000))
 
 
-@pytest.fixture(params=["python", "compiled"])
-def fake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FakeSequences:
-    core = launch_core.core() if request.param == "compiled" else None
-    return FakeSequences(monkeypatch, "const float*", "float*", "unsigned", core=core)
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeSequences:
+    return FakeSequences(monkeypatch, "const float*", "float*", "unsigned")
 
 
 def _values(fake: FakeSequences) -> list[tuple[int, int, int]]:
@@ -105,23 +103,6 @@ def test_only_the_launches_that_changed_are_updated_and_nothing_is_captured_agai
     assert len(fake.driver.graphs) == 1
 
 
-def test_the_core_updates_a_graph_itself_and_leaves_what_fails_to_cuda_bindings(
-    fake: FakeSequences, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_all = _make(fake)
-    for number, array in enumerate((A, C, B)):
-        run_all(x=array, n=number)
-    assert fake.driver.quick_updates == (0 if fake.core is None else 6)  # of three launches, in two calls
-    assert _values(fake)[3:] == [
-        (0x3000, 0x2000, 7), (0x1000, 0x2000, 1), (0x3000, 0x2000, 9),
-        (0x2000, 0x2000, 7), (0x1000, 0x2000, 2), (0x2000, 0x2000, 9),
-    ]  # fmt: skip
-    assert run_all._graph is not None
-    monkeypatch.setattr(run_all._graph, "_quick_updates", [lambda: 1] * 3)
-    run_all(x=C)
-    assert _values(fake)[0] == (0x3000, 0x2000, 7)
-
-
 def test_a_stream_that_is_captured_gets_the_launches_themselves(fake: FakeSequences) -> None:
     run_all = _make(fake, StreamStandIn(5))
     fake.driver.capturing = True
@@ -171,7 +152,7 @@ def test_a_sequence_may_be_empty(fake: FakeSequences) -> None:
 
 
 def test_kernels_of_different_signatures_meet_in_a_sequence(fake: FakeSequences) -> None:
-    other = make_launcher([parameter("double", "scale"), parameter("float*", "y"), parameter("signed char", "n")])
+    other = fake.make([parameter("double", "scale"), parameter("float*", "y"), parameter("signed char", "n")])
     run_all = jitlto.sequence(
         None, [fake.made.step(1, 32, A, Slot("y"), 1), other.step(1, 32, Slot("scale"), Slot("y"), -1)], y=B, scale=2
     )
@@ -230,8 +211,6 @@ def test_replaced_arrays_are_read_as_in_launches(fake: FakeSequences, kind: Any)
             with raises(ArgumentError, "launch-argument-not-contiguous"):
                 run_all(x=kind(contiguous=False, address=1))
     assert [x for x, *_ in _values(fake)] == [64, 128, 192, 256, 320]
-    if kind is not JaxArray:
-        assert [array.reads for array in arrays[1:]] == [0, 0, 0, 0]
     run_all(x=None)
     run_all(x=kind(size=0, address=0))
     run_all(x=arrays[2])

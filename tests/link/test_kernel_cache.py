@@ -28,6 +28,7 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import LinkError, NotCachedError
 from jitlto.base.versions import Version
 from jitlto.cuda import nvjitlink
+from jitlto.link import linker
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel
@@ -699,17 +700,17 @@ def test_a_directory_that_is_not_this_users_own_is_one_warning_and_no_cache(
         place.symlink_to(tmp_path / "nowhere" if fault == "a dangling link" else place)
     environment(JITLTO_CACHE_DIR=str(place.parent))
     before, truth = events.counters(), plan.link(use_cache=False)
-    start, link = threading.Barrier(8), KernelCache.link
+    start, link = threading.Barrier(8), linker.link_plan
 
     def ask(_: int) -> LinkedKernel:
         start.wait(10)
         return plan.link()
 
-    def link_slowly(self: KernelCache, plan: Plan) -> LinkedKernel:
+    def link_slowly(store: CacheDir | None, plan: Plan) -> LinkedKernel:
         time.sleep(0.3)  # until the last thread has asked
-        return link(self, plan)
+        return link(store, plan)
 
-    monkeypatch.setattr(KernelCache, "link", link_slowly)
+    monkeypatch.setattr(linker, "link_plan", link_slowly)
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(ask, range(8))) == [truth] * 8
     # All eight asked before there was a cache, and there was but one: what they asked for together was linked together.

@@ -40,7 +40,7 @@ def test_nested_relative_quoted_and_angle_includes_are_found(tmp_path: Path) -> 
     )
     source = closure(root, "#include <a.h>\nint x;\n")
     assert set(source.headers) == {"a.h", "sub/b.h", "sub/beside.h", "sub/deep/d.h", "c.h", "e.h"}
-    assert source.headers["sub/b.h"] == b'  #  include "c.h"\n#include "sub/beside.h"\n#include <sub/deep/d.h>\n'
+    assert source.headers["sub/b.h"] == b"  #  include <c.h>\n#include <sub/beside.h>\n#include <sub/deep/d.h>\n"
 
 
 def test_two_headers_of_one_name_are_told_apart(tmp_path: Path) -> None:
@@ -59,9 +59,9 @@ def test_two_headers_of_one_name_are_told_apart(tmp_path: Path) -> None:
     )
     source = closure(root, "".join(f'#include "{n}/x.h"\n' for n in ("one", "two", "three", "four")))
     headers = {name: text.decode() for name, text in source.headers.items()}
-    assert headers["one/x.h"] == '#include "one/config.h"\n'
-    assert headers["two/x.h"] == '#include "two/config.h"\n'
-    assert headers["three/x.h"] == '#include "config.h"\n'
+    assert headers["one/x.h"] == "#include <one/config.h>\n"
+    assert headers["two/x.h"] == "#include <two/config.h>\n"
+    assert headers["three/x.h"] == "#include <config.h>\n"
     assert headers["four/x.h"] == "#include <config.h>\n"
     assert {headers[f"{n}config.h"] for n in ("", "one/", "two/")} == {"// top", "// one", "// two"}
     assert "four/config.h" not in headers
@@ -82,7 +82,6 @@ def test_an_absolute_include_is_not_read(tmp_path: Path) -> None:
     root = tree(tmp_path / "root", {"a.h": ""})
     source = closure(root, f'#include "{tmp_path}/secret.h"\n#include <{tmp_path}/secret.h>\n#include "{root}/a.h"\n')
     assert source.headers == {}
-    assert source.text.count(b"#error") == 3
     assert HeaderSearch([root]).find(str(root / "a.h")) is None
 
 
@@ -109,12 +108,9 @@ def test_every_branch_of_the_preprocessor_is_followed(tmp_path: Path) -> None:
     assert set(closure(root, '#if 0\n#include "a.h"\n#else\n#include "b.h"\n#endif\n').headers) == {"a.h", "b.h"}
 
 
-def test_a_header_that_only_a_macro_names_is_given_as_extra(tmp_path: Path) -> None:
-    root = tree(tmp_path, {"a.h": '#include "b.h"\n', "b.h": ""})
-    search = HeaderSearch([root])
-    assert search.closure(b"#include NAME\n").headers == {}
-    assert set(search.closure(b"#include NAME\n", ["a.h"]).headers) == {"a.h", "b.h"}
-    assert search.reachable(b'#include "a.h"\n') == {"a.h", "b.h"}
+def test_reachable_names_what_a_source_can_include(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"a.h": '#include "b.h"\n', "b.h": "", "c.h": ""})
+    assert HeaderSearch([root]).reachable(b'#include "a.h"\n') == {"a.h", "b.h"}
 
 
 FILES = {

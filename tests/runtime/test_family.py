@@ -25,7 +25,7 @@ from jitlto.base.errors import (
 from jitlto.base.types import cpp_name
 from jitlto.database import FragmentDatabase
 from jitlto.database.writer import write
-from jitlto.launch import dispatcher, quick_lookup
+from jitlto.launch.core import make_table
 from jitlto.record.fragment import FragmentKey, Role
 from jitlto.runtime import family as family_module
 from jitlto.runtime.family import KernelFamily
@@ -209,19 +209,21 @@ def by_name(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest
     """A family whose launchers are the C++ names of the values that they were planned for."""
     device = SimpleNamespace(compute_capability=(9, 0))
     core = launch_core.core() if "compiled" in request.param else None
-    monkeypatch.setattr(quick_lookup, "extension", lambda: core)
-    for module in (family_module.device, dispatcher):
-        monkeypatch.setattr(module, "kind", lambda: 90 if request.param == "several" else 0)
+    launch_core.use(monkeypatch, core)
+    monkeypatch.setattr(mini, "_quick", make_table())
+    monkeypatch.setattr(family_module.device, "kind", lambda: 90 if request.param == "several" else 0)
     monkeypatch.setattr(family_module.device, "current", lambda: device)
     monkeypatch.setattr(type(mini.session), "is_recording", True)  # so that nothing is looked up
 
     def planner(entry: str | None, **configuration: object) -> SimpleNamespace:
         names = tuple(cpp_name(configuration[name]) for name in sorted(configuration))
         target = SimpleNamespace(link_mode="lto", jit_base=None, architecture=SimpleNamespace(number=90))
-        return SimpleNamespace(plan=lambda **_: SimpleNamespace(names=names, link_target=target))
+        return SimpleNamespace(
+            plan=lambda **_: SimpleNamespace(names=names, link_target=target, chosen=None, link=None)
+        )
 
     monkeypatch.setattr(mini, "planner", planner)
-    monkeypatch.setattr(mini, "_load_plan", lambda plan: plan.names)
+    monkeypatch.setattr(mini, "_load", lambda chosen, get, plan: plan(None).names)
     names = sorted({cpp_name(value) for value in VALUES})
     monkeypatch.setattr(mini, "parameters", {"bias": names, "data_type": names})
     return mini

@@ -77,7 +77,7 @@ def test_what_is_sent_within_a_process_is_found_again(family: KernelFamily, prot
     assert isinstance(dispatcher, Dispatcher)
     assert dispatcher._family is family
     assert (dispatcher.names, dispatcher._fixed) == (("data_type",), {"op_name": "twice"})
-    assert dispatcher._how == {"entry": None, "link_mode": "ptx", "link_options": {}}
+    assert dispatcher._how == {"link_mode": "ptx"}
 
 
 def test_a_plan_keeps_all_that_was_asked_for(family: KernelFamily) -> None:
@@ -248,17 +248,15 @@ def test_a_launcher_that_was_sent_keeps_no_family_alive(mini_path: Path, fake: F
     assert send(launcher).chosen == launcher.chosen == pickle.loads(sent).chosen  # noqa: S301 - our own bytes
 
 
-def test_steps_are_sent_and_bound_launches_and_sequences_are_not(family: KernelFamily, fake: FakeDriver) -> None:
-    family._core = fake.core
+def test_steps_are_sent_and_sequences_are_not(family: KernelFamily, fake: FakeDriver) -> None:
     launcher = family.load(family.plan(**FLOAT))
     step = launcher.step(1, 32, None, 5)
     assert send(step).launcher is copy.deepcopy(step).launcher is launcher
     assert send(step).args == (None, 5)
-    bound: Any = launcher.bind(fake.stream, 1, 32, None, 5)
     sequence = LaunchSequence.__new__(LaunchSequence)
     sequence.steps, sequence._places = (step,), {}
     uses: tuple[Callable[[Any], object], ...] = (copy.copy, copy.deepcopy, pickle.dumps)
-    for thing in (bound, sequence, [bound], {"run": sequence}):
+    for thing in (sequence, [sequence], {"run": sequence}):
         for use in uses if not isinstance(thing, list | dict) else uses[1:]:
             with raises(JitltoError, "jitlto-not-portable"):
                 use(thing)

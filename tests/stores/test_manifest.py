@@ -17,12 +17,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.base.errors import DatabaseError, JitltoError, ManifestError
+from jitlto import stores
+from jitlto.base.errors import DatabaseError, JitltoError, ManifestError, StoreError
 from jitlto.cli import cli
 from jitlto.link import packs
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
-from jitlto.stores import manifest, trust
+from jitlto.stores import manifest, signatures
 from jitlto.stores.manifest import Manifest
 from tests.support.errors import raises
 from tests.support.outputs import SPECIAL, special_file
@@ -449,21 +450,21 @@ def test_a_hardware_key_signs_when_somebody_touches_it(touched: bool) -> None:
     """As PROTOCOL.u2f describes it; ssh-keygen needs the hardware."""
     private = Ed25519PrivateKey.generate()
     kind, application = b"sk-ssh-ed25519@openssh.com", b"ssh:"
-    key = b"".join(map(trust._string, (kind, private.public_key().public_bytes_raw(), application)))
+    key = b"".join(map(signatures.string, (kind, private.public_key().public_bytes_raw(), application)))
     parts = (b"jitlto", b"", b"sha512", hashlib.sha512(b"text").digest())
-    signed = b"SSHSIG" + b"".join(map(trust._string, parts))
+    signed = b"SSHSIG" + b"".join(map(signatures.string, parts))
     state = bytes([touched]) + (7).to_bytes(4, "big")
     raw = private.sign(hashlib.sha256(application).digest() + state + hashlib.sha256(signed).digest())
-    signature = trust._string(kind) + trust._string(raw) + state
-    blob = b"SSHSIG\0\0\0\1" + b"".join(map(trust._string, (key, b"jitlto", b"", b"sha512", signature)))
+    signature = signatures.string(kind) + signatures.string(raw) + state
+    blob = b"SSHSIG\0\0\0\1" + b"".join(map(signatures.string, (key, b"jitlto", b"", b"sha512", signature)))
     armored = b"-----BEGIN SSH SIGNATURE-----\n" + base64.encodebytes(blob) + b"-----END SSH SIGNATURE-----\n"
     if touched:
-        assert trust.signer_of(armored, b"text", "jitlto") == key
+        assert signatures.signer_of(armored, b"text", "jitlto") == key
         with pytest.raises(ValueError, match="wrong"):
-            trust.signer_of(armored, b"other", "jitlto")
+            signatures.signer_of(armored, b"other", "jitlto")
     else:
         with pytest.raises(ValueError, match="touched"):
-            trust.signer_of(armored, b"text", "jitlto")
+            signatures.signer_of(armored, b"text", "jitlto")
 
 
 def test_without_cryptography_a_signature_is_not_taken_for_good(
@@ -472,6 +473,9 @@ def test_without_cryptography_a_signature_is_not_taken_for_good(
     path = listed(release)
     Path(f"{path}.sig").write_text("signature")
     (tmp_path / "signers").touch()
+    monkeypatch.delitem(sys.modules, "jitlto.stores.signatures", raising=False)
+    monkeypatch.delattr(stores, "signatures", raising=False)
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
-    told = refused("missing-package", "verify", "--manifest", path, "--signers", tmp_path / "signers")
-    assert "cryptography" in told
+    done = run("verify", "--manifest", path, "--signers", tmp_path / "signers")
+    assert isinstance(done.exception, StoreError)
+    assert "cryptography" in str(done.exception)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.cache_dir import WarnOnce
 from jitlto.base.errors import StoreError
+from jitlto.base.log import WarnOnce
 from jitlto.stores import entry, patience
 from jitlto.stores import store as store_module
 from jitlto.stores.address import StoreAddress

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base.errors import StoreError
 from jitlto.stores.address import StoreAddress
 from jitlto.stores.trust import Trust
 from tests.support.stores import config, write_key
@@ -26,25 +27,19 @@ def test_what_has_to_be_signed(setting: str, url: str, signed: bool) -> None:
 
 
 def test_without_trusted_keys_nothing_is_read(tmp_path: Path) -> None:
-    said: list[str] = []
     empty = tmp_path / "empty"
     empty.write_text("# none yet\n")
     malformed = tmp_path / "malformed"
     malformed.write_text("ssh-ed25519 AAAA\n")
     for signers in (None, empty, malformed, tmp_path / "missing"):
-        assert not Trust(True, signers).load_trusted(said.append)[0]
-    assert len(said) == 4
-    assert Trust(False).load_trusted(said.append) == (True, None)
-    assert len(said) == 4
+        with pytest.raises(StoreError):
+            Trust(True, signers).load_trusted()
+    assert Trust(False).load_trusted() is None
 
 
 def test_without_a_private_key_nothing_is_written_that_has_to_be_signed(tmp_path: Path) -> None:
-    said: list[str] = []
-    assert Trust(True).load_signing_key(said.append) == (False, None)
-    assert Trust(False, key=tmp_path / "missing").load_signing_key(said.append) == (False, None)
-    assert len(said) == 2
-    assert Trust(False).load_signing_key(said.append) == (True, None)
-    writes, key = Trust(True, key=write_key(tmp_path / "key")).load_signing_key(said.append)
-    assert writes
-    assert key is not None
-    assert len(said) == 2
+    for trust in (Trust(True), Trust(False, key=tmp_path / "missing")):
+        with pytest.raises(StoreError):
+            trust.load_signing_key()
+    assert Trust(False).load_signing_key() is None
+    assert Trust(True, key=write_key(tmp_path / "key")).load_signing_key() is not None

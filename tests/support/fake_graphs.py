@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, field, replace
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
 from cuda.bindings import driver
 
-from jitlto.launch import compiled, packed_launch
-from jitlto.launch import launcher as launcher_module
 from jitlto.launch import sequence as sequence_module
-from tests.support.launchers import FakeDriver
-
-OK, INVALID = driver.CUresult.CUDA_SUCCESS, driver.CUresult.CUDA_ERROR_INVALID_VALUE
+from jitlto.launch import step as step_module
+from tests.support.launchers import INVALID, OK, FakeDriver
 
 
 @dataclass(frozen=True)
@@ -59,8 +56,6 @@ class FakeGraphs:
         self.runs: list[Run] = []
         self.graphs: list[Graph] = []
         self.executables: list[Graph] = []
-        self.quick_updates = 0  # calls without cuda.bindings
-        self._natives: list[Any] = []  # keeps them alive
         #: Calls by the name of the function.
         self.calls: list[str] = []
         #: Functions that fail, by name.
@@ -69,8 +64,9 @@ class FakeGraphs:
         self.destroyed = 0
         #: The largest number of threads per block that a launch or a node may have.
         self.most_threads = 1024
-        monkeypatch.setattr(packed_launch, "driver", self)
-        monkeypatch.setattr(packed_launch, "_add_dependencies", self.add_dependencies)
+        for module in (step_module, sequence_module):
+            monkeypatch.setattr(module, "driver", self)
+        monkeypatch.setattr(sequence_module, "_add_dependencies", self.add_dependencies)
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("cu"):
@@ -147,23 +143,6 @@ class FakeGraphs:
         executable.runs[node] = replace(executable.runs[node], values=read.values)
         return (OK,)
 
-    def _cuGetProcAddress(self, name: bytes, version: int, flags: int) -> tuple[Any, ...]:  # noqa: N802
-        """Only of the function that replaces arguments; executable graphs are numbered here, for it."""
-        assert name == b"cuGraphExecKernelNodeSetParams"
-
-        def call(executable: int, node: int, address: int) -> int:
-            self.calls.append("cuGraphExecKernelNodeSetParams")
-            if "cuGraphExecKernelNodeSetParams" in self.failing:
-                return 1
-            self.quick_updates += 1
-            parameters = driver.CUDA_KERNEL_NODE_PARAMS(_ptr=address)
-            self._cuGraphExecKernelNodeSetParams(self.executables[executable], node, parameters)
-            return 0
-
-        prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_size_t)
-        self._natives.append(prototype(call))
-        return OK, ctypes.cast(self._natives[-1], ctypes.c_void_p).value, None
-
     def _cuGraphLaunch(self, executable: Graph, stream: Any) -> tuple[Any, ...]:  # noqa: N802
         self.runs += [replace(run, stream=int(stream)) for run in executable.runs]
         return (OK,)
@@ -190,12 +169,5 @@ class FakeSequences(FakeDriver):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *types: str, core: ModuleType | None = None) -> None:
         super().__init__(monkeypatch, core)
-        monkeypatch.setattr(sequence_module, "as_stream", lambda stream: stream)
-        for module in (sequence_module, compiled):
-            monkeypatch.setattr(module, "extension", lambda: core)
-        # That of cuda.core asks the driver whether it knows clusters.
-        monkeypatch.setattr(launcher_module, "LaunchConfig", SimpleNamespace)
-        monkeypatch.setattr(launcher_module.Launcher, "max_blocks", lambda *_: 100)
-        self.kernel.handle = driver.CUkernel(0)
         self.made = self.launcher(*types)
         self.driver = FakeGraphs(monkeypatch, [parameter.size for parameter in self.made.signature])

@@ -34,8 +34,7 @@ from jitlto.database import FragmentDatabase, writer
 from jitlto.database._rows import TABLES
 from jitlto.families import declaration, matrix
 from jitlto.families.templates import render_family
-from jitlto.launch.arguments import ArgumentConverter
-from jitlto.launch.fast_path import FastPath
+from jitlto.launch.arguments import make_converter
 from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.requests import Contents, KernelRequest, LookUps, hash_key
@@ -299,8 +298,9 @@ def planned(kernels: KernelFamily, configuration: dict[str, str], mode: str) -> 
 
 
 def prepared(signature: Sequence[Parameter]) -> None:
-    """Make a launch's function for a signature."""
-    FastPath(signature, ArgumentConverter("kernel", signature), {}, lambda _: None).compile()
+    """Make the converters of a signature."""
+    for parameter in signature:
+        make_converter(parameter)
 
 
 def refused(work: Callable[[], object]) -> JitltoError | None:

@@ -10,11 +10,17 @@ from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from jitlto.base.files import temporary_directory
+from jitlto.cuda import device
+from jitlto.launch import core as core_module
+from jitlto.launch import dispatcher
 from jitlto.packaging.hooks.extension import SOURCE, ExtensionError, compile_extension
+from jitlto.runtime.family import KernelFamily
+from jitlto.tuning import best
 from tests.support.process import ROOT
 
 #: More flags for the compiler, for a run under a sanitizer.
@@ -59,3 +65,17 @@ def build(directory: Path, *flags: str) -> Path:
         if "Python.h" in str(error).partition("\n")[0] and "there is no" in str(error):
             pytest.skip(str(error))
         raise
+
+
+def use(monkeypatch: pytest.MonkeyPatch, core: ModuleType | None) -> None:
+    """Have families, and whatever chooses launchers, ask a core, or none, if they are made from now on."""
+    monkeypatch.setattr(core_module, "extension", lambda: core)
+    method = vars(KernelFamily)["launcher"].__wrapped__
+    monkeypatch.setattr(KernelFamily, "launcher", core_module.remembered(lambda: device.kind())(method))
+    for module, name in ((dispatcher, "Dispatcher"), (best, "Chooser")):
+        monkeypatch.setattr(module, name, core_module.called(plain_class(getattr(module, name))))
+
+
+def plain_class(cls: type) -> Any:
+    """The class of Python below which the core has made a class, or the class itself."""
+    return cls.__base__ if hasattr(cls, "_called_method") else cls

@@ -4,35 +4,41 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import sys
-import threading
+import itertools
 from collections.abc import Sequence
+from functools import cache
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda.core import LaunchConfig
+from cuda.bindings import driver
 
 from jitlto.base.layouts import parse_type
 from jitlto.base.types import Parameter, find_scalar
 from jitlto.cuda import device
-from jitlto.launch import compiled, streams
 from jitlto.launch import launcher as launcher_module
+from jitlto.launch import signature as signature_module
+from jitlto.launch import step as step_module
 from jitlto.launch.launcher import Launcher
 from jitlto.link.kernel_cache import LinkedKernel
 from jitlto.plan.cache_entry import Chosen
+from tests.support.launch_core import plain_class
 
 _HANDLE = 1  # of the stream
+OK, INVALID = driver.CUresult.CUDA_SUCCESS, driver.CUresult.CUDA_ERROR_INVALID_VALUE
 
 
 class Stream:
-    """A stream that needs no conversion."""
+    """A stream of ``cuda.core``."""
 
     handle = _HANDLE
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return (0, _HANDLE)
+
+
+Stream.__module__ = "cuda.core"
 
 
 class NativeConfig(ctypes.Structure):
@@ -52,14 +58,14 @@ class NativeConfig(ctypes.Structure):
 NativeLaunch = ctypes.CFUNCTYPE(
     ctypes.c_int,
     ctypes.POINTER(NativeConfig),
-    ctypes.c_void_p,
+    ctypes.c_size_t,
     ctypes.POINTER(ctypes.c_void_p),
     ctypes.POINTER(ctypes.c_void_p),
 )
 
 
 class FakeDriver:
-    """Stands for the driver below launchers.
+    """Stands for the driver below launchers; types and enumerations are the real ones.
 
     Parameters
     ----------
@@ -72,77 +78,99 @@ class FakeDriver:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, core: ModuleType | None = None) -> None:
         self.core = core
         self.stream = Stream()
-        #: What reached ``cuda.core.launch``: stream, configuration, kernel and values.
+        #: What reached the driver: stream, configuration and values.
         self.launches: list[tuple[Any, ...]] = []
         #: By handle.
         self.streams: dict[int, Any] = {_HANDLE: self.stream}
-        #: Raised by the next launches.
-        self.error: Exception | None = None
-        self.kernel = SimpleNamespace(attributes={0: SimpleNamespace(shared_size_bytes=0)}, handle=0)
-        code = SimpleNamespace(get_kernel=lambda _: self.kernel)
-        from_code = staticmethod(lambda _, name: code)
+        #: What the next launches return.
+        self.status = OK
+        self.signatures: dict[int, Sequence[Parameter]] = {}  # by handle of the kernel
+        numbers = itertools.count(1)
+
+        def make_kernel(_: str) -> Any:
+            attributes = {0: SimpleNamespace(shared_size_bytes=0)}
+            return SimpleNamespace(attributes=attributes, handle=driver.CUkernel(next(numbers)))
+
+        from_code = staticmethod(lambda _, name: SimpleNamespace(get_kernel=make_kernel))
         current = SimpleNamespace(device_id=0, default_stream=self.stream, compute_capability=(9, 0))
         monkeypatch.setattr(device, "current", lambda: current)
-        monkeypatch.setattr(launcher_module, "ObjectCode", SimpleNamespace(from_cubin=from_code, from_ptx=from_code))
         monkeypatch.setattr(device, "allowed_in_captures", contextlib.nullcontext)
-        monkeypatch.setattr(launcher_module, "Stream", Stream)
-        monkeypatch.setattr(launcher_module, "launch", self.launch)
-        monkeypatch.setattr(streams, "thread", threading.local())
-        self._natives: list[Any] = []  # keeps them alive
-        self._install_call, self._bind_compiled = compiled.install_call, compiled.bind_compiled
-        if core is not None:
-            monkeypatch.setitem(sys.modules, core.__name__, core)
-        monkeypatch.setattr(compiled, "install_call", self.install_call)
-        monkeypatch.setattr(compiled, "bind_compiled", self.bind_compiled)
-        monkeypatch.setattr(compiled, "launch_function", self.launch_function)
-        monkeypatch.setattr(compiled, "loaded_function", lambda kernel: kernel)
+        monkeypatch.setattr(launcher_module, "ObjectCode", SimpleNamespace(from_cubin=from_code, from_ptx=from_code))
+        # That of a device asks the driver how many fit.
+        monkeypatch.setattr(plain_class(Launcher), "max_blocks", lambda *_: 100)
+        monkeypatch.setattr(signature_module, "Stream", Stream)
+        monkeypatch.setattr(signature_module, "extension", lambda: core)
+        signature_module.make_signature.cache_clear()
+        self._native = NativeLaunch(self._launch_from_core)
+        for module in (step_module, signature_module):
+            monkeypatch.setattr(module, "driver", self)
 
-    def launch(self, stream: Any, config: LaunchConfig, kernel: Any, *values: Any) -> None:
-        """Take the place of ``cuda.core.launch``."""
-        assert kernel is self.kernel
-        if self.error is not None:
-            raise self.error
-        self.launches.append((stream, config, *values))
+    def __getattr__(self, name: str) -> Any:
+        return getattr(driver, name)
 
-    def install_call(self, signature: Sequence[Parameter], *others: Any) -> Any:
-        """Take the place of ``compiled.install_call``, which does not tell the driver the signature."""
-        self._add_native(signature)
-        return self._install_call(signature, *others)
+    def cuGetProcAddress(self, name: bytes, version: int, flags: int) -> tuple[Any, ...]:  # noqa: N802
+        """Give the address of the launch function."""
+        assert name == b"cuLaunchKernelEx"
+        return OK, ctypes.cast(self._native, ctypes.c_void_p).value, None
 
-    def bind_compiled(self, launcher: Any, *others: Any, **how: Any) -> Any:
-        """Take the place of ``compiled.bind_compiled``, as :meth:`install_call`."""
-        self._add_native(launcher.signature)
-        return self._bind_compiled(launcher, *others, **how)
+    def cuKernelGetFunction(self, kernel: int) -> tuple[Any, ...]:  # noqa: N802
+        """Give a handle for one context."""
+        return OK, kernel
 
-    def _add_native(self, signature: Sequence[Parameter]) -> None:
-        def launch(config: Any, kernel: int, values: Any, extra: Any) -> int:
-            if self.error is not None:
-                return 1
-            addresses = _addresses(extra, signature) if extra else values[: len(signature)] if signature else []
-            read = [_read(address, parameter) for address, parameter in zip(addresses, signature, strict=True)]
-            stream = self.streams.get(config[0].stream) or SimpleNamespace(handle=config[0].stream)
-            self.launches.append((stream, _Config(config[0]), *read))
-            return 0
+    def cuLaunchKernelEx(self, config: Any, kernel: Any, address: int, extra: int) -> tuple[Any, ...]:  # noqa: N802
+        """Launch the plain way."""
+        assert extra == 0
+        shape = SimpleNamespace(
+            grid=(config.gridDimX, config.gridDimY, config.gridDimZ),
+            block=(config.blockDimX, config.blockDimY, config.blockDimZ),
+            shared_memory=config.sharedMemBytes,
+            attributes={attribute.id.name for attribute in config.attrs},
+            by_core=False,
+        )
+        count = len(self.signatures[int(kernel)])
+        addresses = (ctypes.c_void_p * count).from_address(address)
+        return (self._launch(int(config.hStream), shape, int(kernel), addresses),)
 
-        self._natives.append(NativeLaunch(launch))
+    def _launch_from_core(self, config: Any, kernel: int, values: Any, extra: Any) -> int:
+        native = config[0]
+        assert (native.attributes, native.attribute_count) == (None, 0)
+        shape = SimpleNamespace(
+            grid=tuple(native.grid),
+            block=tuple(native.block),
+            shared_memory=native.shared_memory,
+            attributes=set(),
+            by_core=True,
+        )
+        signature = self.signatures[kernel]
+        addresses = _addresses(extra, signature) if extra else values[: len(signature)] if signature else []
+        return int(self._launch(native.stream, shape, kernel, addresses))
 
-    def launch_function(self) -> int:
-        """Take the place of ``compiled.launch_function``."""
-        return ctypes.cast(self._natives[-1], ctypes.c_void_p).value or 0
+    def _launch(self, handle: int, shape: Any, kernel: int, addresses: Any) -> Any:
+        if self.status == OK:
+            parts = zip(addresses, self.signatures[kernel], strict=True)
+            values = [_read(address, parameter) for address, parameter in parts]
+            stream = self.streams.get(handle) or SimpleNamespace(handle=handle)
+            self.launches.append((stream, shape, *values))
+        return self.status
 
     def launcher(self, *types: str) -> Launcher:
-        """The first launcher of a kernel with parameters of some types, called ``a0``, ``a1`` and so on."""
-        launcher_module._signature_class.cache_clear()
-        return make_launcher([parameter(type_, f"a{number}") for number, type_ in enumerate(types)], self.core)
+        """A launcher of a kernel with parameters of some types, called ``a0``, ``a1`` and so on."""
+        return self.make([parameter(type_, f"a{number}") for number, type_ in enumerate(types)])
+
+    def make(self, signature: Sequence[Parameter]) -> Launcher:
+        """A launcher of a kernel ``test/kern`` with a signature."""
+        linked = LinkedKernel(b"\x7fELF", "kern", "sm_90", "", 0.0)
+        chosen = Chosen("test/kern", "0" * 64, tuple(signature))
+        made = launcher_class(self.core)(chosen, linked, lambda: pytest.fail("no plan needed"))
+        self.signatures[int(made.kernel.handle)] = signature
+        return made
 
 
-class _Config:
-    """What the tests read of a ``LaunchConfig``."""
-
-    def __init__(self, native: Any) -> None:
-        self.grid, self.block = tuple(native.grid), tuple(native.block)
-        self.shmem_size = native.shared_memory
-        self.native = (native.attributes, native.attribute_count)
+@cache
+def launcher_class(core: ModuleType | None) -> type[Launcher]:
+    """The class of launchers that a core calls, or of those that Python calls."""
+    plain = plain_class(Launcher)
+    return plain if core is None else core.make_called_class(plain)  # type: ignore[no-any-return, return-value]
 
 
 def _addresses(extra: Any, signature: Sequence[Parameter]) -> list[int]:
@@ -158,19 +186,13 @@ def _addresses(extra: Any, signature: Sequence[Parameter]) -> list[int]:
 
 
 def _read(address: int, parameter: Parameter) -> Any:
-    """The value that the driver is given, as ``cuda.core.launch`` would be given it."""
+    """The value that the kernel reads: a number, or the bytes of anything else."""
     known = find_scalar(parameter.type)
     if known is None:
-        return int.from_bytes(ctypes.string_at(address, parameter.size), "little")
+        data = ctypes.string_at(address, parameter.size)
+        return int.from_bytes(data, "little") if parameter.type.endswith("*") else data
     typestr = "u2" if known.typestr == "bfloat16" else known.typestr
     return np.frombuffer(ctypes.string_at(address, known.size), typestr)[0]
-
-
-def make_launcher(signature: Sequence[Parameter], core: ModuleType | None = None) -> Launcher:
-    """A launcher of a kernel ``test/kern`` with a signature."""
-    linked = LinkedKernel(b"\x7fELF", "kern", "sm_90", "", 0.0)
-    chosen = Chosen("test/kern", "0" * 64, tuple(signature))
-    return Launcher(chosen, linked, lambda: pytest.fail("no plan needed"), core=core)
 
 
 def parameter(type_: str, name: str = "x") -> Parameter:

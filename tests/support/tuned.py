@@ -13,12 +13,12 @@ from jitlto.build.pipeline import build
 from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
-from jitlto.launch import quick_lookup
 from jitlto.record.tuning import Variant
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
 from jitlto.tuning import devices
 from jitlto.tuning.best import Problem
+from tests.support import launch_core
 from tests.support.families import MINI, write_family
 from tests.support.wisdom import H200
 
@@ -89,7 +89,7 @@ def open_tuned(path: Path, monkeypatch: pytest.MonkeyPatch, core: Any = None, **
     names: Mapping[str, str] = {
         "JITLTO_CACHE_DIR": str(path.parent / "cache"), "JITLTO_WISDOM": str(path.parent / "own.wisdom"), **settings
     }  # fmt: skip
-    monkeypatch.setattr(quick_lookup, "extension", lambda: core)
+    launch_core.use(monkeypatch, core)
     monkeypatch.setattr(device, "current", lambda: SimpleNamespace(compute_capability=(9, 0), device_id=0))
     monkeypatch.setattr(devices, "current_kind", lambda: H200)
     monkeypatch.setattr(devices, "are_alike", lambda: True)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from jitlto.base.errors import PlanError
 from jitlto.record.tuning import Launch, Variant
-from jitlto.runtime import session
 from jitlto.tuning import devices, wisdom_file
 from jitlto.tuning.best import Best, Problem
 from jitlto.tuning.wisdom import DeviceKind, Entry, Trial, Wisdom, make_entry
@@ -46,12 +45,12 @@ def measured(
 
 def own(family: PlannedFamily, *entries: Entry) -> None:
     wisdom_file.write(family.session.config.wisdom, Wisdom(entries))
-    family.best.forget_quick()
+    family.best.forget()
 
 
 def shipped(family: PlannedFamily, *entries: Entry) -> None:
     wisdom_file.write(family.location.with_suffix(".wisdom"), Wisdom(entries))
-    family.best.forget_quick()
+    family.best.forget()
 
 
 def variants(family: PlannedFamily) -> list[Variant]:
@@ -180,7 +179,7 @@ def test_any_damage_to_a_file_leads_to_a_declared_variant(tuned: PlannedFamily, 
         at = data.draw(st.integers(0, len(whole) - 1))
         whole[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
     tuned.session.config.wisdom.write_bytes(bytes(whole))
-    tuned.best.forget_quick()
+    tuned.best.forget()
     best = tuned.best(n=1024, **FLOAT)
     assert best.variant in variants(tuned)
     assert best.origin in ("measured", "default", "guess")
@@ -240,9 +239,9 @@ def test_what_is_evicted_or_forked_is_chosen_again(
     family.forget(first.launcher.chosen.digest)
     again = choose(1000)
     assert again.launcher is not first.launcher
-    monkeypatch.setattr(session.device, "after_fork", lambda: None)
-    session._after_fork()
-    assert choose(1000) is not again
+    if compiled:
+        launch_core.core().forget()  # as in a forked process
+        assert choose(1000) is not again
 
 
 def test_where_devices_differ_each_has_its_own_answers(tuned: PlannedFamily, monkeypatch: pytest.MonkeyPatch) -> None:

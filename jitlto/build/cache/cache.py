@@ -127,6 +127,25 @@ def open_cache(directory: Path | None = None) -> Cache | None:
     return Cache(store) if store else None
 
 
+def open_shared_cache() -> Cache | None:
+    """Open the user's build cache over the shared stores of ``JITLTO_STORE``; return None if it cannot be used."""
+    cache = open_cache()
+    if cache is not None and (stores := find_stores()) is not None:
+        cache.stores = stores
+        if cache.is_empty:  # the stores will be asked soon
+            stores.open_soon()
+    return cache
+
+
+def find_stores() -> SharedStores | None:
+    """Return the shared stores of ``JITLTO_STORE``, without opening them; None if there are none."""
+    if not config.current().store:
+        return None
+    from jitlto.stores.shared import SharedStores  # imported lazily: threads and an extra, for those who have a store
+
+    return SharedStores.from_config(config.current())
+
+
 @dataclass(frozen=True, slots=True)
 class CacheUse:
     """Fragments that were not compiled, by the layer that they came from, and the traffic with shared stores."""

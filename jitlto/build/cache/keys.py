@@ -16,22 +16,20 @@ from dataclasses import dataclass, field
 from jitlto.base.cached import cached_property
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile.compiler import Toolchain
-from jitlto.compile.directives import outline
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.compile.search_path import searched_names
 from jitlto.record.fragment import ImageKind
-from jitlto.record.headers import HeaderSet, Source
+from jitlto.record.headers import Source
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
-REVISION = 12
+REVISION = 13
 
 
 @dataclass(frozen=True, eq=False)
 class CompileConfig:
     """The compiler, options and headers of one family.
 
-    Headers are looked for once for all sources with equal directives, and each set of them is one mapping, which is
-    then hashed and sent to a worker once.
+    Each set of headers is one mapping, which is hashed and sent to a worker once.
     """
 
     toolchain: Toolchain
@@ -44,14 +42,11 @@ class CompileConfig:
     #: Architectures to add LTO-IR for where the code differs, the lowest of ``architectures`` first; empty for none.
     candidates: tuple[Architecture, ...] = ()
     linker: Version | None = None  # nvJitLink, by which code is compared, if there are candidates
-    _reached: dict[tuple[bool, bytes], HeaderSet] = field(default_factory=dict, repr=False)
-    _rewritten: dict[tuple[bool, bytes], Source] = field(default_factory=dict, repr=False)
-    _header_sets: dict[tuple[bool, frozenset[str]], HeaderSet] = field(default_factory=dict, repr=False)
     _states: dict[str, str] = field(default_factory=dict, repr=False)
 
     def closure(self, source: str) -> Source:
         """The source with all headers that it can reach."""
-        return self._closure(source.encode(), is_own=False)
+        return self.search.closure(source.encode())
 
     def complete(self, source: Source) -> Source:
         """A source of :meth:`closure` with every header that the compiler may find by itself."""
@@ -59,22 +54,7 @@ class CompileConfig:
 
     def own_closure(self, source: str) -> Source:
         """The source with those headers of the family that it can reach."""
-        return self._closure(source.encode(), is_own=True)
-
-    def _closure(self, text: bytes, *, is_own: bool) -> Source:
-        like = outline(text)
-        if like is not None and (headers := self._reached.get((is_own, like))) is not None:
-            return Source(text, headers)
-        if (found := self._rewritten.get((is_own, text))) is None:
-            walked = (self.own if is_own else self.search).closure(text)
-            names = frozenset(walked.headers)
-            headers = self._header_sets.setdefault((is_own, names), HeaderSet(walked.headers))
-            found = Source(walked.text, headers)
-            if like is not None and walked.text == text:
-                self._reached[is_own, like] = headers
-            else:
-                self._rewritten[is_own, text] = found
-        return found
+        return self.own.closure(source.encode())
 
     @cached_property
     def _how(self) -> list[object]:

@@ -8,11 +8,10 @@ from functools import lru_cache
 
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import CompileError, JitltoError
-from jitlto.build import interfaces
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.compile import diagnostics
 from jitlto.compile.compiler import CompiledSource, CompileJob
-from jitlto.compile.header_texts import name_source
+from jitlto.compile.header_search import name_source
 from jitlto.compile.signatures import find_parameters
 from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import FragmentKey, Role
@@ -79,12 +78,10 @@ class CompileRequest:
         return CompileJob(tool.name, tool.identify(config.images), source, *how, sharers, config.candidates)
 
     def describe(self, error: JitltoError) -> JitltoError:
-        """Add template, combination, source lines and the interface to an error of its compile."""
+        """Add template, combination and source lines to an error of its compile."""
         rendered = self.rendered
         if isinstance(error, CompileError):
-            described = diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)
-            interfaces.explain(described, rendered, self.config)
-            return described
+            return diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)
         error.where = error.where or rendered.origin
         return error
 

@@ -132,8 +132,12 @@ class ProcessExecutor(Executor):
             return  # a fork's copy, which does not own the workers
         if cancel_futures:
             self._is_cancelled = True
-            while (call := self._take(wait=False)) is not None:
-                call.future.cancel()
+            with contextlib.suppress(Empty):
+                while True:
+                    if (call := self._calls.get_nowait()) is not None and not call.future.cancel():
+                        call.future.set_exception(
+                            WorkerDied("the executor was shut down")
+                        )  # sent to a worker that died
             if self._server is not None:
                 self._server.close()
         for _ in self._threads:

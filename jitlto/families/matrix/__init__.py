@@ -1,6 +1,7 @@
 """Matrices: JSON documents whose modified Cartesian product is a list of combinations."""
 
 from jitlto.families.matrix.document import Matrix, load_matrix, parse_matrix
+from jitlto.families.matrix.rules import MOST_COMBINATIONS
 from jitlto.families.matrix.tree import Value
 
-__all__ = ["Matrix", "Value", "load_matrix", "parse_matrix"]
+__all__ = ["MOST_COMBINATIONS", "Matrix", "Value", "load_matrix", "parse_matrix"]

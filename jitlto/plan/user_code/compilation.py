@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from functools import lru_cache
 
 import msgspec
@@ -20,11 +19,10 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.cuda import ptx, toolkit
-from jitlto.record.headers import Source
 
 #: The folder of the entries in the cache directory.
 ENTRIES = "sources"
-_SCHEMA = 4  # of the entries
+_SCHEMA = 5  # of the entries
 
 
 class _Entry(Struct):
@@ -63,14 +61,16 @@ def compile_once(
         "nvrtc": toolkit.build_id("nvrtc"),
     }
     key = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
-    search = _RecordingSearch((), overlay, system=toolkit.header_roots(), options=options, strict=True, beyond=False)
+    # Text from a database or a caller must not lead to files beside the toolkit's headers.
+    search = HeaderSearch((), overlay, system=toolkit.header_roots(), options=options, strict=True, beyond=False)
     payload = store.get(ENTRIES, key) if store else None
     cached = _decode(payload, key, search, architecture) if payload else None
     if cached is not None:
         return cached
-    compiled = nvrtc.compile_closure(search, text, [architecture], options)
+    source = search.closure(text)
+    compiled = nvrtc.compile_source(source, [architecture], options)
     # Headers that were searched for and not found count too: if one appears, the result changes.
-    looked_up = search.looked_up(text, search.last_headers) | search.last_headers
+    looked_up = search.absent(text, source.headers) | source.headers.keys()
     if store is not None and not store.readonly:
         found = {name: search.sha256(name) for name in looked_up}
         version, ltoir = str(compiled.version), compiled.ltoir[architecture]
@@ -90,17 +90,3 @@ def _decode(payload: bytes, key: str, search: HeaderSearch, architecture: Archit
     if entry.key != key or any(search.sha256(name) != digest for name, digest in entry.headers.items()):
         return None
     return nvrtc.Compiled({architecture: entry.ltoir}, entry.ptx, module, version, entry.warnings, entry.identity)
-
-
-class _RecordingSearch(HeaderSearch):
-    """A search that records the headers of the last closure, including those named explicitly.
-
-    Text from a database or a caller must not lead to files beside the toolkit's headers.
-    """
-
-    last_headers: frozenset[str] = frozenset()
-
-    def closure(self, text: bytes, extra: Iterable[str] = ()) -> Source:
-        source = super().closure(text, extra)
-        self.last_headers = frozenset(source.headers)
-        return source

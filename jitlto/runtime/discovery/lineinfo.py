@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jitlto.base.cache_dir import WarnOnce
+from jitlto.base.log import WarnOnce
 from jitlto.cuda.line_table import rename_files
 from jitlto.database.twin import SOURCES, TwinManifest, twin_directory
 

@@ -553,14 +553,3 @@ def test_large_and_deep_documents_work(document: Any, count: int, lenient: bool)
     loaded = matrix.Matrix(document, lenient=lenient)
     assert loaded.count == count
     assert next(loaded.combinations())
-
-
-@pytest.mark.slow
-def test_identical_combinations_are_found_among_more_than_could_be_listed() -> None:
-    same = {f"n{i:03}": ["x", "y"] for i in range(300)}
-    tied = same | {"_g": [{"p": "1", "q": "1"}, {"p": "2", "q": "2"}]}
-    with raises(MatrixError, "matrix-identical-combinations", "elements 0 and 2"):
-        expand([same, same | {"n000": ["z"]}, same])
-    with raises(MatrixError, "matrix-identical-combinations", "elements 0 and 1"):
-        expand([tied, same | {"p": ["2"], "q": "2"}])
-    assert matrix.Matrix([tied, same | {"p": ["2"], "q": "1"}]).count == 3 * 2**300

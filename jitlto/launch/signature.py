@@ -1,0 +1,108 @@
+"""Signatures as the compiled core knows them: how each parameter is packed, and how types of arrays are read.
+
+The core reads arrays by CuPy's attributes, by PyTorch's stable C interface, or by DLPack's exchange functions; all
+others by the converters of :mod:`jitlto.launch.arguments`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from jitlto.base.types import Parameter, find_scalar
+from jitlto.cuda import device
+from jitlto.cuda.libraries import Stream, driver
+from jitlto.launch.arguments import Converter, is_cupy, pointed_type
+from jitlto.launch.core import extension
+from jitlto.launch.step import make_converters
+from jitlto.launch.streams import stream_handle
+
+_CUDA = 12000  # the version of cuLaunchKernelEx that is asked for: that of the oldest CUDA that jitlto supports
+# DLDataTypeCode (dlpack.h) by NumPy's letter.
+_DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+_BFLOAT16 = 4
+_EXCHANGE = "__dlpack_c_exchange_api__"
+
+
+def core_signature(signature: tuple[Parameter, ...]) -> object:
+    """Return what launchers of a signature have in ``_quick``; None where the core does not launch them."""
+    core = extension()
+    return None if core is None else make_signature(core, signature)
+
+
+@cache
+def make_signature(core: ModuleType, signature: tuple[Parameter, ...]) -> object:
+    """Return the core's object for a signature; None if the driver has no such launches, or it is too long."""
+    status, address, _ = driver.cuGetProcAddress(b"cuLaunchKernelEx", _CUDA, 0)
+    parts = zip(signature, make_converters(signature), strict=True)
+    rows = tuple(_describe(core, parameter, convert) for parameter, convert in parts)
+    try:
+        return core.make_signature(
+            rows, 0 if status else int(address), stream_handle(None), Stream, _learn_array, _learn_stream
+        )
+    except ValueError:
+        return None
+
+
+def loaded_function(kernel: int) -> int:
+    """Return the handle of a kernel in the current context, a ``CUfunction``; 0 if it cannot be loaded there."""
+    with device.allowed_in_captures():
+        status, function = driver.cuKernelGetFunction(kernel)
+    return 0 if status else int(function)
+
+
+def _describe(core: ModuleType, parameter: Parameter, converter: Converter) -> tuple[Any, ...]:
+    """Return the row of the core's table for a parameter: the fields of ``Parameter`` in ``_launch.c``."""
+    target = pointed_type(parameter)
+    if target is not None:
+        known = find_scalar(target)
+        code, bits, dtype = 0, 0, None  # type: int, int, object
+        if known is not None and known.typestr == "bfloat16":
+            code, bits, dtype = _BFLOAT16, 16, NotImplemented  # no NumPy dtype stands for it
+        elif known is not None:
+            code, bits = _DLPACK_CODES[known.typestr[0]], 8 * known.size
+            dtype = np.dtype(known.typestr)
+        return (core.POINTER, 8, 8, False, "const" in target.split(), code, bits, dtype, None, converter)
+    known = find_scalar(parameter.type.strip())
+    kind, size, scalar = core.CONVERTED, parameter.size, None
+    if known is not None and known.typestr != "bfloat16":
+        size = known.size
+        if known.typestr == "b1":
+            kind = core.BOOLEAN
+        elif known.typestr[0] in "iu":
+            kind = core.INTEGER
+        elif known.typestr in ("f4", "f8"):
+            kind = core.FLOAT if known.typestr == "f4" else core.DOUBLE
+            scalar = np.dtype(known.typestr).type
+    signed = known is not None and known.typestr[0] == "i"
+    return (kind, size, parameter.alignment, signed, False, 0, 0, None, scalar, converter)
+
+
+def _learn_array(array: Any) -> object:
+    """Return how the core reads the addresses of arrays of a type.
+
+    Returns:
+        True as CuPy's, bytes by PyTorch's own functions, a capsule by DLPack's, None by the converter, False if this
+        array does not tell.
+    """
+    kind = type(array)
+    if is_cupy(kind):
+        shown = array.__cuda_array_interface__
+        if shown.get("strides") is not None or not shown["data"][0]:
+            return False
+        return True if array._c_contiguous is True and array.data.ptr == shown["data"][0] else None
+    if kind.__module__.partition(".")[0] == "torch" and kind.__name__ in ("Tensor", "Parameter"):
+        from jitlto.launch import torch_interface  # imported lazily: needed for PyTorch only
+
+        return torch_interface.describe(array) or getattr(kind, _EXCHANGE, None)
+    return vars(kind).get(_EXCHANGE)  # of the type itself: a subclass may be anything, such as a tensor without memory
+
+
+def _learn_stream(stream: Any) -> str | None:
+    """Return the attribute with the handle of streams of a type that keep it; None: ask ``__cuda_stream__``."""
+    library = type(stream).__module__.partition(".")[0]
+    name = {"cupy": "ptr", "torch": "cuda_stream"}.get(library, "")
+    return name if type(getattr(stream, name, None)) is int else None

@@ -1,0 +1,185 @@
+"""The plain way to launch: arguments and configuration are checked, packed, and handed to the driver.
+
+It defines results and errors; what the compiled core launches it would launch the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import accumulate
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
+
+from jitlto.base.errors import LaunchError
+from jitlto.base.frozen import Frozen
+from jitlto.cuda.libraries import driver
+from jitlto.launch.argument_errors import count_error
+from jitlto.launch.arguments import Converter, make_converter
+
+if TYPE_CHECKING:
+    from jitlto.base.types import Parameter
+
+#: One to three extents, of a grid, a block or a cluster.
+Extent: TypeAlias = SupportsIndex | tuple[SupportsIndex, ...]
+Extents: TypeAlias = tuple[int, int, int]
+
+_ALIGNMENT = 16  # of each argument in its buffer
+
+
+def parse_extent(name: str, value: Extent) -> Extents:
+    """Return an extent in three dimensions; raise :class:`LaunchError` unless it is one to three positive integers."""
+    if type(value) is int and value > 0:  # most are
+        return value, 1, 1
+    parts = tuple(value) if isinstance(value, tuple | list) else (value,)
+    try:  # NumPy's integers are integers
+        numbers = tuple(0 if isinstance(part, bool) else index(part) for part in parts)
+    except TypeError:
+        numbers = ()
+    if not 1 <= len(numbers) <= 3 or min(numbers) < 1:
+        raise LaunchError(f"invalid {name} {value!r}", code="launch-config", hint="pass one to three positive integers")
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
+
+
+class Slot(Frozen):
+    """A named place for an argument that a sequence's calls can replace.
+
+    Args:
+        name: A Python identifier. Slots of one name, in one launch or in several, get the same argument.
+    """
+
+    name: str
+
+
+class Step(Frozen):
+    """One launch; of a sequence it is made by :meth:`Launcher.step <jitlto.Launcher.step>`.
+
+    Args:
+        launcher (Launcher): The kernel.
+        grid, block, args, shared_memory, cluster, cooperative, programmatic: As for ``launcher(...)``; each of ``args``
+            may be a :class:`Slot`.
+    """
+
+    launcher: Any  # a Launcher, whose module imports this one
+    grid: Extent
+    block: Extent
+    args: tuple[Any, ...]
+    shared_memory: int = 0
+    cluster: Extent | None = None
+    cooperative: bool = False
+    programmatic: bool = False
+
+
+class Config:
+    """A launch configuration that was checked; the grid counts blocks, with clusters too.
+
+    A plain class, which is made in a tenth of the time of a frozen dataclass.
+    """
+
+    __slots__ = ("block", "cluster", "cooperative", "grid", "programmatic", "shared_memory")
+
+    def __init__(
+        self,
+        grid: Extents,
+        block: Extents,
+        shared_memory: int,
+        cluster: Extents | None,
+        cooperative: bool,
+        programmatic: bool,
+    ) -> None:
+        self.grid, self.block, self.shared_memory = grid, block, shared_memory
+        self.cluster, self.cooperative, self.programmatic = cluster, cooperative, programmatic
+
+    def write(self, native: Any) -> Any:
+        """Set grid, block and shared memory of a structure of the driver; return it."""
+        native.gridDimX, native.gridDimY, native.gridDimZ = self.grid
+        native.blockDimX, native.blockDimY, native.blockDimZ = self.block
+        native.sharedMemBytes = self.shared_memory
+        return native
+
+    def attributes(self, make: Callable[[], Any], *, with_programmatic: bool = True) -> list[tuple[str, Any]]:
+        """Return the attributes of a launch or a node: the ends of their names and values, which ``make`` creates."""
+        found: list[tuple[str, Any]] = []
+        if self.cluster is not None:
+            found.append(("CLUSTER_DIMENSION", make()))
+            extent = found[-1][1].clusterDim
+            extent.x, extent.y, extent.z = self.cluster
+        if self.cooperative:
+            found.append(("COOPERATIVE", make()))
+            found[-1][1].cooperative = 1
+        if self.programmatic and with_programmatic:
+            found.append(("PROGRAMMATIC_STREAM_SERIALIZATION", make()))
+            found[-1][1].programmaticStreamSerializationAllowed = 1
+        return found
+
+
+class Launch:
+    """A launch as the driver takes it: a configuration, and a buffer with the values of the arguments.
+
+    Args:
+        launcher, grid, block, args, shared_memory, cluster, cooperative, programmatic: As of a :class:`Step`.
+
+    Raises:
+        ArgumentError, LaunchError: As :meth:`Launcher.__call__ <jitlto.Launcher.__call__>`.
+    """
+
+    def __init__(
+        self,
+        launcher: Any,
+        grid: Extent,
+        block: Extent,
+        args: Sequence[Any],
+        shared_memory: int,
+        cluster: Extent | None,
+        cooperative: bool,
+        programmatic: bool,
+    ) -> None:
+        signature = launcher.signature
+        if len(args) != len(signature):
+            raise count_error(launcher.chosen.kernel, signature, len(args))
+        values = [
+            bytes(parameter.size) if type(argument) is Slot else convert(argument)
+            for parameter, convert, argument in zip(signature, launcher.converters, args, strict=True)
+        ]
+        self.config = launcher.configure(grid, block, shared_memory, cluster, cooperative, programmatic)
+        self.kernel = launcher.kernel.handle
+        self._name = launcher.chosen.kernel
+        self._shape = f"grid {grid}, block {block}, {shared_memory} bytes of dynamic shared memory"
+        padded = [value.ljust(-(-len(value) // _ALIGNMENT) * _ALIGNMENT, b"\0") for value in values]
+        self._buffer = ctypes.create_string_buffer(b"".join(padded))
+        starts = accumulate(map(len, padded), initial=ctypes.addressof(self._buffer))
+        self._pointers = (ctypes.c_void_p * (len(values) + 1))(*starts)
+        #: Address of an array of pointers to the values.
+        self.address = ctypes.addressof(self._pointers)
+        attributes = []
+        for name, value in self.config.attributes(driver.CUlaunchAttributeValue):
+            attributes.append(driver.CUlaunchAttribute())
+            attributes[-1].id = getattr(driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+            attributes[-1].value = value
+        self._native = self.config.write(driver.CUlaunchConfig())
+        self._native.attrs, self._native.numAttrs = attributes, len(attributes)
+
+    def place(self, number: int, size: int) -> memoryview:
+        """Return where the value of an argument is written, ``size`` bytes."""
+        begin = (self._pointers[number] or 0) - ctypes.addressof(self._buffer)
+        return memoryview(self._buffer).cast("B")[begin : begin + size]
+
+    def issue(self, stream: int) -> None:
+        """Launch the kernel in a stream with the present values.
+
+        Raises:
+            LaunchError: If the driver rejects the launch.
+        """
+        self._native.hStream = driver.CUstream(stream)
+        (status,) = driver.cuLaunchKernelEx(self._native, self.kernel, self.address, 0)
+        if status:
+            what = f"the launch failed: {status.name}"
+            raise LaunchError(what, code="launch-failed", where=self._name, hint=self._shape)
+
+
+@cache
+def make_converters(signature: Sequence[Parameter]) -> tuple[Converter, ...]:
+    """Return the converters of the parameters of a signature, a tuple."""
+    return tuple(map(make_converter, signature))

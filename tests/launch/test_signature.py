@@ -1,0 +1,474 @@
+"""The compiled core passes what is usual to the driver itself, and leaves the rest to the Python way."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jitlto.base.errors import ArgumentError, LaunchError
+from jitlto.launch import signature
+from jitlto.launch.launcher import Launcher
+from tests.support import arrays, launch_core
+from tests.support.arrays import CupyArray, NumbaStream, TorchLibrary
+from tests.support.errors import raises
+from tests.support.launchers import INVALID, OK, FakeDriver
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    return FakeDriver(monkeypatch, launch_core.core())
+
+
+def warm(fake: FakeDriver, *types: str, **how: Any) -> Launcher:
+    """A launcher that has launched twice, so that the core launches from now on."""
+    launcher = fake.launcher(*types)
+    for _ in range(2):
+        launcher(fake.stream, 1, 32, *[None if "*" in type_ else 0 for type_ in types], **how)
+    fake.launches.clear()
+    return launcher
+
+
+def by_core(fake: FakeDriver) -> bool:
+    """Whether the core has launched the last one."""
+    return bool(fake.launches[-1][1].by_core)
+
+
+# --- DLPack's exchange functions, as PyTorch has them ---
+
+
+class Tensor(ctypes.Structure):
+    """``DLTensor``."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+FromObject = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Tensor))
+
+
+class ExchangeAPI(ctypes.Structure):
+    """``DLPackExchangeAPI``."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("previous", ctypes.c_void_p),
+        ("unused", ctypes.c_void_p * 3),
+        ("from_object", FromObject),
+        ("current_work_stream", ctypes.c_void_p),
+    )
+
+
+CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+
+
+class TorchTensor:
+    """A tensor with PyTorch's attributes, DLPack's exchange functions and the CUDA array interface."""
+
+    __dlpack_c_exchange_api__: object
+
+    def is_conj(self) -> bool:
+        return False
+
+    def is_neg(self) -> bool:
+        return False
+
+    def __init__(
+        self,
+        dtype: str = "f4",
+        shape: tuple[int, ...] = (4, 8),
+        strides: tuple[int, ...] | None = None,
+        *,
+        requires_grad: bool = False,
+        device: int = 2,
+    ) -> None:
+        self.dtype, self.shape, self.requires_grad, self.device = np.dtype(dtype), shape, requires_grad, device
+        self.strides = strides or tuple(np.empty(shape, np.int8).strides)
+        self.kept = [(ctypes.c_int64 * len(values))(*values) for values in (self.shape, self.strides)]
+        self.address = 0x7000
+        self.exports = 0
+
+    def export(self, tensor: Tensor) -> None:
+        self.exports += 1
+        tensor.data, tensor.byte_offset = self.address - 16, 16
+        tensor.device_type, tensor.device_id, tensor.ndim = self.device, 0, len(self.shape)
+        tensor.code, tensor.bits, tensor.lanes = CODES[self.dtype.kind], 8 * self.dtype.itemsize, 1
+        tensor.shape, tensor.strides = self.kept
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self.requires_grad:
+            raise RuntimeError("the tensor requires grad")
+        strides = tuple(stride * self.dtype.itemsize for stride in self.strides)
+        data = (self.address if 0 not in self.shape else 0, False)
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": data, "strides": strides, "version": 2}
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (self.device, 0)
+
+
+def _export(tensor: TorchTensor, out: Any) -> int:
+    tensor.export(out[0])
+    return 0
+
+
+API = ExchangeAPI(1, 3, None, (ctypes.c_void_p * 3)(), FromObject(_export), None)
+NEWER = ExchangeAPI(2, 0, ctypes.addressof(API), (ctypes.c_void_p * 3)(), FromObject(), None)
+UNKNOWN = ExchangeAPI(2, 0, None, (ctypes.c_void_p * 3)(), FromObject(_export), None)
+
+
+NAME, OTHER_NAME = b"dlpack_exchange_api", b"another"  # a capsule does not keep its name alive
+
+
+def capsule(api: ExchangeAPI, name: bytes = NAME) -> object:
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    return make(ctypes.addressof(api), name, None)
+
+
+TorchTensor.__dlpack_c_exchange_api__ = capsule(API)
+TorchTensor.requires_grad = False  # type: ignore[misc]  # PyTorch's type has the attribute
+
+
+def tensor_class(**attributes: object) -> type[TorchTensor]:
+    return type("Tensor", (TorchTensor,), attributes)
+
+
+def test_the_usual_arguments_do_not_need_the_python_way(fake: FakeDriver) -> None:
+    types = ("const float*", "float*", "void*", "int", "unsigned long long", "bool", "float", "double", "__half")
+    launcher = warm(fake, *types)
+    launcher(fake.stream, (2, 3), 32, CupyArray(), TorchTensor(), None, -5, (1 << 64) - 1, True, 0.1, 0.1, 0.5)
+    [(stream, config, *values)] = fake.launches
+    assert (stream, config.grid) == (fake.stream, (2, 3, 1))
+    assert values == [4096, 0x7000, 0, -5, (1 << 64) - 1, True, np.float32(0.1), 0.1, 0.5]
+    assert by_core(fake)
+
+
+def test_structures_and_enums_do_not_need_the_python_way(fake: FakeDriver) -> None:
+    launcher = fake.launcher("mine::point", "enum mine::color", "float4")
+    for _ in range(4):
+        launcher(fake.stream, 1, 32, b"12345678", 3, (1, 2, 3, 4))
+    vector = np.arange(1, 5, dtype=np.float32).tobytes()
+    assert fake.launches[-1][2:] == (b"12345678", (3).to_bytes(8, "little"), vector)
+    assert by_core(fake)
+
+
+@pytest.mark.parametrize(
+    ("type_", "dtype", "fits"),
+    [
+        ("float*", "f4", True),
+        ("float*", "f8", False),
+        ("float*", "i4", False),
+        ("int64_t const*", "i8", True),
+        ("bool*", "b1", True),
+        ("bool*", "u1", False),
+        ("float2*", "c8", True),
+        ("__half*", "f2", True),
+        ("__nv_bfloat16*", "f2", False),
+        ("void*", "f8", True),
+        ("void const*", "i1", True),
+    ],
+)
+def test_a_tensor_is_accepted_if_its_dtype_is_the_parameters(
+    fake: FakeDriver, type_: str, dtype: str, fits: bool
+) -> None:
+    launcher, tensor = warm(fake, type_), TorchTensor(dtype)
+    if fits:
+        launcher(fake.stream, 1, 32, tensor)
+        assert (fake.launches[0][2], tensor.exports) == (0x7000, 1)
+    else:
+        with raises(ArgumentError, "launch-argument-dtype"):
+            launcher(fake.stream, 1, 32, tensor)
+
+
+@pytest.mark.parametrize(
+    ("how", "address"),
+    [
+        ({}, 0x7000),
+        ({"shape": ()}, 0x7000),
+        ({"shape": (1, 4), "strides": (99, 1)}, 0x7000),
+        ({"shape": (3, 0), "strides": (5, 5)}, 0),
+        ({"shape": (2, 3), "strides": (1, 2)}, "launch-argument-not-contiguous"),
+        ({"shape": (4,), "strides": (2,)}, "launch-argument-not-contiguous"),
+        ({"requires_grad": True}, 0x7000),
+    ],
+)
+def test_a_tensor_has_to_be_contiguous_and_may_require_a_gradient(
+    fake: FakeDriver, how: dict[str, Any], address: int | str
+) -> None:
+    launcher = warm(fake, "float*")
+    if isinstance(address, str):
+        with raises(ArgumentError, address):
+            launcher(fake.stream, 1, 32, TorchTensor(**how))
+        assert fake.launches == []
+    else:
+        launcher(fake.stream, 1, 32, TorchTensor(**how))
+        assert fake.launches[0][2] == address
+
+
+@pytest.mark.parametrize(
+    ("attributes", "exports"),
+    [
+        ({}, 0),  # a subclass may be anything
+        ({"__dlpack_c_exchange_api__": capsule(API)}, 1),
+        ({"__dlpack_c_exchange_api__": capsule(NEWER)}, 1),
+        ({"__dlpack_c_exchange_api__": capsule(UNKNOWN)}, 0),
+        ({"__dlpack_c_exchange_api__": capsule(API, OTHER_NAME)}, 0),
+        ({"__dlpack_c_exchange_api__": 5}, 0),
+    ],
+)
+def test_only_exchange_functions_of_a_known_version_are_called(
+    fake: FakeDriver, attributes: dict[str, object], exports: int
+) -> None:
+    launcher, tensor = warm(fake, "float*"), tensor_class(**attributes)()
+    launcher(fake.stream, 1, 32, tensor)
+    assert (fake.launches[0][2], tensor.exports) == (0x7000, exports)
+
+
+def test_other_memory_than_a_device_is_left_to_the_converter(fake: FakeDriver) -> None:
+    launcher = warm(fake, "float*")
+    launcher(fake.stream, 1, 32, TorchTensor(device=13))
+    assert fake.launches[0][2] == 0x7000
+    assert by_core(fake)  # by the converter
+
+
+def test_tensors_of_pytorch_are_read_by_its_own_functions(fake: FakeDriver, torch_stand_in: TorchLibrary) -> None:
+    launcher = fake.launcher("float const*", "void*", "__nv_bfloat16*")
+    floats, brains = arrays.TorchTensor(), arrays.TorchTensor(arrays.TORCH.bfloat16, address=8192)
+    for _ in range(4):
+        launcher(fake.stream, 1, 32, floats, brains, brains)
+    reads = floats.reads + brains.reads
+    torch_stand_in.calls.clear()
+    launcher(fake.stream, 1, 32, floats, floats, brains)
+    assert fake.launches[-1][2:] == (4096, 4096, 8192)
+    assert torch_stand_in.calls.count("data_ptr") == 3
+    assert floats.reads + brains.reads == reads
+    assert by_core(fake)
+    for wrong in (brains, arrays.TorchTensor(cuda=False)):
+        with pytest.raises(ArgumentError):
+            launcher(fake.stream, 1, 32, wrong, None, None)
+    launcher(fake.stream, 1, 32, arrays.TorchTensor(gradient=True), None, None)
+    assert fake.launches[-1][2:] == (4096, 0, 0)
+    launcher(fake.stream, 1, 32, arrays.TorchTensor(size=0), None, None)
+    assert fake.launches[-1][2:] == (0, 0, 0)
+
+
+@pytest.mark.parametrize("wrong", [arrays.TorchTensor(cuda=False), arrays.TorchTensor(arrays.TORCH.float8)])
+def test_a_tensor_is_not_asked_for_memory_that_it_may_not_have(
+    fake: FakeDriver, torch_stand_in: TorchLibrary, wrong: arrays.TorchTensor
+) -> None:
+    launcher = warm(fake, "float*")
+    launcher(fake.stream, 1, 32, arrays.TorchTensor())
+    torch_stand_in.calls.clear()
+    with pytest.raises(ArgumentError):
+        launcher(fake.stream, 1, 32, wrong)
+    assert "data_ptr" not in torch_stand_in.calls
+    assert "device_type" in torch_stand_in.calls
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_cupys_own_arrays_are_read_as_by_its_attributes(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy = pytest.importorskip("cupy")
+    memory = cupy.cuda.UnownedMemory(0x7F00_0000_0000, 4096, None, 0)
+    launcher = warm(fake, "void const*", "float const*")
+    monkeypatch.setattr(signature, "_learn_array", lambda _: True)  # whose interface asks the driver
+    signature.make_signature.cache_clear()
+    launcher._quick = signature.core_signature(tuple(launcher.signature))
+    for offset in (16, 0, 1024, 4096):
+        plain = cupy.ndarray((6, 4), np.float32, cupy.cuda.MemoryPointer(memory, offset))
+        for array in (plain, plain[2:], plain.reshape(24), plain[:0]):
+            launcher(fake.stream, 1, 32, array, array)
+            assert fake.launches[-1][2:] == (array.data.ptr, array.data.ptr)
+            assert by_core(fake)
+
+
+@pytest.mark.usefixtures("torch_stand_in")
+def test_a_conjugate_that_is_not_computed_is_refused(fake: FakeDriver) -> None:
+    launcher = warm(fake, "float2*")
+    launcher(fake.stream, 1, 32, arrays.TorchTensor(arrays.TORCH.complex64))
+    assert fake.launches[0][2] == 4096
+    assert by_core(fake)
+    with raises(ArgumentError, "launch-argument-conjugate"):
+        launcher(fake.stream, 1, 32, arrays.TorchTensor(arrays.TORCH.complex64, conjugate=True))
+
+
+@pytest.mark.usefixtures("torch_stand_in")
+def test_a_negative_that_is_not_computed_is_refused(fake: FakeDriver) -> None:
+    launcher = warm(fake, "float*")
+    launcher(fake.stream, 1, 32, arrays.TorchTensor(size=1))
+    assert fake.launches[0][2] == 4096
+    assert by_core(fake)
+    with raises(ArgumentError, "launch-argument-conjugate"):
+        launcher(fake.stream, 1, 32, arrays.TorchTensor(size=1, negative=True))
+
+
+@pytest.mark.usefixtures("torch_stand_in")
+@pytest.mark.parametrize("kind", [arrays.TorchTensor, arrays.CupyArray, arrays.NumbaArray, arrays.JaxArray])
+def test_an_array_without_memory_is_refused_unless_it_is_empty(fake: FakeDriver, kind: type) -> None:
+    launcher = warm(fake, "const float*")
+    for _ in range(2):
+        launcher(fake.stream, 1, 32, kind())
+        launcher(fake.stream, 1, 32, kind(size=0, address=0))
+        assert [launch[2] for launch in fake.launches] == [4096, 0]
+        fake.launches.clear()
+        with raises(ArgumentError, "launch-argument-no-memory"):
+            launcher(fake.stream, 1, 32, kind(address=0))
+
+
+# --- streams ---
+
+
+def make_stream(library: str, **attributes: Any) -> Any:
+    stream = type("Stream", (), {"__module__": f"{library}.cuda"})()
+    vars(stream).update(attributes)
+    return stream
+
+
+def test_a_handle_is_a_stream(fake: FakeDriver) -> None:
+    warm(fake)(77, 1, 32)
+    assert fake.launches[0][0].handle == 77
+    assert by_core(fake)
+
+
+@pytest.mark.parametrize(("library", "name"), [("cupy", "ptr"), ("torch", "cuda_stream")])
+def test_a_stream_is_asked_for_its_handle_once_and_kept(fake: FakeDriver, library: str, name: str) -> None:
+    launcher, stream = warm(fake), make_stream(library, **{name: 77})
+    launcher(stream, 1, 32)
+    delattr(stream, name)
+    kept = weakref.ref(stream)
+    del stream
+    launcher(kept(), 1, 32)
+    launcher(make_stream(library, **{name: 78}), 1, 32)
+    assert [found[0].handle for found in fake.launches] == [77, 77, 78]
+    assert kept() is None
+    assert by_core(fake)
+
+
+@pytest.mark.parametrize("stream", [None, 0, make_stream("cupy", ptr=0), make_stream("torch", cuda_stream=0)])
+def test_handle_zero_is_the_default_stream(fake: FakeDriver, stream: Any) -> None:
+    warm(fake)(stream, 1, 32)
+    assert fake.launches[0][0] is fake.stream
+    assert by_core(fake)
+
+
+def test_other_streams_are_asked_by_the_protocol(fake: FakeDriver) -> None:
+    launcher = warm(fake)
+    for stream, by in ((NumbaStream(5), True), (make_stream("numba", handle=5), False)):
+        launcher(stream, 1, 32)
+        assert fake.launches[-1][0].handle == 5
+        assert by_core(fake) is by
+
+
+# --- launch configurations ---
+
+
+def test_shared_memory_goes_the_python_way_until_it_is_granted(fake: FakeDriver) -> None:
+    launcher = warm(fake)
+    for size in (0, 512, 512, 100, 600):
+        launcher(fake.stream, 1, 32, shared_memory=size)
+    assert [config.shared_memory for _, config in fake.launches] == [0, 512, 512, 100, 600]
+    assert [config.by_core for _, config in fake.launches] == [True, False, True, True, False]
+
+
+def test_launch_attributes_go_the_python_way(fake: FakeDriver) -> None:
+    launcher = warm(fake)
+    launcher(fake.stream, 1, 32, cooperative=False, programmatic=False, cluster=None)
+    assert by_core(fake)
+    launcher(fake.stream, 1, 32, programmatic=True)
+    assert not by_core(fake)
+    assert fake.launches[-1][1].attributes == {"CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"}
+
+
+def test_all_arguments_may_be_given_by_name(fake: FakeDriver) -> None:
+    warm(fake)(block=64, stream=fake.stream, grid=[2, 2])
+    [(stream, config)] = fake.launches
+    assert (stream, config.grid, config.block) == (fake.stream, (2, 2, 1), (64, 1, 1))
+    with pytest.raises(TypeError, match="blocks"):
+        warm(fake)(fake.stream, 1, 64, blocks=3)
+
+
+# --- errors, references, threads ---
+
+
+def test_what_is_no_error_is_passed_on(fake: FakeDriver) -> None:
+    class Interrupting:
+        def __index__(self) -> int:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        warm(fake, "int")(fake.stream, 1, 32, Interrupting())
+
+
+def test_an_error_of_the_driver_is_found_by_the_python_way(fake: FakeDriver) -> None:
+    launcher = warm(fake)
+    fake.status = INVALID
+    with raises(LaunchError, "launch-failed", "CUDA_ERROR_INVALID_VALUE"):
+        launcher(fake.stream, 1, 32)
+    fake.status = OK
+    launcher(fake.stream, 1, 32)
+    assert len(fake.launches) == 1
+
+
+@pytest.mark.parametrize("way", ["done", "otherwise", "refused"])
+def test_launches_keep_no_references(fake: FakeDriver, way: str) -> None:
+    launcher = warm(fake, "float*", "int")
+    array: Any = {"done": CupyArray(), "otherwise": tensor_class()(), "refused": CupyArray("<f8")}[way]
+    number, grid = 123456, (7, 8)
+
+    def run() -> None:
+        try:
+            launcher(fake.stream, grid, 32, array, number)
+        except ArgumentError:
+            assert way == "refused"
+
+    run()
+    gc.collect()
+    objects = (array, number, grid, fake.stream, None, launcher)
+    before = [sys.getrefcount(each) for each in objects]
+    for _ in range(50):
+        run()
+        fake.launches.clear()
+    gc.collect()
+    after = [sys.getrefcount(each) for each in objects]
+    # None is immortal from Python 3.12 on, and before that others count it too.
+    assert all(abs(a - b) < 40 for a, b in zip(after, before, strict=True)), (before, after)
+
+
+def test_threads_learn_types_at_the_same_time(fake: FakeDriver) -> None:
+    launcher = warm(fake, "float*", "float*")
+    classes = [tensor_class(__dlpack_c_exchange_api__=capsule(API)) for _ in range(20)]
+
+    def work() -> None:
+        for class_ in classes:
+            launcher(fake.stream, 1, 32, class_(), CupyArray())
+
+    in_threads(work, 4)
+    assert len(fake.launches) == 4 * len(classes)
+    assert all(values == (0x7000, 4096) for _, _, *pair in fake.launches for values in [tuple(pair)])
+
+
+def in_threads(work: Callable[[], None], count: int) -> None:
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

@@ -1,0 +1,197 @@
+"""The compiled core's look-ups: the same arguments, the same answer; nothing is kept or dropped that should not be."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitlto.launch.core import Table
+from tests.support import launch_core
+
+SAME = np.dtype("f4")
+VALUES = st.one_of(
+    st.sampled_from([0, 1, -1, True, False, 300, -300, 10**30, "a", "1", "", "é", None, 0.5, int, str, SAME]),
+    st.integers(),
+    st.text(max_size=3),
+)
+CALLS = st.tuples(
+    st.lists(VALUES, max_size=3),
+    st.lists(st.tuples(st.sampled_from("abcde"), VALUES), max_size=4, unique_by=lambda p: p[0]),
+)
+
+
+class Answer:
+    """What is looked up."""
+
+
+class Asked:
+    """An object with a look-up, and what reached the function behind it."""
+
+    launcher: Any
+
+    def __init__(self) -> None:
+        self._quick: Any = launch_core.core().make_table()
+        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+
+def answer(asked: Asked, *args: Any, **how: Any) -> Answer:
+    """Answer anew."""
+    asked.calls.append((args, how))
+    return Answer()
+
+
+def as_they_are(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return values
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    lookup = launch_core.core().make_lookup(answer, as_they_are)
+    monkeypatch.setattr(Asked, "launcher", lookup, raising=False)
+    return Asked()
+
+
+def exact(value: Any) -> Any:
+    """What two values have in common that are the same."""
+    return (type(value), value) if type(value) in (int, str) else id(value)
+
+
+@pytest.mark.slow
+@settings(max_examples=200)
+@given(calls=st.lists(CALLS, min_size=1, max_size=30))
+def test_an_answer_is_only_given_to_the_same_arguments(calls: list[Any]) -> None:
+    Asked.launcher = launch_core.core().make_lookup(answer, as_they_are)
+    asked = Asked()
+    given_for: dict[int, Any] = {}
+    kept = []
+    for args, how in calls * 2:
+        found = asked.launcher(*args, **dict(how))
+        kept.append(found)
+        request = tuple(map(exact, args)), tuple((name, exact(value)) for name, value in how)
+        assert given_for.setdefault(id(found), request) == request
+
+
+def test_the_same_arguments_get_the_same_answer(asked: Asked) -> None:
+    requests: list[Callable[[], Any]] = [
+        asked.launcher,
+        lambda: asked.launcher("float", 1),
+        lambda: asked.launcher("float", True),
+        lambda: asked.launcher(data_type="float", n=1),
+        lambda: asked.launcher(n=1, data_type="float"),
+        lambda: asked.launcher("float", n=1),
+        lambda: asked.launcher("float", n=int("100000")),
+        lambda: asked.launcher("".join(["flo", "at"]), n=2),
+        lambda: asked.launcher(dtype=SAME),
+        lambda: asked.launcher("float", None),
+    ]
+    answers = []
+    for request in requests:  # a later one may take the place of an earlier one
+        answers.append(request())
+        assert request() is answers[-1]
+        asked._quick.forget()
+        assert request() is not answers[-1]
+    assert len(set(map(id, answers))) == len(answers)
+    assert len(asked.calls) == 2 * len(answers)
+
+
+def test_the_entries_of_one_answer_are_forgotten(asked: Asked) -> None:
+    first = asked.launcher("a")
+    asked._quick.remember(("b",), ("n",), first)
+    kept = [asked.launcher(number) for number in range(100)]
+    asked._quick.forget(first)
+    assert asked._quick.find(("a",), ()) is asked._quick.find(("b",), ("n",)) is None
+    assert [asked.launcher(number) for number in range(100)] == kept
+    assert asked.launcher("a") is not first
+
+
+def test_what_has_no_key_is_asked_each_time(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    lookup = launch_core.core().make_lookup(answer, lambda values: None if 0.5 in values else (*values, "key"))
+    monkeypatch.setattr(Asked, "launcher", lookup)
+    assert asked.launcher(0.5) is not asked.launcher(0.5)
+    assert asked.launcher(1) is asked.launcher(1)
+    assert asked._quick.find((1, "key"), ()) is asked.launcher(1)
+    assert asked._quick.find((1,), ()) is None
+
+
+def test_a_table_of_python_will_do(asked: Asked) -> None:
+    asked._quick = Table()
+    assert asked.launcher(1) is asked.launcher(1) is not asked.launcher(True)
+    del asked._quick
+    with pytest.raises(AttributeError, match="_quick"):
+        asked.launcher(1)
+    with pytest.raises(TypeError):
+        Asked.launcher()
+
+
+def test_what_the_function_raises_is_raised(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise KeyError("no")
+
+    monkeypatch.setattr(Asked, "launcher", launch_core.core().make_lookup(refuse, as_they_are))
+    with pytest.raises(KeyError, match="no"):
+        asked.launcher(a=[])
+
+
+def test_every_reference_is_given_back(asked: Asked) -> None:
+    made = Answer()
+    values = (object(), SAME)
+    before = [sys.getrefcount(thing) for thing in (made, *values)]
+    for _ in range(10):
+        asked._quick.remember(values, (), made)
+        assert asked.launcher(*values) is made
+    asked._quick.forget()
+    assert [sys.getrefcount(thing) for thing in (made, *values)] == before
+    for wrong in ((1, (), made), (values, [], made), (values, ())):
+        with pytest.raises(TypeError):
+            asked._quick.remember(*wrong)
+    own, made = Asked(), Answer()
+    gone = weakref.ref(made)
+    own._quick.remember(values, (), made)
+    del made
+    gc.disable()
+    try:
+        del own
+        assert gone() is None  # without the garbage collector
+    finally:
+        gc.enable()
+
+
+def test_a_table_in_a_circle_is_collected() -> None:
+    table, made = Asked()._quick, Answer()
+    made.table = table  # type: ignore[attr-defined]
+    gone = weakref.ref(made)
+    table.remember((made,), (), made)
+    del table, made
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.slow
+def test_threads_may_ask_remember_and_forget_at_the_same_time(asked: Asked) -> None:
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        for number in range(3000):
+            value = (seed + number) % 600
+            asked._quick.remember((value, "x"), ("b",), value)
+            found = asked.launcher(value, b="x")
+            if found != value and not isinstance(found, Answer):
+                wrong.append((value, found))
+            if number % 500 == 0:
+                asked._quick.forget()
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
