@@ -1,48 +1,7 @@
 """The settings of a process: every environment variable named ``JITLTO_...``, read once, in one frozen value.
 
-Variables of other tools (``NVCC_CCBIN``, ``CUDA_PATH``, ``NUMBA_...``) are read where those tools are used.
-
-``JITLTO_DATABASE_PATH``
-    Fragment databases, or directories that hold some, separated like ``PATH``; or addresses of databases in stores.
-``JITLTO_CACHE_DIR``
-    The user's cache directory; by default ``$XDG_CACHE_HOME/jitlto`` or ``~/.cache/jitlto``.
-``JITLTO_CACHE``
-    Whether linked kernels are cached: ``on`` (the default), ``readonly`` (read, not written) or ``off``.
-``JITLTO_CACHE_SIZE``
-    Bound of the cache of linked kernels, like ``JITLTO_BUILD_CACHE_SIZE``; by default ``2G``.
-``JITLTO_STORE``
-    Shared stores, in order and separated by white space: URLs, each with ``#read`` or ``#write`` or neither.
-``JITLTO_STORE_TRUST``
-    What is read from them: ``signed`` entries only, or also unsigned ones if their ``checksum`` matches. By default
-    ``checksum`` for ``file://`` and ``signed`` for all others.
-``JITLTO_STORE_SIGNERS``
-    A file of the public keys whose signatures are trusted.
-``JITLTO_STORE_KEY``
-    A file with the private key that signs what is written.
-``JITLTO_STORE_PATIENCE``
-    Seconds that a process loses at most by waiting for a store that fails; by default 0.05.
-``JITLTO_MODE``
-    ``link`` (the default), or ``cached``: it is an error if a kernel is not linked yet.
-``JITLTO_MAX_LOADED``
-    Number of kernels that a process keeps loaded; unlimited by default.
-``JITLTO_WISDOM``
-    The user's file of what was measured to be the fastest; by default ``wisdom`` in ``JITLTO_CACHE_DIR``.
-``JITLTO_TUNING``
-    ``frozen`` (the default; wisdom is used) or ``off`` (defaults only).
-``JITLTO_LINEINFO``
-    ``1``: use the twins with line information of databases that have one. By default ``0``.
-``JITLTO_RECORD``
-    A file to which the plans that a process uses are added, for ``jitlto warm``.
-``JITLTO_NVTX``
-    Whether planning, linking and loading are NVTX ranges: ``auto`` (the default; under a profiler that reads them),
-    ``on`` or ``off``. Needs the package ``nvtx``.
-``JITLTO_BUILD_CACHE_SIZE``
-    Bound of the build cache, in bytes or with a suffix ``K``, ``M``, ``G`` or ``T``; by default ``4G``.
-``JITLTO_EXTENSION``
-    Whether launches use the compiled core: ``auto`` (the default; if it was built), ``required`` or ``off``. Where
-    jitlto itself is built: whether the core is compiled, if there is a compiler, or in any case, or not.
-``JITLTO_PREBUILT``
-    A database, or a directory that holds it, to put into a wheel instead of compiling one.
+docs/configuration.md lists them. Variables of other tools (``NVCC_CCBIN``, ``CUDA_PATH``, ``NUMBA_...``) are read where
+those tools are used.
 """
 
 from __future__ import annotations
@@ -158,13 +117,7 @@ def _cache_home(environment: Mapping[str, str]) -> Path:
     try:
         return Path.home() / ".cache"
     except RuntimeError:  # a user without a home, as in containers; CacheDir checks who owns the directory
-        import tempfile
-
-        try:
-            temporary = tempfile.gettempdir()
-        except FileNotFoundError:  # none can be used, and so this cache neither
-            temporary = "/tmp"  # noqa: S108
-        return Path(temporary) / f"jitlto-{os.getuid()}"
+        return Path(environment.get("TMPDIR") or "/tmp") / f"jitlto-{os.getuid()}"  # noqa: S108
 
 
 def _choice(environment: Mapping[str, str], variable: str, allowed: tuple[str, ...]) -> str:

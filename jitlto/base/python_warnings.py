@@ -6,10 +6,6 @@ import sys
 import warnings
 
 
-class DeprecatedValueWarning(DeprecationWarning):
-    """A caller gives a value that the author of a family has deprecated."""
-
-
 class LinkWarning(UserWarning):
     """What nvJitLink or ptxas warns of about a kernel.
 

@@ -14,7 +14,7 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import BuildError, FamilyError, JitltoError, ToolchainError
 from jitlto.base.text import check_type
 from jitlto.base.versions import Architecture, lowest_base
-from jitlto.build import shards, validate
+from jitlto.build import shards
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
@@ -104,7 +104,6 @@ class RenderedFamilies:
         """Check what the families declare of each other's fragments, when all have been rendered."""
         keys = [request.key for request in self.rendered] + [failure.rendered.key for failure in self.failures]
         for family in self.families:
-            validate.check_deprecated(self.records[family.name], keys, f"{family.path} [deprecated]")
             if any(group.tune for group in self.records[family.name].groups):
                 self.advice += check_tuned(self.records[family.name], keys)
         used = {name for record in self.records.values() for name in record.uses}
@@ -295,6 +294,5 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
         tuple(sorted((name, text.decode("utf-8", "surrogateescape")) for name, text in headers.items())),
         tuple(sorted(family.all_used())),
         family.version,
-        family.deprecated,
         family.interfaces,
     )

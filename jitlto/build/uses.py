@@ -20,8 +20,7 @@ def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] |
 
     Raises:
         FamilyError: If a group has the name of a used one, an include of a used interface finds another header, one
-            depends on a macro that is not the same for both, or has a template that the other interfaces specialise,
-            or two replace a deprecated value differently.
+            depends on a macro that is not the same for both, or has a template that the other interfaces specialise.
     """
     for name, family in families.items():
         try:
@@ -32,19 +31,12 @@ def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] |
 
 
 def _check_family(name: str, family: FamilyRecord, families: Mapping[str, FamilyRecord]) -> None:
-    replaced = {each[:2]: (name, each.use) for each in family.deprecated}
     owners = {group.name: name for group in family.groups}
     for used in map(families.__getitem__, family.uses):
         for group in used.groups:
             if (owner := owners.setdefault(group.name, used.name)) != used.name:
                 what = f"{name} uses {used.name}, and both {owner} and {used.name} have a group {group.name!r}"
                 raise FamilyError(what, code="family-use", hint="rename one of them")
-        for each in used.deprecated:
-            owner, use = replaced.setdefault(each[:2], (used.name, each.use))
-            if use != each.use:
-                what = f"{name} uses {used.name}, and {owner} and {used.name} replace the deprecated value "
-                what += f"{each.parameter}={each.value} by {use or 'nothing'} and {each.use or 'nothing'}"
-                raise FamilyError(what, code="family-deprecated", hint="declare it in one of them")
         _check_headers(family, used)
         _check_options(family, used)
         _check_templates(family, used, [families[each] for each in used.uses])

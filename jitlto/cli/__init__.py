@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from jitlto.base.errors import JitltoError
-from jitlto.base.python_warnings import DeprecatedValueWarning, LinkWarning
+from jitlto.base.python_warnings import LinkWarning
 from jitlto.cli.ending import (
     end_interrupted,
     handle_signals,
@@ -147,11 +147,10 @@ def run(arguments: Sequence[str], early: Collection[int] = ()) -> int:
 
 @contextlib.contextmanager
 def _print_warnings() -> Iterator[None]:
-    """Print warnings of deprecated values, which Python would not show here, and at the end those of links."""
+    """Print at the end what links warned of."""
     said: dict[str, dict[str, None]] = {}  # the text of a link's warning → the kernels
     with warnings.catch_warnings():
-        for category in (DeprecatedValueWarning, LinkWarning):
-            warnings.simplefilter("always", category)
+        warnings.simplefilter("always", LinkWarning)
         warnings.showwarning = partial(_show_warning, said, warnings.showwarning)
         try:
             yield
@@ -172,7 +171,5 @@ def _show_warning(
 ) -> None:
     if isinstance(message, LinkWarning):
         said.setdefault(message.text, {})[message.kernel] = None
-    elif issubclass(category, DeprecatedValueWarning):
-        print_warning(str(message))
     else:
         otherwise(message, category, *place)

@@ -62,14 +62,14 @@ def cmake(
     nothing. Import only projects that you trust: CMake may read and write any of your files. A family without
     kernels is used by all others.
     """
-    commands, notes = [], list[str]()
+    calls, notes = [], list[str]()
     for path in lists:
         recorded, unknown = read_project(path, definitions)
-        commands += recorded
+        calls += recorded
         if unknown:
             notes.append(f"{path}: unknown without the project's dependencies, and left out: {', '.join(unknown)}")
     source = Path(os.path.commonpath([path.absolute().parent for path in lists]))
-    families, left_out = make_families(commands, source)
+    families, left_out = make_families(calls, source)
     files: dict[Path, str] = {}
     for family in families:
         family.include += [each.absolute() for each in include]

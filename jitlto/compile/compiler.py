@@ -39,7 +39,6 @@ class CompileJob:
     sharers: int = 1  # jobs of this build with the same includes; decides whether to make a snapshot
     #: The lowest architecture and later ones; LTO-IR is added for those of them where the code differs.
     candidates: tuple[Architecture, ...] = ()
-    lists_reads: bool = True  # otherwise CompiledSource.reads may have too many headers, or lack searches for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class CompiledSource:
     kernels: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
     #: LTO-IR for each architecture and relocatable PTX for the lowest, each in a fatbin of its own.
     images: tuple[tuple[ImageKind, Architecture, bytes], ...]
-    reads: tuple[str, ...]  # names of the headers that the compiler read, or of all given headers if unknown
+    reads: tuple[str, ...]  # names of the headers that the compiler read and found by itself, perhaps of others too
     log: str  # warnings
     #: The mangled name of each kernel, with the names and types of its parameters as far as its text tells them.
     parameters: tuple[tuple[str, Parameters], ...] = ()
@@ -144,10 +143,6 @@ class Toolchain(Protocol):
         The names of such headers in :attr:`CompiledSource.reads` begin with ``<``: ``<toolkit>/cuda_fp16.h``,
         ``<host>/usr/include/math.h``.
         """
-        ...
-
-    def external_text(self, name: str) -> bytes | None:
-        """Return the current content of a header that the compiler finds by itself; None if it no longer exists."""
         ...
 
 

@@ -24,36 +24,28 @@ TOOLKIT = "toolkit"
 SOURCE = "s/o/u/r/c/e"
 
 
-class HeaderTrees:
-    """Lays out sets of headers.
+def lay_out(work: Path, source: Source, shared: Path | None = None) -> None:
+    """Put a source and its :func:`include_directories` into ``work``.
 
     Args:
-        shared_directory: Where trees are kept for other compiles, and for other processes; by default each compile
-            gets files of its own.
+        work: An empty directory.
+        source: With all headers.
+        shared: A directory where headers are kept for other compiles, and for other processes.
     """
-
-    def __init__(self, shared_directory: Path | None) -> None:
-        self._shared = shared_directory
-        self._last: tuple[Mapping[str, bytes], Path] | None = None
-
-    def lay_out(self, work: Path, headers: Mapping[str, bytes]) -> None:
-        """Put the :func:`include_directories` into ``work``."""
-        if self._shared is None:
-            write_headers(work, headers)
-            return
-        if self._last is None or self._last[0] is not headers:
-            self._last = headers, self._kept(self._shared / f"headers-{digest_headers(headers)}", headers)
-        for directory in self._last[1].iterdir():
-            (work / directory.name).symlink_to(directory, target_is_directory=True)
-
-    def _kept(self, place: Path, headers: Mapping[str, bytes]) -> Path:
-        if not place.exists():
-            temporary = Path(tempfile.mkdtemp(dir=place.parent))
-            write_headers(temporary, headers)
-            with suppress(OSError):  # another process was faster
-                temporary.rename(place)
-            shutil.rmtree(temporary, ignore_errors=True)
-        return place
+    (work / SOURCE).mkdir(parents=True)
+    (work / SOURCE / nvrtc.program_name(source)).write_bytes(source.text)
+    if shared is None:
+        _write_headers(work, source.headers)
+        return
+    place = shared / f"headers-{digest_headers(source.headers)}"
+    if not place.exists():
+        temporary = Path(tempfile.mkdtemp(dir=shared))
+        _write_headers(temporary, source.headers)
+        with suppress(OSError):  # another process was faster
+            temporary.rename(place)
+        shutil.rmtree(temporary, ignore_errors=True)
+    for directory in place.iterdir():
+        (work / directory.name).symlink_to(directory, target_is_directory=True)
 
 
 def include_directories(headers: Mapping[str, bytes]) -> list[str]:
@@ -71,8 +63,7 @@ def header_paths(headers: Mapping[str, bytes]) -> dict[str, str]:
     return {os.path.normpath(f"{directories[root]}/{path}"): name for name, (root, path) in places.items()}
 
 
-def write_headers(work: Path, headers: Mapping[str, bytes]) -> None:
-    """Write headers into their :func:`include_directories`."""
+def _write_headers(work: Path, headers: Mapping[str, bytes]) -> None:
     for root in include_directories(headers):
         (work / root).mkdir(parents=True)
     paths = header_paths(headers)
@@ -84,21 +75,3 @@ def write_headers(work: Path, headers: Mapping[str, bytes]) -> None:
             file.write(headers[name])
         # By content and time GCC knows a header with `#pragma once` that is in two places.
         os.utime(place, (0, 0))
-
-
-def write_source(work: Path, top: Path, source: Source, shared: Path | None = None) -> None:
-    """Write a source and the link to the toolkit.
-
-    It lies in the directory that compiles share, if there is one, so that its directories are made once.
-    """
-    (work / TOOLKIT).symlink_to(top, target_is_directory=True)
-    if shared is None:
-        (work / SOURCE).mkdir(parents=True)
-    else:
-        (shared / SOURCE).mkdir(parents=True, exist_ok=True)
-        first = Path(SOURCE).parts[0]
-        (work / first).symlink_to(shared / first, target_is_directory=True)
-    path = work / SOURCE / nvrtc.program_name(source)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")  # another process may be reading the same source
-    temporary.write_bytes(source.text)
-    temporary.rename(path)

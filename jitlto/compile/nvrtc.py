@@ -53,10 +53,6 @@ class Compiler:
         """None, because every header is sent with the job."""
         return None
 
-    def external_text(self, name: str) -> bytes | None:  # noqa: ARG002 - as external()
-        """None, because every header is sent with the job."""
-        return None
-
     def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job, see :func:`jitlto.compile.nvrtc_program.compile_source`."""
         ptx = ImageKind.PTX in job.images

@@ -18,7 +18,6 @@ from jitlto.base.text import suggest
 from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
 from jitlto.families.family_rules import (
-    read_deprecated,
     read_exclusions,
     read_group_link,
     read_link,
@@ -27,7 +26,6 @@ from jitlto.families.family_rules import (
 )
 from jitlto.families.tuning_rules import TuneDeclaration, read_tune
 from jitlto.record.exclusions import Exclusion
-from jitlto.record.family_record import DeprecatedValue
 from jitlto.record.fragment import ImageKind, Role, is_name
 from jitlto.record.options import GroupLink, LinkOptions, describe_invalid_option, option_macros
 
@@ -102,7 +100,6 @@ class FamilyDeclaration:
         uses: The families whose device groups its kernels may contain, in the order declared.
         is_auto: Whether LTO-IR is added for each later architecture for which the code of a fragment differs.
         version: The author's version of what callers see.
-        deprecated: Values that callers should no longer give, sorted.
         opaque: Types that the interfaces only declare, and into which no fragment looks.
     """
 
@@ -119,7 +116,6 @@ class FamilyDeclaration:
     uses: tuple[FamilyDeclaration, ...] = ()
     is_auto: bool = False
     version: str = ""
-    deprecated: tuple[DeprecatedValue, ...] = ()
     opaque: tuple[str, ...] = ()
 
     def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
@@ -288,7 +284,7 @@ def _load(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
 
 def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
     document = read_toml(path, FamilyError)
-    document.check_keys(["family", "entrypoint", "device", "link", "use", "deprecated", "struct"])
+    document.check_keys(["family", "entrypoint", "device", "link", "use", "struct"])
     table = document.table("family")
     family = table.decode(_FamilyTable)
     if not is_name(family.name):
@@ -328,7 +324,6 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         uses,
         family.archs == "auto",
         read_version(table, family.version),
-        read_deprecated(document.table("deprecated", required=False)),
         family.opaque,
     )
 

@@ -8,13 +8,12 @@ from graphlib import CycleError, TopologicalSorter
 
 import msgspec
 
-from jitlto.base.errors import FamilyError, JitltoError
+from jitlto.base.errors import JitltoError
 from jitlto.base.layouts import format_definition, parse_definitions
 from jitlto.base.text import suggest
 from jitlto.base.toml_reader import TomlTable
 from jitlto.base.type_spelling import canonical_spelling
 from jitlto.record.exclusions import Exclusion
-from jitlto.record.family_record import DeprecatedValue
 from jitlto.record.options import GROUP_LINK_OPTIONS, GroupLink, LinkOptions
 
 _LONGEST_VERSION = 100
@@ -64,37 +63,6 @@ def read_version(table: TomlTable, version: str) -> str:
         what = f"version {version!r:.60} is too long, or has a character that cannot be printed"
         raise table.error(what, f"write at most {_LONGEST_VERSION} characters, such as 2.1")
     return version
-
-
-class _DeprecatedTable(msgspec.Struct):
-    use: str = ""
-    message: str = ""
-
-
-def read_deprecated(table: TomlTable) -> tuple[DeprecatedValue, ...]:
-    """Read the table of deprecated values: a replacement, or ``{use = ..., message = ...}``, by parameter and value."""
-    found = []
-    for parameter in table.values:
-        values = table.table(parameter)
-        for value, given in values.values.items():
-            if isinstance(given, str):
-                given = {"use": given}
-            if not isinstance(given, Mapping):
-                raise values.error(
-                    f"{value} is no replacement", 'write {use = "...", message = "..."}', case="deprecated"
-                )
-            entry = TomlTable(table.path, FamilyError, given, f"{values.name}.{value}").decode(_DeprecatedTable)
-            if not (entry.use or entry.message) or entry.use == value:
-                what = f"deprecated value {parameter}={value} names neither another value to use nor a message"
-                raise values.error(what, 'write {use = "...", message = "..."}', case="deprecated")
-            if entry.use in values.values:
-                what = f"deprecated value {parameter}={value}: {entry.use}, which it names, is deprecated too"
-                raise values.error(what, "name the value that callers should give in the end", case="deprecated")
-            found.append(DeprecatedValue(parameter, value, entry.use, entry.message))
-            if not "".join(found[-1]).isprintable():
-                what = f"deprecated value {parameter}={value!r}: a character cannot be printed"
-                raise values.error(what, "write a text of one line", case="deprecated")
-    return tuple(sorted(found))
 
 
 class _StructTable(msgspec.Struct):

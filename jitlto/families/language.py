@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any, NoReturn
 
 import jinja2
 from jinja2.filters import do_float, do_int
-from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 
 from jitlto.base.errors import RenderError
@@ -34,15 +33,13 @@ class Template:
 
     Attributes:
         read: The SHA-256 of each file read so far, by its name beside the template; None for one that is not there.
-        used: The names that were looked up so far.
     """
 
     def __init__(self, given: TemplateText) -> None:
         self._given = given
         self.read: dict[str, str | None] = {}
-        self.used: set[str] = set()
         if given.syntax == "jinja":
-            self._environment = _Environment(given.path.parent, self.read, self.used)
+            self._environment = _Environment(given.path.parent, self.read)
         self._cmake: str | None = None
         self._entries: dict[str, jinja2.Template] = {}
 
@@ -61,8 +58,6 @@ class Template:
             text = _encodable(self._render_file(combination))
         except Exception as error:  # noqa: BLE001 - whatever an expression may raise
             raise self._describe(error, combination, entry) from None
-        if self._given.syntax == "jinja" and (left := plain_text.find_placeholder(text)):
-            self._refuse_placeholder(left[0])
         return Rendered(text, tuple(params), plain_text.digest(text))
 
     def _render_file(self, combination: Mapping[str, str]) -> str:
@@ -85,7 +80,6 @@ class Template:
         def value(match: re.Match[str]) -> str:
             if match[1] not in combination:
                 raise _UndefinedPlaceholderError(match[1], text.count("\n", 0, match.start()) + 1)
-            self.used.add(match[1])
             return combination[match[1]]
 
         return _PLACEHOLDER.sub(value, text)
@@ -119,24 +113,11 @@ class Template:
             line = error.line
         else:
             # Jinja gives the frames of its compiled templates the templates' own files and lines.
-            files = {str(path) for path in self._files()}
+            files = {str(self._given.path.parent / name) for name in self.read}
             for frame, number in traceback.walk_tb(error.__traceback__):
                 if frame.f_code.co_filename in files:
                     file, line = frame.f_code.co_filename, number
         return f"{file}:{line}" if line else file
-
-    def _refuse_placeholder(self, placeholder: str) -> NoReturn:
-        where = str(self._given.path)
-        for path in self._files():
-            if found := plain_text.find_placeholder(path.read_text("utf-8-sig")):
-                where = f"{path}:{found[1]}"
-                break
-        what = f"{placeholder} is left in the source: it is a placeholder of CMake, not of Jinja"
-        hint = 'declare syntax = "cmake" for the group or the family, or write {{ name }}'
-        raise RenderError(what, code="render-placeholder", where=where, hint=hint)
-
-    def _files(self) -> Iterator[Path]:
-        return (self._given.path.parent / name for name, digest in self.read.items() if digest is not None)
 
 
 class TextAsNumberError(TypeError):
@@ -205,14 +186,6 @@ class Value(str):
         raise TextAsNumberError(f"{str(self)!r} {operator} {other!r} takes text for a number")
 
 
-class _Context(Context):
-    """Notes the names that are looked up."""
-
-    def resolve_or_missing(self, key: str) -> Any:
-        self.environment.used.add(key)  # type: ignore[attr-defined]  # that of _Environment
-        return super().resolve_or_missing(key)
-
-
 class _Loader(jinja2.FileSystemLoader):
     """Notes the files that are read, or looked for in vain."""
 
@@ -230,9 +203,7 @@ class _Loader(jinja2.FileSystemLoader):
 class _Environment(SandboxedEnvironment):
     """Jinja for C++, which gives the same text every time."""
 
-    context_class = _Context
-
-    def __init__(self, directory: Path, read: dict[str, str | None], used: set[str]) -> None:
+    def __init__(self, directory: Path, read: dict[str, str | None]) -> None:
         super().__init__(
             loader=_Loader(directory, read),
             undefined=jinja2.StrictUndefined,
@@ -240,7 +211,6 @@ class _Environment(SandboxedEnvironment):
             finalize=_printable,
             auto_reload=False,
         )
-        self.used = used
         del self.filters["random"], self.globals["lipsum"]
         self.filters |= {"int": _strict(do_int, "an integer"), "float": _strict(do_float, "a number")}
         for name in self.tests.keys() - {"defined", "undefined"}:

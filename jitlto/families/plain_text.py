@@ -1,4 +1,4 @@
-"""Sources without comments and blanks, which make no difference to a compiler; placeholders left in them."""
+"""Sources without comments and blanks, which make no difference to a compiler."""
 
 from __future__ import annotations
 
@@ -16,32 +16,10 @@ _TOKEN = re.compile(
     re.S | re.X,
 )
 
-_PLACEHOLDER = re.compile(r"@[A-Za-z_]\w*@")
-_INCLUDE = re.compile(r"[ \t]*#[ \t]*include[ \t]*")
-
 
 def digest(text: str) -> str:
     """Return the SHA-256 of a source without comments and blanks, equal for sources that differ in nothing else."""
     return hashlib.sha256(_TOKEN.sub(_shorten, text).strip().encode()).hexdigest()
-
-
-def find_placeholder(text: str) -> tuple[str, int] | None:
-    """Return the first CMake placeholder of a source, ``@name@``, and its line.
-
-    Comments and literals do not count, but names of headers do.
-    """
-    if not _PLACEHOLDER.search(text):  # as in nearly all
-        return None
-
-    def blank(match: re.Match[str]) -> str:
-        begin = text.rfind("\n", 0, match.start()) + 1
-        if match["kept"] is not None and _INCLUDE.fullmatch(text, begin, match.start()):
-            return match[0]
-        return "\n" * match[0].count("\n") or " "
-
-    code = _TOKEN.sub(blank, text)
-    found = _PLACEHOLDER.search(code)
-    return (found[0], code.count("\n", 0, found.start()) + 1) if found else None
 
 
 def _shorten(match: re.Match[str]) -> str:

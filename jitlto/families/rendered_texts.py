@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,12 +44,10 @@ class Batch(msgspec.Struct, frozen=True):
 
     Args:
         rendered: That of each.
-        used: The names that were looked up.
         read: SHA-256 of files by their names beside the template; None for one that was not there.
     """
 
     rendered: Sequence[Rendered]
-    used: Collection[str]
     read: Mapping[str, str | None]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto.base.errors import FamilyError, RenderError
@@ -66,16 +65,15 @@ def render_family(
         family: The declaration.
         on_error: Gets each combination that cannot be rendered, without a text; by default the first such error is
             raised.
-        on_warning: Gets what the naming convention has to say of the matrices, and their parameters that nothing uses.
+        on_warning: Gets what the naming convention has to say of the matrices.
         known: What was rendered before.
 
     Raises:
         MatrixError: A matrix breaks a rule.
         RenderError: A template is malformed or uses an undefined name; it names file, line, group and combination.
         FamilyError: Two combinations of a group have one key, lack a key parameter, or have different keys and the same
-            source; nothing uses a key parameter; or an exclusion names a value that the matrix lacks.
+            source; or an exclusion names a value that the matrix lacks.
     """
-    unused: dict[Path, set[str]] = {}
     for group in family.groups:
         if group.matrix is None or group.template is None:
             continue
@@ -85,10 +83,10 @@ def render_family(
                 on_warning(warning)
         where = f"{family.path} [{group.role}.{group.name}]"
         keys = _iterate_keys(family, group, matrix, where, on_warning or (lambda _: None))
-        same = SameSources(group, _deciding(family, group))
-        for source, outcome in _render(family, group, keys, where, known, same.used):
+        same = SameSources(group)
+        for source, outcome in _render(family, group, keys, where, known):
             if isinstance(outcome, str):
-                same.add(source.key, source.combination, outcome)
+                same.add(source.key, outcome)
                 yield source
             elif on_error is None:
                 raise outcome
@@ -96,18 +94,6 @@ def render_family(
                 same.has_gaps = True
                 on_error(source, outcome)
         same.check(where)
-        unused[group.matrix] = unused.get(group.matrix, same.unused) & same.unused
-    if on_warning is not None:
-        for path, name in sorted((path, name) for path, names in unused.items() for name in names):
-            on_warning(f"{path}: nothing uses {name}: no template, params or key of {family.name}; remove it")
-
-
-def _deciding(family: FamilyDeclaration, group: GroupDeclaration) -> set[str]:
-    """Return the key parameters that another group has too; all, if the family lends its groups to others."""
-    if not family.has_kernels:
-        return set(group.key)
-    families = (family, *family.all_used().values())
-    return {name for each in families for other in each.groups if other is not group for name in other.key}
 
 
 def _iterate_keys(
@@ -166,11 +152,10 @@ def _render(
     keys: Iterator[tuple[FragmentKey, Mapping[str, str]]],
     where: str,
     known: RenderedTexts | None,
-    used: set[str],
 ) -> Iterator[tuple[RenderedSource, str | RenderError]]:
     """Render the combinations of a group, which is declared at ``where``.
 
-    Each comes with the digest of its plain text, or with its error. Names that are looked up are added to ``used``.
+    Each comes with the digest of its plain text, or with its error.
     """
     assert group.template is not None  # noqa: S101 - groups without one are not rendered
     given = TemplateText(group.template, group.syntax, group.params)
@@ -199,12 +184,8 @@ def _render(
                 yield source, _in_context(error, group, combination, where)
             else:
                 yield RenderedSource(key, group, combination, one.text, one.params, interfaces, undeclared), one.digest
-        if found is not None:
-            used.update(found.used)
-        elif template is not None:
-            used.update(template.used)
-            if known is not None and len(rendered) == len(batch):
-                known.put(given, combinations, Batch(rendered, sorted(template.used), template.read))
+        if known is not None and template is not None and len(rendered) == len(batch):
+            known.put(given, combinations, Batch(rendered, template.read))
 
 
 def _in_context(error: RenderError, group: GroupDeclaration, combination: Mapping[str, str], where: str) -> RenderError:

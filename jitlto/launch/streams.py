@@ -23,11 +23,11 @@ def stream_handle(stream: Any) -> int:
         LaunchError: If it is no stream, or one of ``cuda.core`` that is closed.
         NoDeviceError: If there is no device.
     """
+    if is_own(stream) and getattr(stream, "is_closed", False):
+        raise LaunchError("the stream is closed", code="launch-failed", hint="pass an open stream")
     handle = 0 if stream is None else stream if type(stream) is int else _read_handle(stream)
     if handle:
         return handle
-    if is_own(stream):
-        raise LaunchError("the stream is closed", code="launch-failed", hint="pass an open stream")
     return int(device.current().default_stream.__cuda_stream__()[1])
 
 

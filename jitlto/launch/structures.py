@@ -170,10 +170,16 @@ class Structure:
         return layout
 
     def _encode_descriptor(self, argument: Any) -> bytes:
-        kind = type(argument)
-        if kind.__module__.partition(".")[0] != "cuda" or kind.__name__ != "CUtensorMap":
-            raise self._type_error(argument)
-        return ctypes.string_at(argument.getPtr(), self._parameter.size)
+        kind, size = type(argument), self._parameter.size
+        is_of_cuda = kind.__module__.partition(".")[0] == "cuda"
+        if is_of_cuda and kind.__name__ == "CUtensorMap":
+            return ctypes.string_at(argument.getPtr(), size)
+        if is_of_cuda and kind.__name__ == "TensorMapDescriptor":
+            from jitlto.cuda.libraries import ParamHolder
+
+            holder = ParamHolder((argument,))  # copies it, as for cuda.core.launch: nothing else tells its bytes
+            return ctypes.string_at(ctypes.c_void_p.from_address(holder.ptr).value or 0, size)
+        raise self._type_error(argument)
 
     def _fields_encoder(self, layout: Layout) -> Converter:
         """Return a function that encodes values of the fields: a mapping, a dataclass or a sequence."""

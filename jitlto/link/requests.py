@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from jitlto.base.files import Identity
     from jitlto.database import FragmentDatabase
     from jitlto.link.sources import KernelSource
-    from jitlto.record.family_record import DeprecatedValue
 
 #: Increment when planning may give a different result for the same request, or the format of these entries changes.
-_REVISION = 4
+_REVISION = 5
 _VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 
 
@@ -137,7 +136,6 @@ class FamilyContents(Frozen):
         architectures: What its LTO-IR was made for, sorted.
         compilers: What made its images, each with its version, sorted.
         version: The version that its author declares; empty if there is none.
-        deprecated: Values that callers should no longer give, also of the families that it uses.
     """
 
     parameters: Mapping[str, tuple[str, ...]]
@@ -145,7 +143,6 @@ class FamilyContents(Frozen):
     architectures: tuple[str, ...]
     compilers: tuple[str, ...]
     version: str
-    deprecated: tuple[DeprecatedValue, ...]
 
 
 class Contents(Frozen):
@@ -179,7 +176,6 @@ class Contents(Frozen):
                 tuple(map(str, record.architectures)),
                 tuple(f"{toolchain} {major}.{minor}" for toolchain, major, minor in sorted(compilers)),
                 record.version,
-                tuple(d for each in (name, *record.uses) for d in database.families[each].deprecated),
             )
         return cls(database.digest, None if database.part is None else str(database.part), families)
 
@@ -189,7 +185,6 @@ class Contents(Frozen):
             name: [
                 family.version,
                 dict(family.parameters),
-                family.deprecated,
                 family.entrypoints,
                 family.architectures,
                 family.compilers,
@@ -207,11 +202,10 @@ class Contents(Frozen):
         """
         digest, part, families = json.loads(text)
         read = {}
-        for name, (version, parameters, deprecated, *rest) in families.items():
+        for name, (version, parameters, *rest) in families.items():
             values = {parameter: _texts(several) for parameter, several in parameters.items()}
             entrypoints, architectures, compilers = map(_texts, rest)
-            replaced = tuple(_deprecated(each) for each in deprecated)
-            read[name] = FamilyContents(values, entrypoints, architectures, compilers, str(version), replaced)
+            read[name] = FamilyContents(values, entrypoints, architectures, compilers, str(version))
         return cls(digest, part, read)
 
 
@@ -228,12 +222,6 @@ def _texts(values: Iterable[str]) -> tuple[str, ...]:
     texts = tuple(values)
     "".join(texts)
     return texts
-
-
-def _deprecated(values: list[str]) -> DeprecatedValue:
-    from jitlto.record.family_record import DeprecatedValue  # imported lazily: few families have any
-
-    return DeprecatedValue(*map(str, values))
 
 
 def find_linker() -> object:

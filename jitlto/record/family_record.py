@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
 
 from msgspec import Struct, structs
 
@@ -13,27 +12,6 @@ from jitlto.record.exclusions import Exclusion
 from jitlto.record.fragment import Fragment, FragmentKey, Name, Role
 from jitlto.record.options import GroupLink, LinkOptions
 from jitlto.record.tuning import TuneRecord
-
-
-class DeprecatedValue(NamedTuple):
-    """A value that callers should no longer give.
-
-    Args:
-        parameter, value: The value, which fragments may still have.
-        use: The value to give instead, which stands in for it once no fragment has it; "" if there is none.
-        message: What callers should know besides.
-    """
-
-    parameter: str
-    value: str
-    use: str
-    message: str
-
-    def describe(self, family: str) -> str:
-        """Return the warning's text."""
-        text = f"{self.parameter}={self.value} of {family} is deprecated"
-        text += f": use {self.parameter}={self.use}" if self.use else ""
-        return f"{text}: {self.message}" if self.message else text
 
 
 class GroupRecord(Struct, frozen=True, omit_defaults=True):
@@ -68,7 +46,6 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
         headers: Name and text of the family's own headers that its interfaces include, sorted.
         uses: The families whose device groups its kernels may contain, also those that these use; sorted.
         version: The author's version of what callers see; empty if none is declared.
-        deprecated: Values that callers should no longer give, sorted.
         interfaces: The names of the interfaces in the order in which they precede every source, callers' included.
         differs: What in the interfaces means something else in callers' sources than in fragments; empty for nothing.
     """
@@ -81,7 +58,6 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
     headers: tuple[tuple[str, str], ...]
     uses: tuple[Name, ...] = ()
     version: str = ""
-    deprecated: tuple[DeprecatedValue, ...] = ()
     interfaces: tuple[str, ...] = ()
     differs: str = ""
 

@@ -22,6 +22,7 @@ from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.compile.nvcc import Compiler
 from jitlto.cuda import nvjitlink, toolkit
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.record.fragment import ImageKind
@@ -142,12 +143,12 @@ def test_ltoir_alone_has_the_same_bytes_and_symbols_as_beside_ptx(
 ) -> None:
     if told and not ltoir_symbols.can_read_all(compiler.version):
         pytest.skip("nvJitLink is of another release than nvcc")
-    codes: list[tuple[str, ...]] = []
+    codes: list[tuple[bool, bool]] = []
     run = Compiler._run_nvcc
 
-    def recorded(self: Compiler, *arguments: Any) -> Any:
-        codes.append(arguments[3])
-        return run(self, *arguments)
+    def recorded(self: Compiler, *arguments: Any, ltoir: bool = False, ptx: bool = False) -> Any:
+        codes.append((ltoir, ptx))
+        return run(self, *arguments, ltoir=ltoir, ptx=ptx)
 
     monkeypatch.setattr(Compiler, "_run_nvcc", recorded)
     if not told:
@@ -158,7 +159,7 @@ def test_ltoir_alone_has_the_same_bytes_and_symbols_as_beside_ptx(
     both, alone = (
         compile_text(compiler, text, architectures=architectures, images=images) for images in (BOTH, BOTH[:1])
     )
-    assert codes == [("lto_", "compute_"), ("lto_",), *([] if told else [("compute_",)])]
+    assert codes == [(True, True), (True, False), *([] if told else [(False, True)])]
     assert alone.images == tuple(image for image in both.images if image[0] is ImageKind.LTOIR)
     assert {s.name for s in alone.provides} >= {s.name for s in both.provides}
     assert (alone.requires, alone.kernels, alone.parameters) == (both.requires, both.kernels, both.parameters)
@@ -286,8 +287,10 @@ def test_a_header_above_its_root_is_not_written_outside(compiler: Compiler) -> N
 @pytest.mark.slow
 def test_the_flags_of_the_link_are_taken(compiler: Compiler) -> None:
     flags = LinkOptions(fast_math=True, lineinfo=True).compile_flags()
-    compiled = compile_text(compiler, "__device__ float f(float x) { return x / 3; }", options=flags, images=BOTH)
-    text = compiled.images[-1][2].decode()
+    text = 'extern "C" __global__ void k(float* x) { *x = *x / 3; }'
+    (_, _, image), *_ = compile_text(compiler, text, options=flags, images=BOTH[:1]).images
+    linked = link([LinkInput(InputKind.FATBIN, image, "k")], Architecture(90), ["-lto", "-lineinfo"], ptx=True)
+    text = linked.data.decode()
     assert ".ftz.f32" in text
     assert ".loc" in text
 
@@ -376,7 +379,7 @@ def test_another_program_of_the_same_version_is_another_identity(compiler: Compi
 def test_an_absolute_path_that_macros_make_is_refused(compiler: Compiler, tmp_path: Path) -> None:
     (tmp_path / "h.h").write_text("")
     with raises(CompileError, "compile-absolute-include", str(tmp_path)):
-        compile_text(compiler, f'#include "{tmp_path}/h.h"\n')
+        compile_text(compiler, f'#define PATH "{tmp_path}/h.h"\n#include PATH\n')
 
 
 @pytest.mark.slow

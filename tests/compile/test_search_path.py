@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jitlto.compile import search_path
-from jitlto.compile.search_path import SearchPath
+from jitlto.compile.search_path import SearchPath, entered_files
 
 
 @pytest.fixture
@@ -19,7 +21,7 @@ def directories(tmp_path: Path) -> list[Path]:
 
 
 def states(directories: list[Path], own: bytes = b"") -> dict[str, str | None]:
-    search = SearchPath(directories[:0], directories)
+    search = SearchPath(directories)
     records = search.records(frozenset({str(directories[1] / "sub" / "a.h")}), [own])
     return {record: search.state(record) for record in records}
 
@@ -57,10 +59,43 @@ def test_what_the_familys_own_texts_ask_for_counts(directories: list[Path]) -> N
 
 
 def test_no_other_name_is_a_search(directories: list[Path]) -> None:
-    assert SearchPath([], directories).state("<host>/usr/include/math.h") is None
+    assert SearchPath(directories).state("<host>/usr/include/math.h") is None
 
 
 def test_the_directories_are_those_that_gcc_prints() -> None:
     printed = 'x\n#include "..." search starts here:\n'
     printed += "#include <...> search starts here:\n /usr/a/../b\n /c d\nEnd of search list.\n"
     assert search_path.host_directories(printed) == [Path("/usr/b"), Path("/c d")]
+
+
+PREPROCESSED = b"""# 0 "source.cu"
+# 0 "<built-in>"
+# 1 "/usr/include/stdc-predef.h" 1 3 4
+# 0 "<command-line>" 2
+# 1 "source.cu"
+# 1 "include/one.h" 1
+# 7 "feigned.h"
+int x;
+# 2 "source.cu" 2
+# 1 "include/one.h" 1
+# 3 "source.cu" 2
+const char* text = "# 1 \\"in/text.h\\" 1";
+"""
+
+_NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
+
+
+def test_entered_files_are_listed_once_and_sorted() -> None:
+    assert entered_files(PREPROCESSED) == ("/usr/include/stdc-predef.h", "include/one.h")
+
+
+@pytest.mark.slow
+@given(st.lists(_NAMES, unique=True))
+def test_any_name_is_read_as_it_was_meant(names: list[str]) -> None:
+    spelled = [name.replace("\\", "\\\\").replace('"', '\\"') for name in names]
+    text = "".join(f'# 1 "{name}" 1 3\nint x;\n# 2 "s.cu" 2\n' for name in spelled)
+    assert entered_files(text.encode()) == tuple(sorted(names))
+
+
+def test_octal_escapes_are_bytes() -> None:
+    assert entered_files(b'# 1 "caf\\303\\251.h" 1\n') == ("café.h",)

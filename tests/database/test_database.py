@@ -25,7 +25,7 @@ from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.versions import Architecture, Version
 from jitlto.database import FragmentDatabase, writer
 from jitlto.database import _records as records
-from jitlto.record.family_record import DeprecatedValue, FamilyRecord, GroupRecord, PartRecord
+from jitlto.record.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.record.fragment import (
     Fragment,
     FragmentKey,
@@ -645,8 +645,8 @@ def test_a_forged_link_option_of_a_group_is_refused(option: tuple[str, object]) 
         records.decode_family(json.dumps(record).encode())
 
 
-def test_versions_and_deprecated_values_are_read_as_written_and_hold_no_control_characters() -> None:
-    family = replace(FAMILIES[0], version="2.1", deprecated=(DeprecatedValue("op", "old", "new", "a reason"),))
+def test_versions_are_read_as_written_and_hold_no_control_characters() -> None:
+    family = replace(FAMILIES[0], version="2.1", differs="a reason")
     record = records.encode_family(family)
     assert records.decode_family(record) == family
     for damaged in (record.replace(b"2.1", b"\\u001b[2J"), record.replace(b"a reason", b"\\n")):

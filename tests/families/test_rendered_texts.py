@@ -49,7 +49,7 @@ class Request:
     def render(self, known: RenderedTexts) -> list[Rendered]:
         template = Template(self.template)
         rendered = [template.render(combination) for combination in self.combinations]
-        known.put(self.template, self.combinations, Batch(rendered, sorted(template.used), template.read))
+        known.put(self.template, self.combinations, Batch(rendered, template.read))
         return rendered
 
 

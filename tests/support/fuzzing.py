@@ -140,10 +140,6 @@ _KINDS: dict[str, dict[str, st.SearchStrategy[object]]] = {
         "syntax": st.sampled_from(["jinja", "cmake", "Jinja", ""]),
     },
     "link": _link,
-    "deprecated.op_name": {
-        name: st.sampled_from(["square", "no"]) | st.fixed_dictionaries({}, optional={"use": texts, "message": texts})
-        for name in ("twice", "gone", "")
-    },
     "entrypoint.kern": {
         "matrix": texts,
         "template": texts,

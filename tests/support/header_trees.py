@@ -147,8 +147,7 @@ def ask_as_written(tree: Tree, directory: Path) -> Answer:
     except JitltoError as error:
         return Answer((), False, refused=error.code)
     with tempfile.TemporaryDirectory() as work:
-        header_tree.write_source(Path(work), Path("/"), source)
-        header_tree.write_headers(Path(work), source.headers)
+        header_tree.lay_out(Path(work), source)
         main = f"{header_tree.SOURCE}/{nvrtc.program_name(source)}"
         return _preprocess(main, header_tree.include_directories(source.headers), Path(work))
 

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from jitlto.base.errors import ForeignBuildError
 from jitlto.families.matrix import MOST_COMBINATIONS, load_matrix, parse_matrix
-from jitlto.packaging.foreign.cmake import Command
-from jitlto.packaging.foreign.compiler_flags import Flags
-from jitlto.packaging.foreign.usage import join_options
+from jitlto.packaging.foreign.cmake import RecordedCall
+from jitlto.packaging.foreign.compiler_flags import Flags, join_options
 from jitlto.record.fragment import Role, is_name
 
 #: The function that is read.
@@ -29,7 +28,7 @@ class Call:
     """One call.
 
     Args:
-        arguments: As they were recorded, by name.
+        recorded: As CMake made it.
         matrix: The file of the matrix, or its JSON value if the call has it as text.
         combinations: Those of the matrix, each with the constants.
         constants: What the template needs beside the matrix, from variables of CMake.
@@ -37,19 +36,13 @@ class Call:
         flags: The call's own options, beside those of its libraries.
     """
 
-    directory: Path
-    arguments: Mapping[str, str]
+    recorded: RecordedCall
     template: Path
     matrix: Path | object
     combinations: tuple[dict[str, str], ...]
     constants: Mapping[str, str]
     text: str
     flags: Flags
-
-    @property
-    def libraries(self) -> str:
-        """The libraries that the kernels link with, as a list of CMake."""
-        return self.arguments.get("KERNEL_LINK_LIBRARIES", "").replace("\\;", ";")
 
     @property
     def placeholders(self) -> set[str]:
@@ -66,13 +59,13 @@ class Call:
     @property
     def name(self) -> str:
         """A name for its group: what the names of its kernels begin with, or that of the template."""
-        literal = re.sub(r"[^A-Za-z0-9_.-]", "_", self.arguments["NAME_FORMAT"].partition("@")[0]).strip("_.-")
+        literal = re.sub(r"[^A-Za-z0-9_.-]", "_", self.recorded.arguments["NAME_FORMAT"].partition("@")[0]).strip("_.-")
         return literal if is_name(literal) else self.template.name.partition(".")[0]
 
     @property
     def named(self) -> list[str]:
         """The parameters in the names of its kernels."""
-        return _PLACEHOLDER.findall(self.arguments["NAME_FORMAT"])
+        return _PLACEHOLDER.findall(self.recorded.arguments["NAME_FORMAT"])
 
     def document(self) -> object:
         """Return the matrix with the constants as a JSON value."""
@@ -80,14 +73,14 @@ class Call:
         return {"_matrix": own, **self.constants} if self.constants else own
 
 
-def read_call(command: Command) -> Call:
+def read_call(command: RecordedCall) -> Call:
     """Read a recorded call, its template and its matrix.
 
     Raises:
         ForeignBuildError: If it lacks an argument, or names a file that does not exist.
         MatrixError: If its matrix breaks a rule.
     """
-    arguments = dict(zip(command.arguments[::2], command.arguments[1::2], strict=True))
+    arguments = command.arguments
     for names in (("NAME_FORMAT",), ("KERNEL_INPUT_FILE",), ("MATRIX_JSON_FILE", "MATRIX_JSON_STRING")):
         if not any(map(arguments.get, names)):
             hint = "it takes NAME_FORMAT, MATRIX_JSON_FILE or MATRIX_JSON_STRING, and KERNEL_INPUT_FILE"
@@ -115,10 +108,10 @@ def read_call(command: Command) -> Call:
     for option in join_options(arguments.get("KERNEL_EXTRA_COMPILE_OPTIONS", "").replace("\\;", ";").split(";")):
         flags.add(option)
     complete = tuple(each | constants for each in combinations)
-    return Call(command.directory, arguments, template, matrix, complete, constants, text, flags)
+    return Call(command, template, matrix, complete, constants, text, flags)
 
 
-def _existing(command: Command, given: str) -> Path:
+def _existing(command: RecordedCall, given: str) -> Path:
     path = Path(os.path.normpath(command.directory / given))
     if not path.is_file():
         hint = "if the project's build makes it, make it first"
@@ -126,7 +119,7 @@ def _existing(command: Command, given: str) -> Path:
     return path
 
 
-def _error(command: Command, what: str, *, code: str, hint: str | None = None) -> ForeignBuildError:
+def _error(command: RecordedCall, what: str, *, code: str, hint: str | None = None) -> ForeignBuildError:
     return ForeignBuildError(f"{FUNCTION}: {what}", code=code, where=str(command.directory), hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""Reading of CMake projects: CMake itself runs a ``CMakeLists.txt``, with functions in place of what needs a project.
+"""Reading of CMake projects: CMake itself configures one, with stubs in place of what needs compilers (``project/``).
 
 Neither a compiler nor the project's dependencies are needed, and ``execute_process()`` does nothing. What the project
 writes or removes with ``file()`` or ``configure_file()`` is where it says: by default in a temporary build directory.
@@ -10,38 +10,44 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.base.errors import ForeignBuildError, ToolchainError
 from jitlto.base.files import temporary_directory
 
-_HERE = Path(__file__).parent
-# CMake names the command that it does not know, or that needs a project.
-_UNUSABLE = re.compile(
-    r"CMake Error at \S+:\d+ \((\w+)\):\s+(?:Unknown CMake command|(?:\w+ )?[Cc]ommand is not scriptable)"
-)
+_PROJECT = Path(__file__).parent / "project"
+# CMake names the command that it does not know.
+_UNKNOWN = re.compile(r"CMake Error at \S+:\d+ \((\w+)\):\s+Unknown CMake command")
 _MOST_RUNS = 300
 _LONGEST_RUN = 120.0  # seconds; the largest project known takes one
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """One call of a command.
+class RecordedCall:
+    """One call of ``generate_jit_lto_kernels``, with what its libraries and its directory compile with.
 
     Args:
-        name: The command's.
-        directory: The source directory that the call is made in.
-        arguments: Expanded, except for generator expressions; one may be a list, separated by semicolons.
+        arguments: Expanded, by name; each may be a list, separated by semicolons. Variables of CMake too, those that
+            the template uses with ``@`` before their names.
+        include, definitions, options, features: Lists, with generator expressions evaluated.
     """
 
-    name: str
-    directory: Path
-    arguments: tuple[str, ...]
+    arguments: Mapping[str, str]
+    include: Sequence[str]
+    definitions: Sequence[str]
+    options: Sequence[str]
+    features: Sequence[str]
+
+    @property
+    def directory(self) -> Path:
+        """The source directory that the call is made in."""
+        return Path(self.arguments["CMAKE_CURRENT_SOURCE_DIR"])
 
 
-def read_project(lists: Path, definitions: Mapping[str, str]) -> tuple[list[Command], list[str]]:
+def read_project(lists: Path, definitions: Mapping[str, str]) -> tuple[list[RecordedCall], list[str]]:
     """Run a ``CMakeLists.txt`` and those that it includes.
 
     Args:
@@ -49,8 +55,8 @@ def read_project(lists: Path, definitions: Mapping[str, str]) -> tuple[list[Comm
         definitions: Cache variables, as ``cmake -D`` takes them.
 
     Returns:
-        What it calls of the commands that declare targets and fragments, in order; and the names of the commands that
-        are unknown without the project's dependencies, which are left out.
+        Its calls of ``generate_jit_lto_kernels`` in order; and the names of the commands that are unknown without the
+        project's dependencies, which are left out.
 
     Raises:
         ToolchainError: If there is no CMake.
@@ -59,45 +65,44 @@ def read_project(lists: Path, definitions: Mapping[str, str]) -> tuple[list[Comm
     if not lists.is_file():
         hint = "name the project's CMakeLists.txt"
         raise ForeignBuildError("no such file", code="import-missing-file", where=str(lists), hint=hint)
-    program = find_cmake()
-    unknown: list[str] = []
-    with temporary_directory("jitlto-") as temporary:
-        record, binary = Path(temporary) / "record", Path(temporary) / "binary"
-        binary.mkdir()
-        for _ in range(_MOST_RUNS):
-            record.write_bytes(b"")
-            own = {
-                "JITLTO_LISTS": str(lists.absolute()),
-                "JITLTO_CALLS": str(_HERE / "calls.cmake"),
-                "JITLTO_RECORD": str(record),
-                "JITLTO_BINARY": str(binary),
-                "JITLTO_UNKNOWN": ";".join(unknown),
-            }
-            defined = [f"-D{name}={value}" for name, value in {**definitions, **own}.items()]
-            command = [program, *defined, "-P", str(_HERE / "record.cmake")]
-            try:
-                done = subprocess.run(
-                    command,
-                    cwd=binary,
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    check=False,
-                    timeout=_LONGEST_RUN,
-                )
-            except subprocess.TimeoutExpired:
-                raise _error(f"CMake does not end within {_LONGEST_RUN:g} seconds", lists) from None
-            if done.returncode == 0:
-                lines = record.read_text("utf-8", "surrogateescape").splitlines()
+    unknown, log = list[str](), ""
+    for _ in range(_MOST_RUNS):
+        with temporary_directory("jitlto-") as temporary:
+            record = Path(temporary) / "record"
+            record.mkdir()
+            failure = _configure(lists, definitions, unknown, record, Path(temporary) / "binary")
+            if failure is None:
                 try:
-                    return [_parse(line) for line in lines], unknown
-                except ValueError:
+                    files = sorted(record.iterdir(), key=lambda path: int(path.name))
+                    return [_parse(path.read_text("utf-8", "surrogateescape")) for path in files], unknown
+                except (ValueError, TypeError, KeyError):
                     raise _error("the project has written to the record of its calls", lists) from None
-            log = done.stderr.decode("utf-8", "replace")
-            unusable = _UNUSABLE.search(log)
-            if unusable is None or unusable[1] in unknown:
-                break
-            unknown.append(unusable[1])
+        log = failure
+        found = _UNKNOWN.search(log)
+        if found is None or found[1] in unknown:
+            break
+        unknown.append(found[1])
     raise _error(f"CMake cannot read it without its dependencies:\n{log.strip()}", lists, log)
+
+
+def _configure(
+    lists: Path, definitions: Mapping[str, str], unknown: Sequence[str], record: Path, binary: Path
+) -> str | None:
+    """Configure a project; return what CMake said if it failed."""
+    own = {
+        "JITLTO_SOURCE": str(lists.absolute().parent),
+        "JITLTO_RECORD": str(record),
+        "JITLTO_UNKNOWN": ";".join(unknown),
+        "CMAKE_BUILD_TYPE": "Release",
+        "CMAKE_MAKE_PROGRAM": sys.executable,  # nothing is built
+    }
+    defined = [f"-D{name}={value}" for name, value in {**definitions, **own}.items()]
+    command = [find_cmake(), "-Wno-dev", "-G", "Unix Makefiles", "-S", str(_PROJECT), "-B", str(binary), *defined]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_LONGEST_RUN)
+    except subprocess.TimeoutExpired:
+        raise _error(f"CMake does not end within {_LONGEST_RUN:g} seconds", lists) from None
+    return done.stderr.decode("utf-8", "replace") if done.returncode else None
 
 
 def find_cmake() -> str:
@@ -123,9 +128,13 @@ def _error(what: str, lists: Path, log: str = "") -> ForeignBuildError:
     return ForeignBuildError(what, code="import-cmake", where=str(lists), hint=hint, log=log)
 
 
-def _parse(line: str) -> Command:
-    name, directory, *arguments = line.split(" ")
-    return Command(name, Path(_text(directory)), tuple(_text(each[1:]) for each in arguments))
+def _parse(text: str) -> RecordedCall:
+    arguments, *lists = text.split("\x1e")
+    pairs = (line.split(" ") for line in arguments.splitlines())
+    elements = ([element for element in each.rstrip("\n").split(";") if element] for each in lists)
+    include, definitions, options, features = elements
+    named = {_text(name[1:]): _text(value[1:]) for name, value in pairs}
+    return RecordedCall(named, include, definitions, options, features)
 
 
 def _text(hexadecimal: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,15 @@ _OF_THE_COMMAND = re.compile(
     r"|--dependency-output|--dependency-target-name)(?:=.*)?|-M|-MM|-MD|-MMD|-MP|--generate-(?:nonsystem-)?dependencies.*"
     r"|--?keep|--?run|--?dryrun|-[cEv]|--?(?:ptx|cubin|fatbin|compile|preprocess|verbose|shared|lib|link|device-c|dc|dw)"
     r"|-t=.*|--threads=.*"
+)
+
+# Options whose value is the next argument.
+_WITH_VALUE = re.compile(
+    r"-Xcompiler|-Xptxas|-Xcudafe|-Xfatbin|-Xnvlink|-Xlinker|--?(?:compiler|ptxas|nvlink)-options|--?diag[-_](?:suppress|error|warn)"
+    r"|-gencode|--generate-code|-arch|-std|--std|-[IDU]|-isystem|--?maxrregcount"
+    r"|-(?:ccbin|o|odir|include|optf|MF|MT|code|t)|--(?:compiler-bindir|output-file|output-directory|pre-include)"
+    r"|--(?:options-file|keep-dir|threads|gpu-architecture|gpu-code|include-path|system-include|define-macro)"
+    r"|--(?:undefine-macro|dependency-output|dependency-target-name)"
 )
 
 
@@ -75,3 +86,25 @@ class Flags:
             self.dropped.append(error.what)
         else:
             self.link[name] = value
+
+
+def join_options(elements: Iterable[str]) -> list[str]:
+    """Join each option and its value to one text, and split those that CMake's ``SHELL:`` keeps together."""
+    words: list[str] = []
+    for element in elements:
+        words += split_command_line(element.removeprefix("SHELL:")) if element.startswith("SHELL:") else [element]
+    options: list[str] = []
+    for word in words:
+        if options and _WITH_VALUE.fullmatch(options[-1]):
+            options[-1] += word if options[-1] in ("-I", "-D", "-U") else f"={word}"
+        else:
+            options.append(word)
+    return options
+
+
+def split_command_line(text: str) -> list[str]:
+    """Split a command line as a Unix shell does; one with an open quote is one word, which no compiler takes."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return [text]

@@ -11,15 +11,16 @@ from pathlib import Path
 
 from jitlto.base.errors import ForeignBuildError
 from jitlto.packaging.foreign.calls import FUNCTION, Call, choose_key, read_call
-from jitlto.packaging.foreign.cmake import Command
-from jitlto.packaging.foreign.compiler_flags import Flags
-from jitlto.packaging.foreign.usage import Targets, join_options, split_command_line
+from jitlto.packaging.foreign.cmake import RecordedCall
+from jitlto.packaging.foreign.compiler_flags import Flags, join_options, split_command_line
 from jitlto.record.fragment import Role
 from jitlto.record.options import GROUP_LINK_OPTIONS
 
 # Directories whose names say what is in them, and not what it is for.
 _GENERIC = {"jit_lto_kernels", "jit_lto", "jit", "kernels", "kernel", "templates", "src", "source", "detail", "impl",
             "fragments", "cuda", "cpp", "lib", "include", ""}  # fmt: skip
+# What stands for a library that the project does not declare.
+_MISSING = "JITLTO_MISSING"
 
 
 @dataclass
@@ -52,8 +53,8 @@ class Family:
     uses: list[str] = field(default_factory=list)
 
 
-def make_families(commands: Sequence[Command], source: Path) -> tuple[list[Family], list[str]]:
-    """Make families from the calls among recorded commands.
+def make_families(recorded: Sequence[RecordedCall], source: Path) -> tuple[list[Family], list[str]]:
+    """Make families from recorded calls.
 
     Args:
         source: The directory of the project.
@@ -65,15 +66,15 @@ def make_families(commands: Sequence[Command], source: Path) -> tuple[list[Famil
         ForeignBuildError: If there is no call, or one lacks an argument or names a file that does not exist.
         MatrixError: If a matrix breaks a rule.
     """
-    calls = [read_call(command) for command in commands if command.name == FUNCTION]
+    calls = [read_call(each) for each in recorded]
     if not calls:
         hint = "name the CMakeLists.txt that calls it; a call in an if() that is not taken needs its option: -D NAME=ON"
         raise ForeignBuildError(f"no call of {FUNCTION}", code="import-no-call", where=str(source), hint=hint)
-    targets, notes = Targets(commands), list[str]()
+    notes: list[str] = []
     names = _name_families({call.template.parent for call in calls}, source)
     families = {name: Family(name) for name in sorted(names.values())}
     for call in calls:
-        notes += _require(families[names[call.template.parent]], call, targets)
+        notes += _require(families[names[call.template.parent]], call.recorded)
     for name, family in families.items():
         own = [call for call in calls if names[call.template.parent] == name]
         family.groups += [group for same in _alike(own) for group in _groups(same)]
@@ -88,19 +89,26 @@ def make_families(commands: Sequence[Command], source: Path) -> tuple[list[Famil
     return list(families.values()), list(dict.fromkeys(notes))
 
 
-def _require(family: Family, call: Call, targets: Targets) -> Iterable[str]:
+def _require(family: Family, call: RecordedCall) -> Iterable[str]:
     """Add to a family what a call compiles with; yield what is unknown."""
-    needs = targets.requirements(call.libraries, call.directory)
-    family.include += needs.include
-    for option in (*needs.options, *join_options(split_command_line(call.arguments.get("CMAKE_CUDA_FLAGS", "")))):
+    family.include += map(Path, dict.fromkeys(call.include))
+    for definition in dict.fromkeys(each.removeprefix("-D") for each in call.definitions):
+        name, _, value = definition.partition("=")
+        if name == _MISSING:
+            yield f"{value} is not known without the project's dependencies: see --include and --option"
+        else:
+            family.flags.add(f"-D{definition}")
+    own = split_command_line(call.arguments.get("CMAKE_CUDA_FLAGS", ""))
+    for option in (*join_options(call.options), *join_options(own)):
         family.flags.add(option)
-    standard = call.arguments.get("CMAKE_CUDA_STANDARD", "")
-    family.standard = max(family.standard, *needs.standards, int(standard) if standard.isdecimal() else 0)
+    standards = [
+        call.arguments.get("CMAKE_CUDA_STANDARD", ""),
+        *(re.sub("^(cuda|cxx)_std_", "", f) for f in call.features),
+    ]
+    family.standard = max(family.standard, *(int(each) for each in standards if each.isdecimal()), 0)
     for architecture in call.arguments.get("CMAKE_CUDA_ARCHITECTURES", "").split(";"):
         if match := re.fullmatch(r"(\d{2,3})(?:-real|-virtual)?", architecture):
             family.architectures.append(int(match[1]))
-    for unknown in needs.unknown:
-        yield f"{unknown} is not known without the project's dependencies: see --include and --option"
 
 
 def _unite_link_options(family: Family) -> Iterable[str]:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from jitlto.base.errors import ForeignBuildError, ToolchainError
 from jitlto.packaging.foreign import cmake
-from jitlto.packaging.foreign.cmake import Command, find_cmake, read_project
+from jitlto.packaging.foreign.cmake import RecordedCall, find_cmake, read_project
 from tests.support.errors import raises
 
 pytestmark = pytest.mark.one_major
 
 
-def read(directory: Path, text: str, **definitions: str) -> list[Command]:
+def read(directory: Path, text: str, **definitions: str) -> list[RecordedCall]:
     (directory / "CMakeLists.txt").write_text(text, "utf-8")
     return read_project(directory / "CMakeLists.txt", definitions)[0]
 
 
-def calls(directory: Path, text: str, **definitions: str) -> list[dict[str, str]]:
-    found = [each for each in read(directory, text, **definitions) if each.name == "generate_jit_lto_kernels"]
-    return [dict(zip(each.arguments[::2], each.arguments[1::2], strict=True)) for each in found]
+def calls(directory: Path, text: str, **definitions: str) -> list[Mapping[str, str]]:
+    return [each.arguments for each in read(directory, text, **definitions)]
 
 
 def formats(directory: Path, text: str, **definitions: str) -> list[str]:
@@ -43,7 +43,6 @@ def test_arguments_are_expanded_except_generator_expressions(tmp_path: Path) -> 
     one, two = calls(tmp_path, text)
     assert one["MATRIX_JSON_FILE"] == f"{tmp_path}/src/m.json"
     assert one["KERNEL_INPUT_FILE"] == f"{tmp_path}/src/k.cu.in"
-    assert one["KERNEL_LINK_LIBRARIES"] == "a;$<BUILD_INTERFACE:b>;c"
     assert two["MATRIX_JSON_STRING"] == '{"x": ["1;2", "]"]}'
     assert "EMBEDDED_INPUT_FILE" not in one
 
@@ -76,7 +75,10 @@ def test_subdirectories_and_included_files_have_their_own_directories(tmp_path: 
     )
     (tmp_path / "more.cmake").write_text("generate_jit_lto_kernels(f NAME_FORMAT ${down} KERNEL_INPUT_FILE k.cu.in)\n")
     found = read(tmp_path, "project(p LANGUAGES CUDA)\nset(up no)\nadd_subdirectory(sub)\ninclude(more.cmake)\n")
-    assert [(each.directory, each.arguments[1]) for each in found] == [(tmp_path / "sub", "no"), (tmp_path, "yes")]
+    assert [(each.directory, each.arguments["NAME_FORMAT"]) for each in found] == [
+        (tmp_path / "sub", "no"),
+        (tmp_path, "yes"),
+    ]
 
 
 @pytest.mark.slow
@@ -110,8 +112,8 @@ def test_what_needs_a_project_or_its_dependencies_is_left_out(tmp_path: Path) ->
         endif()
     """
     (tmp_path / "CMakeLists.txt").write_text(text)
-    commands, unknown = read_project(tmp_path / "CMakeLists.txt", {})
-    assert [each.name for each in commands] == ["generate_jit_lto_kernels"]
+    found, unknown = read_project(tmp_path / "CMakeLists.txt", {})
+    assert [each.arguments["NAME_FORMAT"] for each in found] == ["k"]
     assert unknown == ["rapids_cmake_install_lib_dir"]
 
 
@@ -154,17 +156,34 @@ def test_what_fetches_dependencies_and_other_generators_do_not_stand_in_the_way(
 
 
 @pytest.mark.slow
-def test_arguments_of_recorded_commands_are_text(tmp_path: Path) -> None:
-    texts = ["]==]) message(FATAL_ERROR run", "a;b", "", '\\n ${x} "q" #', "[==[", "]]"]
-    quoted = " ".join(f"[=====[{text}]=====]" for text in texts)
-    found = read(
-        tmp_path, f"add_library(l INTERFACE)\ntarget_compile_options(l INTERFACE {quoted})\nadd_definitions()\n"
-    )
-    assert [(each.name, each.arguments) for each in found] == [
-        ("add_library", ("l", "INTERFACE")),
-        ("target_compile_options", ("l", "INTERFACE", *texts)),
-        ("add_definitions", ()),
-    ]
+def test_arguments_of_calls_are_text(tmp_path: Path) -> None:
+    for text in ("]==]) message(FATAL_ERROR run", "a;b", '\\n ${x} "q" #', "[==[", "]]", "$<CONFIG>"):
+        call = f"generate_jit_lto_kernels(f NAME_FORMAT [=====[{text}]=====] KERNEL_INPUT_FILE k)"
+        assert formats(tmp_path, call) == [text]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "elements"),
+    [
+        ("a b", ["a", "b"]),
+        ("$<BUILD_INTERFACE:a> $<INSTALL_INTERFACE:b>", ["a"]),
+        ('"$<$<COMPILE_LANGUAGE:CUDA>:-a;-b>" $<$<COMPILE_LANGUAGE:CXX>:-c>', ["-a", "-b"]),
+        ("$<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:--x=1,2> $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wall>", ["--x=1,2"]),
+        ("$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<NOT:$<CONFIG:Debug>>>:-O>", ["-O"]),
+        ("$<$<OR:$<CONFIG:Debug>,$<BOOL:OFF>>:-g>", []),
+        ("$<IF:$<STREQUAL:a,b>,one,two>", ["two"]),
+        ("$<$<TARGET_EXISTS:lib>:-DLIB> $<TARGET_NAME_IF_EXISTS:other>", ["-DLIB"]),
+        ("-D$<UPPER_CASE:name>$<COMMA>x", ["-DNAME,x"]),
+    ],
+)
+def test_generator_expressions_are_those_of_cuda_sources_of_a_release(
+    tmp_path: Path, options: str, elements: list[str]
+) -> None:
+    text = f"add_library(lib STATIC x.cu)\ntarget_compile_options(lib PUBLIC {options} PRIVATE no)\n"
+    call = "generate_jit_lto_kernels(f NAME_FORMAT k KERNEL_INPUT_FILE k KERNEL_LINK_LIBRARIES lib)"
+    (found,) = read(tmp_path, text + call)
+    assert found.options == elements
 
 
 @pytest.mark.slow
@@ -206,10 +225,10 @@ def test_what_cmake_reports_is_the_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", ["add_library zz -41", "", "add_library 41 -4"])
-def test_a_project_that_writes_to_the_record_is_an_error(tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize(("name", "content"), [("7", "x"), ("name", ""), ("7", "-41 -4\n")])
+def test_a_project_that_writes_to_the_record_is_an_error(tmp_path: Path, name: str, content: str) -> None:
     with raises(ForeignBuildError, "import-cmake", where="CMakeLists.txt"):
-        read(tmp_path, f'file(APPEND "${{JITLTO_RECORD}}" "{line}\n")\n')
+        read(tmp_path, f'file(WRITE "${{JITLTO_RECORD}}/{name}" "{content}")\n')
 
 
 @pytest.mark.slow

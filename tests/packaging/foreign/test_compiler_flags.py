@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitlto.packaging.foreign.compiler_flags import Flags
-from jitlto.packaging.foreign.usage import join_options
+from jitlto.packaging.foreign.compiler_flags import Flags, join_options
 
 
 def flags(*words: str) -> Flags:

@@ -1,4 +1,5 @@
-# The functions of RAPIDS cuVS and librtcx that declare fragments, replaced by functions that record how they are called.
+# The functions of RAPIDS cuVS and librtcx that declare fragments. Each call of the first becomes a file: its arguments and
+# the variables that its template uses, in hexadecimal, and what its libraries compile with, each list after a separator.
 
 function(generate_jit_lto_kernels)
   cmake_parse_arguments(
@@ -6,22 +7,22 @@ function(generate_jit_lto_kernels)
     "KERNEL_LINK_LIBRARIES;FRAGMENT_TAG_HEADER_FILES;KERNEL_EXTRA_COMPILE_OPTIONS"
   )
   set(_jitlto_arguments "")
-  foreach(_jitlto_name IN ITEMS NAME_FORMAT MATRIX_JSON_FILE MATRIX_JSON_STRING KERNEL_INPUT_FILE KERNEL_LINK_LIBRARIES
+  foreach(_jitlto_name IN ITEMS NAME_FORMAT MATRIX_JSON_FILE MATRIX_JSON_STRING KERNEL_INPUT_FILE
           KERNEL_EXTRA_COMPILE_OPTIONS)
     if(DEFINED _jitlto_${_jitlto_name})
       list(APPEND _jitlto_arguments "${_jitlto_name}" "_jitlto_${_jitlto_name}")
     endif()
   endforeach()
-  foreach(_jitlto_name IN ITEMS CMAKE_CUDA_STANDARD CMAKE_CUDA_FLAGS CMAKE_CUDA_ARCHITECTURES)
+  foreach(_jitlto_name IN ITEMS CMAKE_CUDA_STANDARD CMAKE_CUDA_FLAGS CMAKE_CUDA_ARCHITECTURES CMAKE_CURRENT_SOURCE_DIR)
     if(DEFINED ${_jitlto_name})
       list(APPEND _jitlto_arguments "${_jitlto_name}" "${_jitlto_name}")
     endif()
   endforeach()
   # A template may use variables of the caller beside those of the matrix.
-  set(_jitlto_KERNEL_INPUT_FILE "${_jitlto_KERNEL_INPUT_FILE}")
-  cmake_path(ABSOLUTE_PATH _jitlto_KERNEL_INPUT_FILE BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
-  if(EXISTS "${_jitlto_KERNEL_INPUT_FILE}" AND NOT IS_DIRECTORY "${_jitlto_KERNEL_INPUT_FILE}")
-    file(READ "${_jitlto_KERNEL_INPUT_FILE}" _jitlto_text)
+  set(_jitlto_file "${_jitlto_KERNEL_INPUT_FILE}")
+  cmake_path(ABSOLUTE_PATH _jitlto_file BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+  if(EXISTS "${_jitlto_file}" AND NOT IS_DIRECTORY "${_jitlto_file}")
+    file(READ "${_jitlto_file}" _jitlto_text)
     string(REGEX MATCHALL "@[A-Za-z0-9/_.+-]+@" _jitlto_names "${_jitlto_text}${_jitlto_NAME_FORMAT}")
     list(REMOVE_DUPLICATES _jitlto_names)
     foreach(_jitlto_name IN LISTS _jitlto_names)
@@ -32,16 +33,28 @@ function(generate_jit_lto_kernels)
     endforeach()
   endif()
   # Pairs of a name and a variable: values may be lists.
-  string(HEX "${CMAKE_CURRENT_SOURCE_DIR}" _jitlto_line)
-  set(_jitlto_line "generate_jit_lto_kernels ${_jitlto_line}")
+  set(_jitlto_content "")
   while(_jitlto_arguments)
     list(POP_FRONT _jitlto_arguments _jitlto_name _jitlto_variable)
     string(HEX "${_jitlto_name}" _jitlto_hex)
-    string(APPEND _jitlto_line " -${_jitlto_hex}")
+    string(APPEND _jitlto_content "-${_jitlto_hex}")
     string(HEX "${${_jitlto_variable}}" _jitlto_hex)
-    string(APPEND _jitlto_line " -${_jitlto_hex}")
+    string(APPEND _jitlto_content " -${_jitlto_hex}\n")
   endwhile()
-  file(APPEND "${JITLTO_RECORD}" "${_jitlto_line}\n")
+  _get_property(_jitlto_number GLOBAL PROPERTY JITLTO_CALLS)
+  math(EXPR _jitlto_number "${_jitlto_number}0 / 10 + 1")
+  _set_property(GLOBAL PROPERTY JITLTO_CALLS ${_jitlto_number})
+  set(_jitlto_target jitlto_call_${_jitlto_number})
+  _add_library(${_jitlto_target} INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(${_jitlto_target} INTERFACE ${_jitlto_KERNEL_LINK_LIBRARIES})
+  string(ASCII 30 _jitlto_separator)
+  foreach(_jitlto_name IN ITEMS INCLUDE_DIRECTORIES COMPILE_DEFINITIONS COMPILE_OPTIONS COMPILE_FEATURES)
+    _get_property(_jitlto_own DIRECTORY PROPERTY ${_jitlto_name})
+    jitlto_for_cuda(_jitlto_own)
+    string(APPEND _jitlto_content
+           "${_jitlto_separator}${_jitlto_own};$<TARGET_PROPERTY:${_jitlto_target},INTERFACE_${_jitlto_name}>")
+  endforeach()
+  file(GENERATE OUTPUT "${JITLTO_RECORD}/${_jitlto_number}" CONTENT "${_jitlto_content}")
 endfunction()
 
 # Other functions of these projects expand matrices too, with a program that is not run.
