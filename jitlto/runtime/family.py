@@ -392,7 +392,7 @@ class KernelFamily(Shared):
     def best(self) -> Chooser:
         """Chooser of the best variant for a problem, as in ``family.best(rows=1000, data_type="float")``.
 
-        See :class:`jitlto.tuning.best.Chooser`; ``family.best.dispatcher("rows")`` is called with the values.
+        See :class:`jitlto.tuning.best.Chooser`.
         """
         if self._best is None:
             from jitlto.tuning.best import Chooser  # imported lazily: loads msgspec, and few families are tuned
