@@ -63,7 +63,7 @@ class CacheDir:
         if not readonly:
             make_private(str(directory))
         status = directory.stat()
-        if hasattr(os, "getuid") and status.st_uid != os.getuid():
+        if status.st_uid != os.getuid():
             raise PermissionError(f"{directory} belongs to user {status.st_uid}")
         self._owner = status.st_uid
         if stat.S_IMODE(status.st_mode) & 0o022:
@@ -265,8 +265,6 @@ def require_owned_path(path: str) -> None:
         PermissionError: If another user could change where it leads.
         OSError: If the path has too many links.
     """
-    if not hasattr(os, "getuid"):
-        return
     own = (_ROOT, os.getuid())
     place, open_to_all, links = "/", False, 0
     pending = [part for part in path.split("/") if part][::-1]

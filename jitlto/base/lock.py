@@ -45,7 +45,7 @@ class Claim:
 
 
 def claim(path: Path, timeout: float = 0.0) -> Claim | None:
-    """Lock a file, which is created if it is missing and never changed; return None if another has it until the end.
+    """Lock a file, which is nothing but a lock and left in place; return None if another has it until the end.
 
     Args:
         timeout: Seconds to wait.

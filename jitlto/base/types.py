@@ -130,10 +130,6 @@ def cpp_name(value: object) -> str:
     raise TypeError(f"invalid parameter value {abbreviate(value)}: expected text, a number, a boolean or a dtype")
 
 
-#: The types of Python whose equal values have one C++ name.
-EXACT = frozenset((str, int, bool, type))
-
-
 def is_exact(value: object) -> bool:
     """Return whether equal values of this type always have one C++ name, so that a value may stand for its name.
 
@@ -141,7 +137,7 @@ def is_exact(value: object) -> bool:
     """
     kind = type(value)
     library = kind.__module__.partition(".")[0]
-    return kind in EXACT or (library in ("numpy", "torch") and not hasattr(value, "item"))
+    return kind in (str, int, bool, type) or (library in ("numpy", "torch") and not hasattr(value, "item"))
 
 
 def is_same_value(a: str, b: str) -> bool:

@@ -14,7 +14,6 @@ from jitlto.base.errors import CompileError, LinkError
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile import machine_code
 from jitlto.compile.compiler import CompiledSource, CompileJob, Toolchain
-from jitlto.compile.machine_code import MachineCode
 from jitlto.cuda import nvfatbin
 from jitlto.cuda.compatibility import can_link_for
 from jitlto.record.fragment import ImageKind
@@ -53,7 +52,7 @@ class _Comparer:
     ltoir: dict[Architecture, bytes]  # in fatbins
     reads: set[str] = field(default_factory=set)
     _bare: dict[Architecture, bytes] = field(default_factory=dict)
-    _code: dict[tuple[Architecture, Architecture], MachineCode | None] = field(default_factory=dict)
+    _code: dict[tuple[Architecture, Architecture], str | None] = field(default_factory=dict)
 
     def find_differing(self, points: Sequence[Architecture]) -> set[Architecture]:
         """Return those of some architectures that differ from the one below; of the first there is LTO-IR."""
@@ -85,7 +84,7 @@ class _Comparer:
         if self._has_same_content(below, architecture):
             return True
         before, own = self._link(below, architecture), self._link(architecture, architecture)
-        return before is None or own is None or before.sha256 == own.sha256
+        return before is None or own is None or before == own
 
     def _has_same_content(self, below: Architecture, architecture: Architecture) -> bool:
         """Return whether two LTO-IRs are equal but for their architecture. (Others may mean the same, too.)"""
@@ -95,14 +94,12 @@ class _Comparer:
         content[_ARCHITECTURE] = (10 * below.number).to_bytes(2, "little")
         return nvfatbin.wrap_ltoir(bytes(content), below) == self.ltoir[below]  # it is compressed there
 
-    def _link(self, architecture: Architecture, target: Architecture) -> MachineCode | None:
-        """Return the machine code for a target of the LTO-IR for an architecture; None if it does not link alone."""
+    def _link(self, architecture: Architecture, target: Architecture) -> str | None:
+        """Return a hash of what the LTO-IR for an architecture is linked to alone; None if it does not link."""
         if (architecture, target) not in self._code:
             made = self.compiled
             try:
-                code = machine_code.compile_alone(
-                    self.ltoir[architecture], made.provides, made.requires, made.isa, target
-                )
+                code = machine_code.hash_alone(self.ltoir[architecture], made.provides, made.requires, made.isa, target)
             except LinkError:
                 code = None
             self._code[architecture, target] = code

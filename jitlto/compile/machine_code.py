@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-import struct
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import nvjitlink
@@ -18,24 +16,14 @@ from jitlto.cuda.elf import NOBITS, NOTE, PROGBITS, ElfFile
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.record.fragment import Symbol, SymbolKind
 
-_INSTRUCTION = 16  # bytes, since compute capability 7.0
-_NOP = 0x918  # the low 12 bits
 _ENTRY = "jitlto_refers"
 _SOME = "16"  # bytes of an array whose size is left open
 
 
-class MachineCode(NamedTuple):
-    """What a fragment was linked to: the number of its instructions, a hash of them, and the functions they are in."""
-
-    instructions: int
-    sha256: str
-    functions: frozenset[str]
-
-
-def compile_alone(
+def hash_alone(
     ltoir: bytes, provides: Iterable[Symbol], requires: Iterable[Symbol], isa: Version, target: Architecture
-) -> MachineCode:
-    """Link the LTO-IR of one fragment, in a fatbin, for a target.
+) -> str:
+    """Link the LTO-IR of one fragment, in a fatbin, for a target, and return a hash of its machine code.
 
     Args:
         ltoir: The LTO-IR.
@@ -49,17 +37,11 @@ def compile_alone(
     required = tuple(requires)
     stub = _make_stub(provides, required, isa)
     inputs = [LinkInput(InputKind.FATBIN, ltoir, "fragment"), LinkInput(InputKind.PTX, stub.encode(), "references")]
-    sections = _read_code(nvjitlink.link(inputs, target, ("-lto",)).data)
-    for name in (_ENTRY, *(symbol.name for symbol in required)):
-        sections.pop(name, None)
+    others = {f".text.{name}" for name in (_ENTRY, *(symbol.name for symbol in required))}
+    sections = ElfFile.from_bytes(nvjitlink.link(inputs, target, ("-lto",)).data).sections
+    code = (s.data for s in sections if s.kind == PROGBITS and s.name.startswith(".text.") and s.name not in others)
     # Names may contain the architecture, as those of CUB do.
-    digest = hashlib.sha256(b"".join(sorted(hashlib.sha256(code).digest() for code in sections.values())))
-    return MachineCode(sum(map(_count, sections.values())), digest.hexdigest(), frozenset(sections))
-
-
-def count_instructions(cubin: bytes) -> int:
-    """Return the number of machine instructions in a linked kernel, with the functions that it calls."""
-    return sum(map(_count, _read_code(cubin).values()))
+    return hashlib.sha256(b"".join(sorted(hashlib.sha256(each).digest() for each in code))).hexdigest()
 
 
 def hash_code(kernel: bytes) -> str:
@@ -103,20 +85,3 @@ def _parameter(layout: str, name: str) -> str:
     if not layout.startswith("b"):
         return f".param .b{8 * int(layout)} {name}"
     return f".param .align 16 .b8 {name}[{layout[1:]}]"  # nvJitLink does not compare alignments
-
-
-def _read_code(cubin: bytes) -> dict[str, bytes]:
-    """Return the machine code of each function of a cubin."""
-    return {
-        section.name.removeprefix(".text."): section.data
-        for section in ElfFile.from_bytes(cubin).sections
-        if section.kind == PROGBITS and section.name.startswith(".text.")
-    }
-
-
-def _count(code: bytes) -> int:
-    """Return the number of instructions, without those that fill up the end."""
-    number = len(code) // _INSTRUCTION
-    while number and struct.unpack_from("<H", code, (number - 1) * _INSTRUCTION)[0] & 0xFFF == _NOP:
-        number -= 1
-    return number

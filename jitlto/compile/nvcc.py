@@ -15,8 +15,8 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from jitlto.base.errors import CompileError, ToolchainError
 from jitlto.base.files import temporary_directory
@@ -29,7 +29,6 @@ from jitlto.compile.search_path import SearchPath, entered_files, host_directori
 from jitlto.cuda import nvfatbin, toolkit
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.record.fragment import ImageKind
-from jitlto.record.headers import Source
 
 _INSTALL = "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13"
 _INSTALL_HOST = "install GCC's C++ compiler (g++), or set NVCC_CCBIN to a different host compiler"
@@ -51,6 +50,15 @@ _REFUSED = {
 _EXTERNAL = ("<toolkit", "<host")
 _GCC_MESSAGE = re.compile(r"^([^\s:][^:\n]*):(\d+):(?:\d+:)? (fatal error|error|warning|note): ", re.M)
 _GCC_MISSING = re.compile(r"^(.*\(\d+\)): fatal error: (.+): No such file or directory$", re.M)
+
+
+class _Made(NamedTuple):
+    """What one run of nvcc has made."""
+
+    log: str
+    reads: tuple[str, ...]
+    ltoir: dict[Architecture, bytes]
+    ptx: dict[Architecture, bytes]
 
 
 class Compiler:
@@ -100,7 +108,6 @@ class Compiler:
         verbose = self._query([self._host, "-E", "-v", "-x", "c++", os.devnull], _INSTALL_HOST)
         self._search = SearchPath([*self._roots, *host_directories(verbose)])
         self._hashes: dict[str, str | None] = {}
-        self._named: dict[frozenset[str], tuple[str, ...]] = {}
 
     def identify(self, images: Sequence[ImageKind]) -> str:
         """The identity; without PTX nvJitLink reads the symbols if it can."""
@@ -128,41 +135,24 @@ class Compiler:
         for option in job.options:
             if reason := _REFUSED.get(re.split(r"[=\s]", option, maxsplit=1)[0]):
                 raise CompileError(f"option {option!r} is not allowed: {reason}", code="compile-options")
-        with temporary_directory("jitlto-nvcc-") as name:
-            return self._compile(Path(name), job)
-
-    def _compile(self, work: Path, job: CompileJob) -> CompiledSource:
         architectures = sorted(job.architectures)
         reads_ltoir, makes_ltoir = self._reads_ltoir(job.images), ImageKind.LTOIR in job.images
-        codes = ("lto_",) * makes_ltoir + ("compute_",) * (not reads_ltoir)
-        log, reads = self._run_nvcc(work, job, architectures, codes)
-        kept = partial(_kept, work / _KEPT, job.source, architectures)
-        ltoir = {a: kept(a, ".ltoir") for a in architectures} if makes_ltoir else {}
-        modules = ltoir_symbols.read_modules(ltoir, self.version) if reads_ltoir else None
-        texts = [] if modules else self._texts(work, job, architectures, is_made=not reads_ltoir)
-        modules = modules or [parse_ptx(text.decode()) for text in texts]
-        images = [(ImageKind.LTOIR, a, nvfatbin.wrap_ltoir(data, a)) for a, data in ltoir.items()]
+        made = self._run_nvcc(job, architectures, ltoir=makes_ltoir, ptx=not reads_ltoir)
+        modules = ltoir_symbols.read_modules(made.ltoir, self.version) if reads_ltoir else None
+        if modules is None:
+            texts = self._run_nvcc(job, architectures, ptx=True).ptx if reads_ltoir else made.ptx
+            modules = [parse_ptx(text.decode()) for text in texts.values()]
+        images = [(ImageKind.LTOIR, a, nvfatbin.wrap_ltoir(data, a)) for a, data in made.ltoir.items()]
         if ImageKind.PTX in job.images:
-            images.append((ImageKind.PTX, architectures[0], nvfatbin.wrap_ptx(texts[0], architectures[0])))
+            lowest = architectures[0]
+            images.append((ImageKind.PTX, lowest, nvfatbin.wrap_ptx(made.ptx[lowest], lowest)))
         module = nvrtc.merge_modules(architectures, modules)
-        return CompiledSource.from_module(self, module, images, reads, log)
-
-    def _texts(
-        self, work: Path, job: CompileJob, architectures: Sequence[Architecture], *, is_made: bool
-    ) -> list[bytes]:
-        """The PTX for each architecture; nvcc runs again where it was not to make it."""
-        if is_made:
-            return [_kept(work / _KEPT, job.source, architectures, a, ".ptx").rstrip(b"\0") for a in architectures]
-        with temporary_directory("jitlto-nvcc-") as name:
-            self._run_nvcc(Path(name), job, architectures, ("compute_",))
-            return self._texts(Path(name), job, architectures, is_made=True)
+        return CompiledSource.from_module(self, module, images, made.reads, made.log)
 
     def compile_ltoir(self, job: CompileJob, architecture: Architecture) -> tuple[bytes, tuple[str, ...]]:
         """Compile one job to LTO-IR for another architecture."""
-        with temporary_directory("jitlto-nvcc-") as name:
-            work = Path(name)
-            _, reads = self._run_nvcc(work, job, [architecture], ("lto_",))
-            return _kept(work / _KEPT, job.source, [architecture], architecture, ".ltoir"), reads
+        made = self._run_nvcc(job, [architecture], ltoir=True)
+        return made.ltoir[architecture], made.reads
 
     def external(self, name: str) -> str | None:
         """SHA-256 of a header of the toolkit or the host at the first call; None if it does not exist."""
@@ -175,32 +165,38 @@ class Compiler:
         return self._hashes[name]
 
     def _run_nvcc(
-        self, work: Path, job: CompileJob, architectures: Sequence[Architecture], codes: Sequence[str]
-    ) -> tuple[str, tuple[str, ...]]:
-        """Run nvcc once, with code of these kinds for each architecture; return its log and what it read."""
-        names = header_tree.header_paths(job.source.headers)
-        header_tree.lay_out(work, job.source, self._shared)
-        (work / TOOLKIT).symlink_to(self._top, target_is_directory=True)
-        (work / _KEPT).mkdir()
-        source = nvrtc.program_name(job.source)
+        self, job: CompileJob, architectures: Sequence[Architecture], *, ltoir: bool = False, ptx: bool = False
+    ) -> _Made:
+        """Run nvcc once, with code of these kinds for each architecture."""
+        source, names = nvrtc.program_name(job.source), header_tree.header_paths(job.source.headers)
         command = [self._nvcc, *job.options, "-rdc=true", "-fatbin", "-x", "cu", f"{SOURCE}/{source}"]
         for root in header_tree.include_directories(job.source.headers):
             command += ["-I", root]
         command += ["-ccbin", self._host, "--keep", "--keep-dir", _KEPT, "-o", f"{_KEPT}/all.fatbin"]
-        if (
-            "clang" not in self.identity
-        ):  # GCC replaces the toolkit's path by the one behind all links, if it is shorter
+        if "clang" not in self.identity:  # GCC takes the path behind all links for the toolkit's, if it is shorter
             command += ["-Xcompiler", "-fno-canonical-system-headers"]
         # The seed depends on the text alone, like the name: headers that are not read must not change the result.
         command += [f"--frandom-seed={source}", "-Xcicc", f"--orig_src_path_name,{_HERE}/{source}"]
         for a in architectures:
-            command += ["-gencode", f"arch={a.compute},code=[{','.join(f'{kind}{a}' for kind in codes)}]"]
-        result = self._run(command, work)
-        log = _log(result.stderr + result.stdout, names)
-        if result.returncode:
-            raise diagnostics.make_source_error("nvcc", log, _hint(log))
-        preprocessed = [path.read_bytes() for path in (work / _KEPT).glob("*.ii")]
-        return log, self._reads(job, names, preprocessed)
+            codes = [f"lto_{a}"] * ltoir + [f"compute_{a}"] * ptx
+            command += ["-gencode", f"arch={a.compute},code=[{','.join(codes)}]"]
+        with temporary_directory("jitlto-nvcc-") as name:
+            work, kept = Path(name), Path(name) / _KEPT
+            header_tree.lay_out(work, job.source, self._shared)
+            (work / TOOLKIT).symlink_to(self._top, target_is_directory=True)
+            kept.mkdir()
+            result = self._run(command, work)
+            log = _log(result.stderr + result.stdout, names)
+            if result.returncode:
+                raise diagnostics.make_source_error("nvcc", log, _hint(log))
+            reads = self._reads(job, names, [path.read_bytes() for path in kept.glob("*.ii")])
+            stems = {a: f"{Path(source).stem}{f'.{a.compute}' * (len(architectures) > 1)}" for a in architectures}
+            return _Made(
+                log,
+                reads,
+                {a: _read(kept / f"{stem}.ltoir") for a, stem in stems.items() if ltoir},
+                {a: _read(kept / f"{stem}.ptx").rstrip(b"\0") for a, stem in stems.items() if ptx},
+            )
 
     def _reads(self, job: CompileJob, names: Mapping[str, str], preprocessed: Iterable[bytes]) -> tuple[str, ...]:
         """The headers that were read, and the searches for them.
@@ -208,30 +204,19 @@ class Compiler:
         Raises:
             CompileError: If one is in no directory that headers are searched in: its absolute path was included.
         """
-        own: set[str] = set()
-        found: set[str] = set()
-        for spelled in {path for text in preprocessed for path in entered_files(text)}:
-            path = os.path.normpath(spelled.removeprefix(f"{_HERE}/"))
-            if path in names:
-                own.add(names[path])
-            elif path.startswith(f"{TOOLKIT}/"):
-                found.add(f"{self._top}/{path.removeprefix(f'{TOOLKIT}/')}")
-            else:
-                found.add(path)
+        paths = {
+            os.path.normpath(path.removeprefix(f"{_HERE}/")) for text in preprocessed for path in entered_files(text)
+        }
+        own = [names[path] for path in paths & names.keys()]
+        found = (re.sub(rf"^{TOOLKIT}/", f"{self._top}/", path) for path in paths - names.keys())
         external = frozenset(found)
+        if foreign := sorted(path for path in external if not self._search.covers(path)):
+            what, hint = f"{foreign[0]} is included by its absolute path", "give the header's directory under include"
+            hint += ", and its name relative to it"
+            raise CompileError(what, code="compile-absolute-include", hint=hint)
         texts = [job.source.text, *(job.source.headers[name] for name in own)]
-        return tuple(sorted([*own, *self._external_names(external), *self._search.records(external, texts)]))
-
-    def _external_names(self, paths: frozenset[str]) -> tuple[str, ...]:
-        """The names of headers of the toolkit and the host; hundreds, and the same for many sources."""
-        if paths not in self._named:
-            if foreign := sorted(path for path in paths if not self._search.covers(path)):
-                raise CompileError(
-                    f"{foreign[0]} is included by its absolute path", code="compile-absolute-include",
-                    hint="give the header's directory under include, and its name relative to it",
-                )  # fmt: skip
-            self._named[paths] = tuple(map(self._external_name, paths))
-        return self._named[paths]
+        searches = self._search.records(external, texts)
+        return tuple(sorted([*own, *map(self._external_name, external), *searches]))
 
     def _external_name(self, path: str) -> str:
         root = next((f"{root}/" for root in self._roots if path.startswith(f"{root}/")), None)
@@ -283,15 +268,9 @@ def _include_roots(settings: str) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(r for r in roots if not any(r != other and r.is_relative_to(other) for other in roots)))
 
 
-def _kept(
-    folder: Path, source: Source, architectures: Sequence[Architecture], architecture: Architecture, suffix: str
-) -> bytes:
-    middle = f".{architecture.compute}" if len(architectures) > 1 else ""
-    path = folder / f"{Path(nvrtc.program_name(source)).stem}{middle}{suffix}"
+def _read(path: Path) -> bytes:
     if not path.is_file():
-        raise ToolchainError(
-            f"nvcc wrote no {suffix} for {architecture.compute}", code="toolchain-failed", hint=_INSTALL
-        )
+        raise ToolchainError(f"nvcc wrote no {path.name}", code="toolchain-failed", hint=_INSTALL)
     return path.read_bytes()
 
 
@@ -314,12 +293,6 @@ def _hint(log: str) -> str | None:
 
 
 def _killed(program: str, number: int) -> ToolchainError:
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        name = f"signal {number}"
-    return ToolchainError(
-        f"{program} was killed by {name}",
-        code="toolchain-killed",
-        hint="out of memory or a compiler bug: build with fewer jobs",
-    )
+    name = next((each.name for each in signal.Signals if each == number), f"signal {number}")
+    hint = "out of memory or a compiler bug: build with fewer jobs"
+    return ToolchainError(f"{program} was killed by {name}", code="toolchain-killed", hint=hint)

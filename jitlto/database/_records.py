@@ -11,25 +11,21 @@ import json
 import posixpath
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from jitlto.base.cached import decoder
 from jitlto.base.types import Parameter
-from jitlto.base.versions import Architecture, Version
+from jitlto.base.versions import Architecture
 from jitlto.record import expressions
 from jitlto.record.family_record import FamilyRecord, GroupRecord, PartRecord
-from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Name, Role, Symbol
+from jitlto.record.fragment import Count, Fragment, FragmentKey, Image, Name, Role, Sha256, Symbol
 from jitlto.record.options import GROUP_LINK_OPTIONS, LinkOptions, touches_files
 from jitlto.record.tuning import LAUNCH_NAMES, LINK_NAMES, TuneRecord
 
 T = TypeVar("T")
-#: A number of things or bytes.
-Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-#: A SHA-256 in hexadecimal.
-Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
 class InvalidRecordError(ValueError):
@@ -60,12 +56,6 @@ def encode(value: object) -> bytes:
     return json.dumps(msgspec.to_builtins(value), sort_keys=True, separators=(",", ":")).encode()
 
 
-class _Key(Struct, gc=False):
-    family: Name
-    group: Name
-    parameters: dict[Name, str]
-
-
 class _Parameter(Struct, gc=False):
     name: str
     type: str
@@ -74,25 +64,15 @@ class _Parameter(Struct, gc=False):
     definition: str = ""
 
 
-class _Image(Struct, gc=False):
-    kind: ImageKind
-    architecture: str
-    sha256: Sha256
-    size: Count
-    toolchain: str
-    version: tuple[Count, Count]
-    ptx_isa: tuple[Count, Count] | None
-
-
 class _Fragment(Struct, gc=False):
-    key: _Key
+    key: FragmentKey
     role: Role
     entry: str
     signature: list[_Parameter]
     provides: tuple[Symbol, ...]
     requires: tuple[Symbol, ...]
-    images: list[_Image]
-    bodies: tuple[tuple[str, Sha256], ...] = ()
+    images: tuple[Image, ...]
+    bodies: tuple[tuple[str, Sha256], ...]
 
 
 class _Family(Struct):
@@ -143,24 +123,7 @@ class Root(Struct, frozen=True):
 
 def encode_fragment(fragment: Fragment) -> bytes:
     """Encode the record of a fragment."""
-    key = fragment.key
-    return encode(
-        {
-            "key": {"family": key.family, "group": key.group, "parameters": dict(key.parameters)},
-            "role": fragment.role,
-            "entry": fragment.entry,
-            "signature": [each.as_dict() for each in fragment.signature],
-            "provides": fragment.provides,
-            "requires": fragment.requires,
-            "images": [_image_record(image) for image in fragment.images],
-        }
-        | ({"bodies": fragment.bodies} if fragment.bodies else {})
-    )
-
-
-def _image_record(image: Image) -> _Image:
-    architecture = str(image.architecture)
-    return _Image(image.kind, architecture, image.sha256, image.size, image.toolchain, image.version, image.ptx_isa)
+    return encode(msgspec.structs.asdict(fragment) | {"signature": [each.as_dict() for each in fragment.signature]})
 
 
 def decode_fragment(record: bytes) -> Fragment:
@@ -170,26 +133,14 @@ def decode_fragment(record: bytes) -> Fragment:
         InvalidRecordError, JitltoError: If it is invalid.
     """
     r = decode(_Fragment, record)
-    return Fragment(
-        FragmentKey.make(r.key.family, r.key.group, r.key.parameters),
-        r.role,
-        r.entry,
-        tuple(_parameter(p.name, p.type, p.size, p.alignment, p.definition) for p in r.signature),
-        r.provides,
-        r.requires,
-        tuple(map(_image, r.images)),
-        r.bodies,
-    )
-
-
-def _image(r: _Image) -> Image:
-    isa = None if r.ptx_isa is None else _version(*r.ptx_isa)
-    return Image(r.kind, _architecture(r.architecture), r.sha256, r.size, r.toolchain, _version(*r.version), isa)
+    for image in r.images:
+        _architecture(str(image.architecture))
+    signature = tuple(_parameter(p.name, p.type, p.size, p.alignment, p.definition) for p in r.signature)
+    return Fragment(r.key, r.role, r.entry, signature, r.provides, r.requires, r.images, r.bodies)
 
 
 # Thousands of fragments have the same few.
 _architecture = lru_cache(1024)(Architecture.parse)
-_version = lru_cache(1024)(Version)
 _parameter = lru_cache(1024)(Parameter)
 
 

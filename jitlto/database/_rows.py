@@ -29,9 +29,9 @@ from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.versions import Version
 from jitlto.database import _records as records
 from jitlto.database._reader import SqliteReader, list_schema
-from jitlto.database._records import Count, Root
+from jitlto.database._records import Root
 from jitlto.record.family_record import FamilyRecord
-from jitlto.record.fragment import Fragment, FragmentKey, Name, Role
+from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Role
 from jitlto.record.index import sorted_values
 
 T = TypeVar("T")
@@ -42,8 +42,9 @@ _OTHERS = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE blob(sha256 TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
 CREATE VIEW image AS SELECT f.key, json_extract(i.value, '$.kind') AS kind,
-    json_extract(i.value, '$.architecture') AS architecture, json_extract(i.value, '$.sha256') AS sha256,
-    json_extract(i.value, '$.size') AS size FROM fragment f, json_each(f.record, '$.images') i;
+    json_extract(i.value, '$.architecture[0]') || json_extract(i.value, '$.architecture[1]') AS architecture,
+    json_extract(i.value, '$.sha256') AS sha256, json_extract(i.value, '$.size') AS size
+    FROM fragment f, json_each(f.record, '$.images') i;
 CREATE VIEW provides AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
     json_extract(s.value, '$.layout') AS layout FROM fragment f, json_each(f.record, '$.provides') s;
 CREATE VIEW requires AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
@@ -285,7 +286,7 @@ class StoredRows:
     def decode_fragment(self, key: str, record: bytes) -> Fragment:
         """Return the fragment of a row."""
         fragment = self.decode(lambda: records.decode_fragment(record))
-        if fragment.key.text != key:
+        if self.decode(lambda: FragmentKey.parse(key)) != fragment.key:
             raise self._reader.damaged(f"{key} is the key of a different fragment")
         return fragment
 

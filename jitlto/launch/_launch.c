@@ -563,7 +563,6 @@ static inline int read_stream(Signature *signature, PyObject *stream, void **out
             if (result == DONE) remember_stream(signature, stream, handle);
         } else {
             result = ask_stream(signature, stream, &handle);
-            if (result == DONE && handle == 0) result = OTHERWISE;
         }
     }
     *out = (void *)(uintptr_t)(handle != 0 ? handle : signature->default_stream);
@@ -812,9 +811,11 @@ static PyObject *make_table(PyObject *module, PyObject *Py_UNUSED(none)) {
     return names == NULL ? NULL : new_table(names->table_type);
 }
 
-static PyObject *make_lookup(PyObject *module, PyObject *method) {
+static PyObject *make_lookup(PyObject *module, PyObject *args) {
     Names *names = names_of(module);
-    return names == NULL ? NULL : new_lookup(names, method);
+    PyObject *method, *key;
+    if (names == NULL || !PyArg_ParseTuple(args, "OO:make_lookup", &method, &key)) return NULL;
+    return new_lookup(names, method, key);
 }
 
 static PyObject *make_called_class(PyObject *Py_UNUSED(module), PyObject *base) {
@@ -828,8 +829,9 @@ static PyObject *make_called_class(PyObject *Py_UNUSED(module), PyObject *base) 
 static PyMethodDef functions[] = {
     {"make_called_class", make_called_class, METH_O,
      "make_called_class(base): a class below another one, whose objects are called faster."},
-    {"make_lookup", make_lookup, METH_O,
-     "make_lookup(method): a method that asks the table in the attribute _quick first, and the given one for the rest."},
+    {"make_lookup", make_lookup, METH_VARARGS,
+     "make_lookup(method, key): a method that asks the table in the attribute _quick first, then the given one, whose answers\n"
+     "it keeps there under what key(values) returns, unless that is None."},
     {"make_table", make_table, METH_NOARGS, "Return an empty table of requests and their answers."},
     {"make_signature", make_signature, METH_VARARGS,
      "make_signature(rows, function, default_stream, stream_type, learn_array, learn_stream)"},

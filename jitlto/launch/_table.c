@@ -2,7 +2,8 @@
  *
  * A Table holds answers by the arguments of the call that asked. Arguments are the same as those of an entry if they are the
  * same objects, or numbers or texts of the same type and value: 1, 1.0 and True are three arguments. A Lookup is a method: it
- * asks the Table that its object has in the attribute `_quick`, and leaves what is not there to another method.
+ * asks the Table that its object has in the attribute `_quick`, then another method, whose answer it puts there under what
+ * `key` makes of the arguments, if that is not None.
  */
 
 enum { FEWEST_PLACES = 16, MOST_PLACES = 1 << 16 }; /* powers of two */
@@ -29,7 +30,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyTypeObject *table_type;
     PyObject *attribute; /* its name */
-    PyObject *method;
+    PyObject *method, *key;
     PyObject *dict; /* what else is known of the method */
 } Lookup;
 
@@ -214,22 +215,44 @@ static PyType_Spec table_spec = {
     .slots = table_slots,
 };
 
+static PyObject *lookup_ask(Lookup *lookup, PyObject *table, PyObject *const *args, size_t flags, PyObject *keywords) {
+    Py_ssize_t count = PyVectorcall_NARGS(flags) - 1 + (keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords));
+    PyObject *found = NULL, *values = PyTuple_New(count);
+    for (Py_ssize_t i = 0; values != NULL && i < count; i++) PyTuple_SET_ITEM(values, i, Py_NewRef(args[i + 1]));
+    PyObject *names = keywords == NULL ? PyTuple_New(0) : Py_NewRef(keywords);
+    PyObject *key = values == NULL || names == NULL ? NULL : PyObject_CallOneArg(lookup->key, values);
+    if (key == Py_None)
+        found = PyObject_Vectorcall(lookup->method, args, flags, keywords);
+    else if (key != NULL)
+        found = PyObject_CallMethod(table, "find", "OO", key, names);
+    if (key != Py_None && found == Py_None) {
+        Py_SETREF(found, PyObject_Vectorcall(lookup->method, args, flags, keywords));
+        PyObject *done = found == NULL ? NULL : PyObject_CallMethod(table, "remember", "OOO", key, names, found);
+        if (done == NULL) Py_CLEAR(found);
+        Py_XDECREF(done);
+    }
+    Py_XDECREF(key);
+    Py_XDECREF(names);
+    Py_XDECREF(values);
+    return found;
+}
+
 static PyObject *lookup_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
     Lookup *lookup = (Lookup *)self;
     Py_ssize_t count = PyVectorcall_NARGS(flags);
-    if (lookup->method == NULL) return no_longer_in_use();
-    if (count > 0) {
-        PyObject *table = PyObject_GetAttr(args[0], lookup->attribute);
-        if (table == NULL) return NULL;
-        PyObject *found = NULL;
-        if (Py_TYPE(table) == lookup->table_type) {
-            Py_ssize_t named = keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords);
-            found = table_find((Table *)table, args + 1, count - 1 + named, keywords);
-        }
-        Py_DECREF(table);
-        if (found != NULL) return found;
+    if (lookup->method == NULL || lookup->key == NULL) return no_longer_in_use();
+    if (count == 0) return PyObject_Vectorcall(lookup->method, args, flags, keywords); /* which says what it takes */
+    PyObject *table = PyObject_GetAttr(args[0], lookup->attribute), *found = NULL;
+    if (table == NULL) return NULL;
+    Py_INCREF(self); /* the method may be replaced meanwhile */
+    if (Py_TYPE(table) == lookup->table_type) {
+        Py_ssize_t named = keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords);
+        found = table_find((Table *)table, args + 1, count - 1 + named, keywords);
     }
-    return PyObject_Vectorcall(lookup->method, args, flags, keywords);
+    if (found == NULL) found = lookup_ask(lookup, table, args, flags, keywords);
+    Py_DECREF(self);
+    Py_DECREF(table);
+    return found;
 }
 
 static PyObject *lookup_get(PyObject *self, PyObject *object, PyObject *Py_UNUSED(type)) {
@@ -241,6 +264,7 @@ static int lookup_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(lookup->table_type);
     Py_VISIT(lookup->method);
+    Py_VISIT(lookup->key);
     Py_VISIT(lookup->dict);
     return 0;
 }
@@ -248,6 +272,7 @@ static int lookup_traverse(PyObject *self, visitproc visit, void *arg) {
 static int lookup_clear(PyObject *self) {
     Lookup *lookup = (Lookup *)self;
     Py_CLEAR(lookup->method);
+    Py_CLEAR(lookup->key);
     Py_CLEAR(lookup->dict);
     return 0;
 }
@@ -302,13 +327,14 @@ static PyObject *new_table(PyTypeObject *type) {
     return (PyObject *)table;
 }
 
-static PyObject *new_lookup(const Names *names, PyObject *method) {
+static PyObject *new_lookup(const Names *names, PyObject *method, PyObject *key) {
     Lookup *lookup = PyObject_GC_New(Lookup, names->lookup_type);
     if (lookup == NULL) return NULL;
     lookup->vectorcall = lookup_vectorcall;
     lookup->table_type = (PyTypeObject *)Py_NewRef(names->table_type);
     lookup->attribute = Py_NewRef(names->quick);
     lookup->method = Py_NewRef(method);
+    lookup->key = Py_NewRef(key);
     lookup->dict = NULL;
     PyObject_GC_Track(lookup);
     return (PyObject *)lookup;

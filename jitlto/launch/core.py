@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from functools import update_wrapper
+from functools import partial, update_wrapper, wraps
 from importlib import import_module
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
@@ -99,10 +99,16 @@ def remembered(
         place: Returns 0 if an answer holds for all devices, else a number of those for which it does.
     """
 
+    key = partial(_key, place)
+
     def decorate(method: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
-        def ask(self: Any, /, *args: Any, **how: Any) -> Any:
-            table, names = self._quick, tuple(how)
-            values = _key((*args, *how.values()), place)
+        core = extension()
+        if core is not None:
+            return update_wrapper(core.make_lookup(method, key), method)
+
+        @wraps(method)
+        def ask(self: Any, /, *args: Any, **how: Any) -> Any:  # as lookup_ask() in _table.c
+            table, names, values = self._quick, tuple(how), key((*args, *how.values()))
             answer = None if values is None else table.find(values, names)
             if answer is None:
                 answer = method(self, *args, **how)
@@ -110,14 +116,12 @@ def remembered(
                     table.remember(values, names, answer)
             return answer
 
-        core = extension()
-        asked: Any = update_wrapper(ask, method)
-        return asked if core is None else update_wrapper(core.make_lookup(ask), method)
+        return ask  # type: ignore[return-value]  # of a method
 
     return decorate
 
 
-def _key(values: tuple[Any, ...], place: Callable[[], int]) -> tuple[Any, ...] | None:
+def _key(place: Callable[[], int], values: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return what stands for the values of a request; None if they may mean something else the next time."""
     try:
         number = place()

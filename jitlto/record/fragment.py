@@ -24,6 +24,10 @@ from jitlto.base.versions import Architecture, Version
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 #: The name of a family, a group or a parameter; checked when it is decoded.
 Name = Annotated[str, Meta(pattern=rf"\A{_NAME.pattern}\Z")]
+#: A number of things or bytes.
+Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+#: A SHA-256 in hexadecimal.
+Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _KEY = re.compile(r"([^/\[\]]+)/([^/\[\]]+)\[([^\[\]]*)\]")
 _VALUE = re.compile(r"(?:[^%=]|%[0-9A-Fa-f]{2})*")
 # Printable characters are not encoded, except the punctuation of the text form.
@@ -64,9 +68,9 @@ class FragmentKey(Struct, frozen=True, order=True, dict=True):
         parameters: Sorted by name; use :meth:`make` for an unsorted mapping.
     """
 
-    family: str
-    group: str
-    parameters: tuple[tuple[str, str], ...] = ()
+    family: Name
+    group: Name
+    parameters: tuple[tuple[Name, str], ...] = ()
 
     @classmethod
     def make(cls, family: str, group: str, parameters: Mapping[str, str]) -> FragmentKey:
@@ -160,8 +164,8 @@ class Image(Struct, frozen=True, order=True, gc=False):
 
     kind: ImageKind
     architecture: Architecture
-    sha256: str
-    size: int
+    sha256: Sha256
+    size: Count
     toolchain: str
     version: Version
     ptx_isa: Version | None = None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from jitlto.base.errors import DatabaseError, JitltoError, LinkError
 from jitlto.base.events import Kind
 from jitlto.base.files import TWIN_SUFFIX, digest_of
-from jitlto.base.frozen import Frozen, Shared
+from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.cuda import device
 from jitlto.launch.core import make_table, remembered
@@ -63,7 +63,7 @@ def load(
         DatabaseError: If a database cannot be read.
         StoreError: If it cannot be fetched.
     """
-    _require_name(family)
+    check_type(family, str, "family must be a name")
     if isinstance(database, str) and "://" in database:
         from jitlto.stores.fetched import fetch  # imported lazily: few databases come from a store
 
@@ -98,7 +98,7 @@ def family(name: str, *, distribution: str | None = None, session: Session = ses
         RegistryError: If no database holds the family, or several databases with different contents do.
         DatabaseError: If its database cannot be read, or that of an editable install cannot be built.
     """
-    _require_name(name)
+    check_type(name, str, "family must be a name")
     check_type(distribution, (str, NoneType), "distribution must be the name of a package")
     loaded: KernelFamily | None = session.families.get((name, distribution))
     if loaded is not None and loaded.in_place:
@@ -108,16 +108,6 @@ def family(name: str, *, distribution: str | None = None, session: Session = ses
         return session.families.setdefault((name, distribution), made)  # type: ignore[no-any-return]  # the first thread's
     session.families[name, distribution] = made
     return made
-
-
-class _LauncherRequest(Frozen):
-    """What :meth:`KernelFamily.launcher` is called with, and the compute capability of the current device."""
-
-    entry: str | None
-    link_mode: str
-    link_options: Mapping[str, object]
-    configuration: Mapping[str, object]
-    capability: tuple[int, int]
 
 
 def find_again(name: str, digest: str, location: str, session: Session) -> KernelFamily:
@@ -324,24 +314,27 @@ class KernelFamily(Shared):
         """
         if link_options:
             check_type(link_options, Mapping, "link options must be a dict")
-            family = self._family_for(link_options)
-            if family is not self:
-                how: dict[str, Any] = {"entry": entry, "link_mode": link_mode, "link_options": link_options}
-                return family.launcher(**how, **configuration)  # type: ignore[arg-type]  # no parameter has such a name
-        launcher = None
-        link_options = dict(link_options or {})  # copied, so that a later change by the caller has no effect
-        requested = _LauncherRequest(entry, link_mode, link_options, configuration, device.current().compute_capability)
-        asked = None if self.session.is_recording else self._kernel_request(requested)
-        look_ups = self.session.look_ups(self._file.location)
+        how: dict[str, Any] = {"link_mode": link_mode, "link_options": dict(link_options or {})}  # a copy
+        family = self._family_for(link_options)
+        if family is not self:
+            return family.launcher(entry=entry, **how, **configuration)  # type: ignore[arg-type]  # no parameter has such a name
+        capability = device.current().compute_capability
+        asked = None if self.session.is_recording else self._kernel_request(entry, how, configuration, capability)
+        look_ups, launcher = self.session.look_ups(self._file.location), None
         chosen = look_ups.find_chosen(asked) if asked else None
         if chosen is not None:
-            launcher = self._find(chosen, requested)
+            again = self.again()  # because a launcher that refers to its own family would be a reference cycle
+
+            def plan_again(linked: LinkedKernel) -> Plan:
+                return again().planner(entry, **configuration).plan(arch=linked.architecture, **how)
+
+            launcher = self._load(chosen, None, plan_again)
         if launcher is None:
             self.session.open_stores_soon()
-            plan = self.planner(entry, **configuration).plan(link_mode=link_mode, link_options=link_options)
+            plan = self.planner(entry, **configuration).plan(**how)
             while launcher is None:  # None: a thread that was waited for only searched the caches
-                launcher = self._load(plan.chosen, plan.link, lambda _: plan)
-            if asked and plan.answers(asked.linker, requested.capability):
+                launcher = self._load(plan.chosen, plan, lambda _: plan)
+            if asked and plan.answers(asked.linker, capability):
                 look_ups.put_chosen(asked, plan.chosen)
         return launcher
 
@@ -354,9 +347,11 @@ class KernelFamily(Shared):
             self._twin._quick = self._quick  # what it forgets is forgotten here too
         return self._twin or self
 
-    def _kernel_request(self, requested: _LauncherRequest) -> KernelRequest | None:
+    def _kernel_request(
+        self, entry: str | None, how: dict[str, Any], configuration: dict[str, object], capability: tuple[int, int]
+    ) -> KernelRequest | None:
         """Return a request as look-ups know it; None if a parameter or a value is wrong, which planning reports."""
-        known, configuration, entry = self.parameters, requested.configuration, requested.entry
+        known = self.parameters
         values = {n: value for n, value in configuration.items() if type(value) is str and value in known.get(n, ())}
         if len(values) < len(configuration):  # some have other spellings, or are wrong
             from jitlto.plan.configuration import normalize_configuration  # imported lazily: most are spelled so
@@ -366,8 +361,8 @@ class KernelFamily(Shared):
             except JitltoError:
                 return None
         group = self.entrypoints[0] if entry is None and len(self.entrypoints) == 1 else entry
-        how = requested.link_mode, requested.link_options, values, requested.capability
-        return KernelRequest(self._file.contents.digest, self.name, group, *how, find_linker())
+        options = how["link_mode"], how["link_options"]
+        return KernelRequest(self._file.contents.digest, self.name, group, *options, values, capability, find_linker())
 
     def dispatcher(
         self,
@@ -397,7 +392,7 @@ class KernelFamily(Shared):
     def best(self) -> Chooser:
         """Chooser of the best variant for a problem, as in ``family.best(rows=1000, data_type="float")``.
 
-        See :class:`jitlto.tuning.best.Chooser`; ``family.best.dispatcher("rows")`` is called with the values.
+        See :class:`jitlto.tuning.best.Chooser`.
         """
         if self._best is None:
             from jitlto.tuning.best import Chooser  # imported lazily: loads msgspec, and few families are tuned
@@ -441,16 +436,8 @@ class KernelFamily(Shared):
         """
         from jitlto.tuning.tune import tune
 
-        if measures is None:
-            from jitlto.tuning.bench import Bench
-
-            with Bench(cold=cold) as bench:
-                options: dict[str, Any] = {"budget": budget, "again": again, "save": save, "on_time": on_time}
-                report = tune(self, problem, workload, measures=bench, **options)
-        else:
-            report = tune(
-                self, problem, workload, measures=measures, budget=budget, again=again, save=save, on_time=on_time
-            )
+        how: dict[str, Any] = {"budget": budget, "cold": cold, "again": again, "save": save, "measures": measures}
+        report = tune(self, problem, workload, **how, on_time=on_time)
         if self._best is not None:
             self._best.forget()
         return report
@@ -465,57 +452,48 @@ class KernelFamily(Shared):
         device.current()  # raises if there is no device, before a link could fail
         launcher = None
         while launcher is None:  # None: a thread that was waited for only searched the caches
-            launcher = self._load(plan.chosen, plan.link, lambda _: plan)
+            launcher = self._load(plan.chosen, plan, lambda _: plan)
         return launcher
 
-    def _find(self, chosen: Chosen, requested: _LauncherRequest) -> Launcher | None:
-        """Return the launcher of a kernel that was linked before; None if no cache has it any more."""
-        file, session, again = self._file, self.session, self.again()
+    def _load(self, chosen: Chosen, planned: Plan | None, plan: Callable[[LinkedKernel], Plan]) -> Launcher | None:
+        """Return the launcher of a kernel, loaded by one thread while others wait.
 
-        def find() -> LinkedKernel | None:
-            linked = session.kernel_cache.find(chosen.digest, file.location)
-            if linked is not None:
-                session.events.emit(EVENT_OF_LAYER[linked.layer], chosen.kernel, chosen.digest, linked.seconds)
-                session.kernel_cache.warn(chosen, linked)
-            return linked
-
-        def plan(linked: LinkedKernel) -> Plan:
-            # A new family, because a launcher that refers to its own family would be a reference cycle.
-            planner = again().planner(requested.entry, **requested.configuration)
-            return planner.plan(
-                arch=linked.architecture, link_mode=requested.link_mode, link_options=requested.link_options
-            )
-
-        return self._load(chosen, find, plan)
-
-    def _load(
-        self, chosen: Chosen, get: Callable[[], LinkedKernel | None], plan: Callable[[LinkedKernel], Plan]
-    ) -> Launcher | None:
-        """Return the launcher of a kernel, loaded by one thread while others wait; None if ``get`` returns None."""
-        digest = chosen.digest
+        Args:
+            chosen: The kernel.
+            planned: Its plan; without one, None is returned if this machine has not linked it before.
+            plan: Returns its plan, for the launcher.
+        """
+        session, digest = self.session, chosen.digest
         made = False
-        with self.session.flights.of((id(self), digest)) as flight:
+        with session.flights.of((id(self), digest)) as flight:
             if flight.waited is None:
                 flight.value = self._launchers.get(digest)  # loaded before, perhaps by another thread
                 if flight.value is None:
                     if digest in self._failures:
                         raise_copy(self._failures[digest])
-                    try:
-                        linked = get()
-                    except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
-                        self._failures[digest] = error
-                        raise
+                    cache, linked = session.kernel_cache, None
+                    if planned is None:
+                        linked = cache.find(digest, self.location)
+                        if linked is not None:
+                            session.events.emit(EVENT_OF_LAYER[linked.layer], chosen.kernel, digest, linked.seconds)
+                    else:
+                        session.events.emit(Kind.REQUESTED, chosen.kernel, digest, plan=planned)
+                        try:
+                            linked = cache.get_or_link(planned.link_key, partial(cache.linker, planned), self.location)
+                        except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
+                            self._failures[digest] = error
+                            raise
                     if linked is not None:
                         made = True
+                        cache.warn(chosen, linked)
                         launcher = self._launcher(chosen, linked, partial(plan, linked))
                         flight.value = self._launchers.setdefault(digest, launcher)
         loaded: Launcher | None = flight.value
         if loaded is not None and made:
             # Emitted after the waiting threads were released, so that a slow subscriber does not delay them.
-            self.session.events.emit(Kind.LOADED, chosen.kernel, digest, loaded.load_seconds)
-            residency = self.session.residency
-            if residency is not None:
-                residency.add(self, digest)
+            session.events.emit(Kind.LOADED, chosen.kernel, digest, loaded.load_seconds)
+            if session.residency is not None:
+                session.residency.add(self, digest)
         return loaded
 
     def _launcher(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> Launcher:
@@ -537,7 +515,3 @@ class KernelFamily(Shared):
             self._quick.forget(launcher)
             for dispatcher in self._dispatchers:
                 dispatcher.forget(launcher)
-
-
-def _require_name(family: str) -> None:
-    check_type(family, str, "family must be a name")

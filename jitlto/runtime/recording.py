@@ -15,7 +15,6 @@ import json
 import logging
 import os
 import stat
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -90,12 +89,7 @@ class UsedPlan(NamedTuple):
 
 
 def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
-    """Read the plans of a recorded file, each once; see :func:`count_uses`."""
-    return [plan for plan, _ in count_uses(path)]
-
-
-def count_uses(path: str | os.PathLike[str]) -> list[tuple[UsedPlan, int]]:
-    """Read the plans of a recorded file, each once, in the order of first use, with how many processes used it.
+    """Read the plans of a recorded file, each once, in the order of first use.
 
     Truncated or damaged lines are skipped, and a warning is logged.
 
@@ -134,8 +128,7 @@ def count_uses(path: str | os.PathLike[str]) -> list[tuple[UsedPlan, int]]:
             len(bad),
             bad[0],
         )
-    counts = Counter(lines)
-    return [(plan, counts[line]) for line, plan in used.items()]
+    return list(used.values())
 
 
 class Recorder:

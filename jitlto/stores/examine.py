@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -18,11 +17,9 @@ from jitlto.stores.entry import PAGE_HINT
 from jitlto.stores.trust import Trust, directory_of
 
 _TIMEOUT = 3.0  # seconds for each request
-_PATIENCE = 10.0  # seconds for a store
 _PROBE = "v1/probes/"
 
 T = TypeVar("T")
-Opener = Callable[[StoreAddress], Backend]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,35 +32,20 @@ class Finding:
 
 
 def examine_stores(
-    addresses: Sequence[StoreAddress],
+    addresses: Iterable[StoreAddress],
     settings: Config,
     *,
-    open_store: Opener = lambda address: open_backend(address, timeout=_TIMEOUT),
-    patience: float = _PATIENCE,
+    open_store: Callable[[StoreAddress], Backend] = lambda address: open_backend(address, timeout=_TIMEOUT),
 ) -> list[Finding]:
-    """Examine stores side by side, within a time limit; each finding begins with the store's address.
+    """Examine stores; each finding begins with the store's address.
 
     Args:
         settings: Decide what is trusted, and what signs.
     """
-    found: dict[StoreAddress, list[Finding]] = {}
-
-    def run(address: StoreAddress) -> None:
-        trust = Trust.of(settings, address)
-        found[address] = [*_examine_keys(address, trust), *_examine(address, open_store)]
-
-    threads = [threading.Thread(target=run, args=(address,), daemon=True) for address in addresses]
-    for thread in threads:
-        thread.start()
-    end = time.monotonic() + patience
-    for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
-    late = f"does not answer within {patience:.0f} s"
-    remedy = "check the address, the network and proxies; programs do without it"
     return [
         Finding(f"{address.url}: {each.value}", each.ok, each.remedy)
         for address in addresses
-        for each in found.get(address, [Finding(late, False, remedy)])
+        for each in (*_examine_keys(address, Trust.of(settings, address)), _examine(address, open_store))
     ]
 
 
@@ -87,16 +69,16 @@ def _examine_keys(address: StoreAddress, trust: Trust) -> list[Finding]:
     return found
 
 
-def _examine(address: StoreAddress, open_store: Opener) -> list[Finding]:
+def _examine(address: StoreAddress, open_store: Callable[[StoreAddress], Backend]) -> Finding:
     if address.is_local and not Path(directory_of(address)).exists():  # opening it would make it
-        return [Finding("does not exist", False, "create the directory, or mount it")]
+        return Finding("does not exist", False, "create the directory, or mount it")
     doing = "read"
     try:
         backend = open_store(address)
         name = f"{_PROBE}{os.urandom(8).hex()}"
         if backend.get(name) is not None:  # the first request connects
             value = "answers for an object that it cannot hold, as a proxy or the sign-in of a network does"
-            return [Finding(value, False, PAGE_HINT)]
+            return Finding(value, False, PAGE_HINT)
         begin = time.perf_counter()
         backend.get(name)
         value = f"can be read, {1000 * (time.perf_counter() - begin):.1f} ms a request"
@@ -105,7 +87,7 @@ def _examine(address: StoreAddress, open_store: Opener) -> list[Finding]:
             backend.put(name, b"jitlto doctor\n")
             if backend.get(name) is None:
                 remedy = "use a store in which an object can be read as soon as it is written"
-                return [Finding("loses what is written", False, remedy)]
+                return Finding("loses what is written", False, remedy)
             value += "; can be written"
             doing = "cleared"
             backend.delete(name)
@@ -113,7 +95,7 @@ def _examine(address: StoreAddress, open_store: Opener) -> list[Finding]:
         advice = error.hint
         if error.code == "store-denied" and doing == "written":
             advice = f"grant it, or write {address.url}#read in JITLTO_STORE if the store is only to be read"
-        return [Finding(f"cannot be {doing}: {error.what}", False, advice)]
+        return Finding(f"cannot be {doing}: {error.what}", False, advice)
     except Exception as error:  # noqa: BLE001 - a diagnosis says what is wrong, whatever it is
-        return [Finding(f"{type(error).__name__}: {error}", False, "check the address")]
-    return [Finding(value)]
+        return Finding(f"{type(error).__name__}: {error}", False, "check the address")
+    return Finding(value)

@@ -126,11 +126,6 @@ class SharedStores:
         return self._is_usable() and any(store.is_opening for store in self._stores if store.address.reads)
 
     @property
-    def is_waited_for(self) -> bool:
-        """Whether a store is still waited for: it has not failed."""
-        return self._is_usable() and any(store.is_waited_for for store in self._stores)
-
-    @property
     def statistics(self) -> StoreStatistics:
         """What the stores did until now."""
         return replace(self._counts)

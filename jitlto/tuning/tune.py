@@ -12,6 +12,7 @@ from jitlto.compile.machine_code import hash_code
 from jitlto.link.parallel import run_parallel
 from jitlto.record.tuning import Variant, launch
 from jitlto.tuning import devices, wisdom_file
+from jitlto.tuning.bench import Bench
 from jitlto.tuning.best import Best, Problem
 from jitlto.tuning.search import Outcome, Search
 from jitlto.tuning.wisdom import Entry, Trial, make_entry
@@ -82,13 +83,19 @@ def tune(
     problem: Mapping[str, object],
     workload: Workload,
     *,
-    measures: Measures,
+    measures: Measures | None = None,
+    cold: bool = False,
     budget: float = 60.0,
     again: bool = False,
     save: bool = True,
     on_time: Callable[[Variant, str], object] = lambda *_: None,
 ) -> TuneReport:
     """Find the fastest variant for a problem, and add it to the user's wisdom; see :meth:`KernelFamily.tune`."""
+    if measures is None:
+        with Bench(cold=cold) as bench:
+            return tune(
+                family, problem, workload, measures=bench, budget=budget, again=again, save=save, on_time=on_time
+            )
     begin = time.monotonic()
     asked = Problem.read(family, problem)
     default, _ = asked.default()

@@ -18,7 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from jitlto.build.pipeline import build
-from jitlto.compile.machine_code import count_instructions
 from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
@@ -27,6 +26,7 @@ from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import CONVERT, write_family
+from tests.support.line_information import count_instructions
 
 CONVERSIONS = {
     "float to bf16": {"from_type": "float", "to_type": "__nv_bfloat16"},

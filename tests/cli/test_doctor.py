@@ -169,12 +169,3 @@ def test_output_in_an_encoding_that_lacks_characters_is_escaped(encoding: str, t
     assert b"building and linking work" in done.data
     told = json.loads(jitlto_process("cache", "info", "--json", **variables).data.decode(encoding))
     assert told["caches"][0]["directory"] == str(directory / "cubins")
-
-
-def test_the_stores_of_the_project_here_are_examined_too(tmp_path: Path) -> None:
-    address = (tmp_path / "none").as_uri()
-    (tmp_path / "pyproject.toml").write_text(f'[tool.jitlto]\nstore = ["{address}"]\n')
-    found = json.loads(jitlto("doctor", "--json", cwd=tmp_path).stdout)["findings"]
-    (store,) = [each for each in found if each["name"] == "shared store"]
-    assert store["ok"] is False
-    assert address in store["value"]

@@ -45,6 +45,6 @@ def test_names_that_contain_the_architecture_have_the_image_of_the_lowest() -> N
 
 
 def test_equal_ltoir_is_not_linked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_code, "compile_alone", None)
+    monkeypatch.setattr(machine_code, "hash_alone", None)
     text = "#if __CUDA_ARCH__ >= 800\n#endif\n__device__ int f(int x) { return x + x; }"
     assert architectures(text, CANDIDATES[:3]) == [75]

@@ -7,7 +7,7 @@ import pytest
 from jitlto.base.errors import LinkError
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.machine_code import MachineCode, compile_alone, hash_code
+from jitlto.compile.machine_code import hash_alone, hash_code
 from jitlto.cuda import nvfatbin, nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.record.headers import Source
@@ -28,17 +28,15 @@ __device__ float state[3] = {1, 2, 3};
 """
 
 
-def alone(text: bytes, architecture: Architecture = BASE, symbols: bytes | None = None) -> MachineCode:
+def alone(text: bytes, architecture: Architecture = BASE, symbols: bytes | None = None) -> str:
     compiled = nvrtc.compile_source(Source(text, {}), [architecture], ("--std=c++17",))
     declared = compiled.module if symbols is None else nvrtc.compile_source(Source(symbols, {}), [BASE], ()).module
     fatbin = nvfatbin.wrap_ltoir(compiled.ltoir[architecture], architecture)
-    return compile_alone(fatbin, declared.provides, declared.requires, declared.isa, TARGET)
+    return hash_alone(fatbin, declared.provides, declared.requires, declared.isa, TARGET)
 
 
 def test_a_fragment_links_without_what_it_requires() -> None:
-    code = alone(USES)
-    assert code.functions == {"_Z3own4Wide4Byte6float4"}
-    assert code.instructions > 10
+    assert alone(USES) != alone(USES.replace(b"+=", b"-="))
 
 
 @pytest.mark.slow
@@ -49,7 +47,6 @@ def test_equal_sources_make_equal_code_for_a_target_whatever_they_were_compiled_
 @pytest.mark.slow
 def test_a_kernel_is_code_too() -> None:
     text = b'__device__ int f(int); extern "C" __global__ void kern(int* x) { *x = f(*x); }'
-    assert alone(text).functions == {"kern"}
     assert alone(text) != alone(text.replace(b"f(*x);", b"f(*x) + 1;"))
 
 

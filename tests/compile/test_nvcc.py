@@ -143,12 +143,12 @@ def test_ltoir_alone_has_the_same_bytes_and_symbols_as_beside_ptx(
 ) -> None:
     if told and not ltoir_symbols.can_read_all(compiler.version):
         pytest.skip("nvJitLink is of another release than nvcc")
-    codes: list[tuple[str, ...]] = []
+    codes: list[tuple[bool, bool]] = []
     run = Compiler._run_nvcc
 
-    def recorded(self: Compiler, *arguments: Any) -> Any:
-        codes.append(arguments[3])
-        return run(self, *arguments)
+    def recorded(self: Compiler, *arguments: Any, ltoir: bool = False, ptx: bool = False) -> Any:
+        codes.append((ltoir, ptx))
+        return run(self, *arguments, ltoir=ltoir, ptx=ptx)
 
     monkeypatch.setattr(Compiler, "_run_nvcc", recorded)
     if not told:
@@ -159,7 +159,7 @@ def test_ltoir_alone_has_the_same_bytes_and_symbols_as_beside_ptx(
     both, alone = (
         compile_text(compiler, text, architectures=architectures, images=images) for images in (BOTH, BOTH[:1])
     )
-    assert codes == [("lto_", "compute_"), ("lto_",), *([] if told else [("compute_",)])]
+    assert codes == [(True, True), (True, False), *([] if told else [(False, True)])]
     assert alone.images == tuple(image for image in both.images if image[0] is ImageKind.LTOIR)
     assert {s.name for s in alone.provides} >= {s.name for s in both.provides}
     assert (alone.requires, alone.kernels, alone.parameters) == (both.requires, both.kernels, both.parameters)

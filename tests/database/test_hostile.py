@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jitlto.base.errors import CompileError, DatabaseError, JitltoError
+from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.mangling import demangle
 from jitlto.database import FragmentDatabase
 from jitlto.database._rows import TABLES, checksum
@@ -309,7 +309,7 @@ def test_lengths_that_a_file_declares_are_not_believed(copy: Path) -> None:
     with FragmentDatabase(copy) as database:
         digest = database.digest
     # Varints before a record say how long its cell and its values are (SQLite file format, 1.6 and 2.1).
-    at = whole.index(b'{"entry"')
+    at = whole.index(b'{"bodies"')
     for size in (b"\x87\xff\xff\xff\x7f", b"\x83\xff\xff\xff\x7f", b"\x81\x80\x80\x80\x00"):
         for begin in range(at - 80, at):
             copy.write_bytes(whole[:begin] + size + whole[begin + len(size) :])
@@ -512,7 +512,7 @@ def test_an_interface_header_includes_no_file_of_the_machine(copy: Path, tmp_pat
     with FragmentDatabase(copy) as database:
         planner = KernelFamily("mini", database).planner(data_type="float")
         planner.add_source("namespace mini { template <> __device__ float op<float>(float a) { return a; } }")
-        with pytest.raises(CompileError):
+        with pytest.raises(JitltoError):
             planner.plan(arch="sm_90")
 
 

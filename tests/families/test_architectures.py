@@ -15,7 +15,6 @@ from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.shards import Shard
 from jitlto.check.check import check
-from jitlto.compile.machine_code import count_instructions
 from jitlto.cuda import nvdisasm, toolkit
 from jitlto.cuda.compatibility import native_target
 from jitlto.database import FragmentDatabase
@@ -25,6 +24,7 @@ from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.families import CONVERT, write_family
+from tests.support.line_information import count_instructions
 
 TO_BF16 = {"from_type": "float", "to_type": "__nv_bfloat16"}
 TO_FP8 = {"from_type": "__half", "to_type": "__nv_fp8_e4m3"}

@@ -136,7 +136,7 @@ def test_a_cleared_table_is_empty_and_a_cleared_look_up_refuses(core: ModuleType
     def answer(*_: object) -> str:
         return "asked"
 
-    lookup, table = core.make_lookup(answer), core.make_table()
+    lookup, table = core.make_lookup(answer, lambda _: None), core.make_table()
     asked = type("Asked", (), {"look": lookup, "_quick": table})()
     table.remember((1,), (), "known")
     assert (asked.look(1), asked.look(2)) == ("known", "asked")
@@ -162,7 +162,7 @@ def test_a_cleared_module_makes_nothing_and_its_objects_still_work(driver: Drive
     launcher = make_launcher(core, driver)
     uses: list[Callable[[], object]] = [
         core.make_table,
-        partial(core.make_lookup, int),
+        partial(core.make_lookup, int, int),
         partial(core.make_signature, rows, driver.address, 1, *[None] * 3),
     ]
     for use in uses:
@@ -231,14 +231,14 @@ def test_a_launcher_used_while_it_is_cleared_launches_nothing(core: ModuleType, 
 
 def test_a_look_up_used_while_it_is_cleared_refuses(core: ModuleType) -> None:
     dying = Dying(lambda lookup: lookup(Plain(), 1))
-    lookup = core.make_lookup(dying.make())
+    lookup = core.make_lookup(dying.make(), int)
     dying.uses(lookup)
     clear(lookup)
     assert dying.outcomes == [TypeError]
 
 
 def test_a_table_used_while_it_is_cleared_is_empty(core: ModuleType) -> None:
-    lookup, dying = core.make_lookup(lambda *_: "asked"), Dying(lambda table: asked.look(1))
+    lookup, dying = core.make_lookup(lambda *_: "asked", lambda _: None), Dying(lambda table: asked.look(1))
     table = core.make_table()
     asked = type("Asked", (), {"look": lookup, "_quick": table})()
     table.remember((1,), (), dying.make())

@@ -149,6 +149,6 @@ def test_a_class_with_its_own_way_keeps_it(
     family = mini.again()()
     own = Own(family.name, family.database, family.session)
     monkeypatch.setattr(own, "planner", mini.planner)
-    monkeypatch.setattr(own, "_load_plan", mini._load_plan)
+    monkeypatch.setattr(own, "_load", mini._load)
     for _ in range(4):
         assert own.launcher(**ONE)[1] == "own"  # type: ignore[index]

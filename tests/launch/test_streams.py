@@ -55,7 +55,8 @@ def test_what_is_no_stream_is_refused(stream: object) -> None:
 
 
 def test_a_stream_of_cuda_core_that_was_closed_is_refused() -> None:
-    own: Any = type("Stream", (Protocol,), {"__module__": "cuda.core._stream"})
+    own: Any = type("Stream", (Protocol,), {"__module__": "cuda.core._stream", "is_closed": False})
     assert stream_handle(own(5)) == 5
+    own.is_closed = True
     with raises(LaunchError, "launch-failed", "closed"):
-        stream_handle(own(0))
+        stream_handle(own(5))

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jitlto.launch.core import Table
 from tests.support import launch_core
 
 SAME = np.dtype("f4")
@@ -43,17 +44,18 @@ class Asked:
 
 
 def answer(asked: Asked, *args: Any, **how: Any) -> Answer:
-    """Answer anew, and keep the answer."""
+    """Answer anew."""
     asked.calls.append((args, how))
-    made = Answer()
-    if asked._quick is not None:
-        asked._quick.remember((*args, *how.values()), tuple(how), made)
-    return made
+    return Answer()
+
+
+def as_they_are(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return values
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    lookup = launch_core.core().make_lookup(answer)
+    lookup = launch_core.core().make_lookup(answer, as_they_are)
     monkeypatch.setattr(Asked, "launcher", lookup, raising=False)
     return Asked()
 
@@ -67,7 +69,7 @@ def exact(value: Any) -> Any:
 @settings(max_examples=200)
 @given(calls=st.lists(CALLS, min_size=1, max_size=30))
 def test_an_answer_is_only_given_to_the_same_arguments(calls: list[Any]) -> None:
-    Asked.launcher = launch_core.core().make_lookup(answer)
+    Asked.launcher = launch_core.core().make_lookup(answer, as_they_are)
     asked = Asked()
     given_for: dict[int, Any] = {}
     kept = []
@@ -111,11 +113,18 @@ def test_the_entries_of_one_answer_are_forgotten(asked: Asked) -> None:
     assert asked.launcher("a") is not first
 
 
-def test_without_a_table_the_function_is_asked(asked: Asked) -> None:
-    for table in (None, 3):
-        asked._quick = None
-        assert asked.launcher(1) is not asked.launcher(1)
-        asked._quick = table
+def test_what_has_no_key_is_asked_each_time(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    lookup = launch_core.core().make_lookup(answer, lambda values: None if 0.5 in values else (*values, "key"))
+    monkeypatch.setattr(Asked, "launcher", lookup)
+    assert asked.launcher(0.5) is not asked.launcher(0.5)
+    assert asked.launcher(1) is asked.launcher(1)
+    assert asked._quick.find((1, "key"), ()) is asked.launcher(1)
+    assert asked._quick.find((1,), ()) is None
+
+
+def test_a_table_of_python_will_do(asked: Asked) -> None:
+    asked._quick = Table()
+    assert asked.launcher(1) is asked.launcher(1) is not asked.launcher(True)
     del asked._quick
     with pytest.raises(AttributeError, match="_quick"):
         asked.launcher(1)
@@ -127,7 +136,7 @@ def test_what_the_function_raises_is_raised(asked: Asked, monkeypatch: pytest.Mo
     def refuse(*_: Any, **__: Any) -> None:
         raise KeyError("no")
 
-    monkeypatch.setattr(Asked, "launcher", launch_core.core().make_lookup(refuse))
+    monkeypatch.setattr(Asked, "launcher", launch_core.core().make_lookup(refuse, as_they_are))
     with pytest.raises(KeyError, match="no"):
         asked.launcher(a=[])
 

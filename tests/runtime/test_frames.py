@@ -12,5 +12,6 @@ from tests.support.frames import launcher_frames
 @pytest.mark.usefixtures("empty_cache")
 def test_a_launcher_is_six_functions_from_nvjitlink(tmp_path: Path) -> None:
     frames = launcher_frames(tmp_path)
-    assert (frames[0], frames[-1]) == ("runtime.family: KernelFamily.launcher", "cuda.nvjitlink: link")
+    assert "runtime.family: KernelFamily.launcher" in frames[:2]  # behind the table, where there is no core
+    assert frames[-1] == "cuda.nvjitlink: link"
     assert len(frames) <= 6, frames

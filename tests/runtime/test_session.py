@@ -19,6 +19,7 @@ from jitlto.base.errors import LinkError
 from jitlto.base.events import Event, Kind
 from jitlto.cuda import device
 from jitlto.launch.residency import Residency
+from jitlto.link.kernel_cache import KernelCache
 from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
@@ -141,7 +142,7 @@ def test_a_link_that_fails_is_remembered_and_another_failure_is_not(
             calls.append(error)
             raise error("refused")
 
-        monkeypatch.setattr(type(plan), "link", link)
+        monkeypatch.setattr(KernelCache, "linker", property(lambda _: link))
 
     fail(OSError)
     for _ in range(2):

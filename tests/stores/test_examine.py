@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,24 +89,6 @@ def test_a_store_that_is_only_read_gets_no_probe() -> None:
 def test_a_right_that_is_missing_is_named_with_its_remedy(denied: str, remedy: str) -> None:
     (finding,) = [each for each in _examine(FakeStore((denied,))) if not each.ok]
     assert remedy in (finding.remedy or "")
-
-
-def test_a_store_that_never_answers_is_given_up_and_keeps_no_other_waiting() -> None:
-    release = threading.Event()
-    hanging = StoreAddress("s3://hanging", reads=True, writes=False)
-    begin = time.monotonic()
-
-    def open_one(address: StoreAddress) -> Any:
-        if address is hanging:
-            release.wait(20)
-        return FakeStore()
-
-    late, *well = examine_stores([hanging, ADDRESS], CHECKSUM, open_store=open_one, patience=0.1)
-    release.set()
-    assert time.monotonic() - begin < 5
-    assert not late.ok
-    assert "s3://hanging" in late.value
-    assert all(finding.ok for finding in well)
 
 
 def test_whatever_a_store_raises_becomes_a_finding() -> None:

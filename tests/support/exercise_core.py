@@ -235,7 +235,7 @@ class Exercise:
         return self.random.choice([
             (None, DEFAULT), (0, DEFAULT), (5, 5), (-5, None), (Stream(), 99), (ForeignStream(1 << 40), 1 << 40),
             (ForeignStream(0), DEFAULT),
-            (ForeignStream("x"), None), (Protocol(77), 77), (Protocol(0), None), (object(), None),
+            (ForeignStream("x"), None), (Protocol(77), 77), (Protocol(0), DEFAULT), (object(), None),
             (True, None), (1 << 64, None),
         ])  # fmt: skip
 
@@ -363,12 +363,17 @@ def look_up(core: Any, seed: int, count: int) -> None:
     failures: list[object] = []
 
     def answer(_: object, *args: object, **how: object) -> object:
+        return (args, how)
+
+    def plain(_: object, *args: object, **how: object) -> object:
         found = (args, how)
-        if "b" not in how:
-            asked._quick.remember((*args, *how.values()), tuple(how), found)
+        asked._quick.remember((*args, *how.values()), tuple(how), found)
         return found
 
-    members: dict[str, Any] = {"look": core.make_lookup(answer), "__call__": answer}
+    def key(values: tuple[object, ...]) -> object:
+        return None if object in map(type, values) else values
+
+    members: dict[str, Any] = {"look": core.make_lookup(answer, key), "__call__": plain}
     asked = core.make_called_class(type("Asked", (), members))()
     asked._quick = core.make_table()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from jitlto.cuda import toolkit
 from jitlto.cuda.elf import PROGBITS, ElfFile
 
 _PLACE = re.compile(r'"([^"]+)", line (\d+)')
+_NOP = 0x918  # the low 12 bits of an instruction
 _INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:\{ )?(.*)")
 
 
@@ -28,6 +30,17 @@ def machine_code(cubin: bytes) -> dict[str, bytes]:
     """The machine code of each function."""
     sections = ElfFile.from_bytes(cubin).sections
     return {each.name: each.data for each in sections if each.kind == PROGBITS and each.name.startswith(".text.")}
+
+
+def count_instructions(cubin: bytes) -> int:
+    """The number of machine instructions in a linked kernel and its functions, without those that fill up the end."""
+    count = 0
+    for code in machine_code(cubin).values():
+        number = len(code) // 16  # bytes of an instruction, since compute capability 7.0
+        while number and struct.unpack_from("<H", code, (number - 1) * 16)[0] & 0xFFF == _NOP:
+            number -= 1
+        count += number
+    return count
 
 
 def instructions(cubin: bytes, directory: Path) -> Iterator[Instruction]:

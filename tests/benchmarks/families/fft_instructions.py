@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from docs.examples.fft import Launch
-from jitlto.compile.machine_code import count_instructions
 from tests.benchmarks.families.databases import BASE, small_family
 from tests.benchmarks.families.part import table
 from tests.support.fft_reference import DTYPES, SIZES, TRANSFORMS
+from tests.support.line_information import count_instructions
 
 _DIRECTIONS = dict(reversed(TRANSFORMS))  # forward, where there are both
 
