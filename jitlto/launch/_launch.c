@@ -563,7 +563,6 @@ static inline int read_stream(Signature *signature, PyObject *stream, void **out
             if (result == DONE) remember_stream(signature, stream, handle);
         } else {
             result = ask_stream(signature, stream, &handle);
-            if (result == DONE && handle == 0) result = OTHERWISE;
         }
     }
     *out = (void *)(uintptr_t)(handle != 0 ? handle : signature->default_stream);

@@ -76,7 +76,7 @@ class Launcher(Shared):
         #: Duration of loading, in seconds.
         self.load_seconds = time.perf_counter() - begin
         self._granted = 0
-        self._has_launched = False
+        self._launches = 0  # the plain way
 
     @classmethod
     def from_plan(cls, plan: Plan, linked: LinkedKernel) -> Launcher:
@@ -253,8 +253,9 @@ class Launcher(Shared):
         device.current()
         launch = Launch(self, grid, block, args, shared_memory, cluster, cooperative, programmatic)
         launch.issue(stream_handle(stream))
-        if self._has_launched and type(self).__call__ is Launcher.__call__:
-            # At the second launch: one that is launched once should not wait for it.
+        self._launches += 1
+        if self._launches == 2 and type(self).__call__ is Launcher.__call__:
+            # Not at the first launch: a kernel that is launched once should not wait for it.
             from jitlto.launch.signature import core_signature, loaded_function
 
             quick = core_signature(tuple(self.signature))
@@ -262,7 +263,6 @@ class Launcher(Shared):
                 self._kernel = int(self.kernel.handle)
                 self._function = loaded_function(self._kernel)
                 self._quick = quick
-        self._has_launched = True
 
     def configure(
         self,
