@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from jitlto.base.cached import cached_property
 from jitlto.database import _records as records
-from jitlto.database._rows import ListedKey, Providers, Shape, StoredRows, SymbolUse, Uses
+from jitlto.database._rows import ListedKey, Shape, StoredRows, SymbolUse
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role
 from jitlto.record.index import Index
 
-
-class Database(Protocol):
-    """The parts of a database that an index uses beside its rows."""
-
-    @property
-    def gaps(self) -> tuple[FragmentKey, ...]: ...
-    def shapes(self, family: str) -> tuple[Shape, ...]: ...
-    def planned(self, family: str) -> tuple[FamilyRecord, list[Fragment]]: ...
+if TYPE_CHECKING:
+    from jitlto.database.database import FragmentDatabase
 
 
 class StoredIndex(Index):
@@ -34,7 +28,7 @@ class StoredIndex(Index):
         family: The family's record, as it is stored.
     """
 
-    def __init__(self, database: Database, rows: StoredRows, family: FamilyRecord) -> None:
+    def __init__(self, database: FragmentDatabase, rows: StoredRows, family: FamilyRecord) -> None:
         self._database = database
         self._rows = rows
         self._family = family.name
@@ -151,11 +145,11 @@ def _decode_entrypoints(record: bytes) -> tuple[ListedKey, ...]:
     return records.decode(tuple[ListedKey, ...], record)
 
 
-def _decode_uses(record: bytes) -> Uses:
+def _decode_uses(record: bytes) -> dict[str, SymbolUse]:
     return records.decode(dict[str, SymbolUse], record)
 
 
-def _decode_providers(record: bytes) -> Providers:
+def _decode_providers(record: bytes) -> dict[str, tuple[ListedKey, ...]]:
     return records.decode(dict[str, tuple[ListedKey, ...]], record)
 
 
