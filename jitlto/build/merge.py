@@ -97,7 +97,7 @@ def merge_databases(
             planned = record.select(fragments)
             if family.faults is not None:
                 check_interfaces(record, planned, family.faults)
-            validate.check_fragments(record, planned)
+            validate.check_layouts(planned)
             merger.advice += _report_mixed(record.name, planned)
         blobs = _Images(families)
         gaps = [key for family in families for key in family.gaps]

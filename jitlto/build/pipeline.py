@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ from jitlto.base.text import check_type
 from jitlto.build import proof, shards, validate
 from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache, CacheUse, find_use
+from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution import transport
-from jitlto.build.execution.dask import DaskExecutor
 from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.scheduler import Outcome, Scheduler
@@ -31,7 +31,6 @@ from jitlto.compile.compiler import CompiledSource
 from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
-from jitlto.record.family_record import PartRecord
 from jitlto.record.fragment import Fragment
 
 # What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds,
@@ -106,28 +105,32 @@ def build(
     if not isinstance(sources, RenderedFamilies):
         sources = RenderedFamilies(sources, keep_going=keep_going, cache=cache)
     writer.check_writable(output)
-    batches = sources.by_family() if shard is None else [sources.select(shard)]
     made = _Assembled()
     with _workers(executor, jobs) as pool:
-        outcome, find_faults = _compile(
-            _announce(sources, batches, observer), begin, jobs, pool, cache, observer, made.add, sources,
-            keep_going=keep_going,
-        )  # fmt: skip
+        compile_ = partial(transport.submit, pool, run=transport.compile_job)
+        width = transport.capacity(pool, jobs)
+        scheduler = Scheduler(compile_, width, cache, observer, begin, made.add, keep_going=keep_going)
+        outcome = scheduler.run(_announce(sources, shard, observer))
+        compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
+        _raise_failures(sources, outcome, compiler, keep_going=keep_going)
+        interfaces = InterfaceProof(outcome.requests, outcome.sources, compiler)
+        sources.check_texts(compiler)
         observer.phase("check")
-        _check_failures(sources, outcome)
-        advice = [*sources.advice, *made.list_advice()]
-        part = _make_part(sources, shard, find_faults(), advice) if shard else None
-        observer.phase("write")
+        advice, records, part = [*sources.advice, *made.list_advice()], [*sources.records.values()], None
         fragments = tuple(sorted(made.fragments, key=lambda fragment: fragment.key))
-        records = list(sources.records.values())
-        store = cache.store if cache else None
+        find_faults = partial(interfaces.faults, sources.own_interfaces(), sources.opaque())
+        if shard is not None:
+            whole = sources.source_digests(), find_faults(), sources.toolchain_identities()
+            part = shards.make_part_record(shard, *whole, advice)
 
         def check(digest: str) -> None:
             try:  # kernels are planned while the interfaces are compiled
+                store = cache.store if cache else None
                 proof.prove_once(advice, records, fragments, (), store, digest, allow_incomplete=allow_incomplete)
             finally:  # its errors say more than that kernels do not plan
                 _validate(sources, made.fragments, find_faults())
 
+        observer.phase("write")
         digest = writer.write(output, records, fragments, made.blobs, part=part, check=None if shard else check)
     if cache is not None and outcome.compiled:
         cache.store.prune()
@@ -137,15 +140,12 @@ def build(
     return BuildReport(output, digest, fragments, outcome.compiled, tuple(dict.fromkeys(advice)), seconds, use)
 
 
-def _announce(
-    sources: RenderedFamilies,
-    batches: Iterable[Sequence[CompileRequest]],
-    observer: Observer,
-) -> Iterator[Sequence[CompileRequest]]:
+def _announce(sources: RenderedFamilies, shard: Shard | None, observer: Observer) -> Iterator[Sequence[CompileRequest]]:
     """Yield batches of requests as they are rendered, checked, and tell the observer of them.
 
     While the first is compiled, the next is rendered.
     """
+    batches = sources.by_family() if shard is None else [sources.select(shard)]
     checked, failed = 0, 0
     for number, batch in enumerate(batches):
         # Those of other shards too.
@@ -162,37 +162,6 @@ def _announce(
         yield batch
 
 
-def _compile(
-    batches: Iterable[Sequence[CompileRequest]],
-    begin: float,
-    jobs: int | None,
-    pool: Executor,
-    cache: Cache | None,
-    observer: Observer,
-    accept: Callable[[RenderedSource, CompiledSource], object],
-    sources: RenderedFamilies,
-    *,
-    keep_going: bool,
-) -> tuple[Outcome, Callable[[], Faults]]:
-    """Compile all sources; what the interfaces do not declare is told when it is asked for, and compiled meanwhile."""
-    if isinstance(pool, DaskExecutor):
-        batches = _check_cluster(pool, batches)
-    submit = partial(transport.submit, pool, run=transport.compile_job)
-    width = transport.capacity(pool, jobs)
-    scheduler = Scheduler(submit, width, cache, observer, begin, accept, keep_going=keep_going)
-    outcome = scheduler.run(batches)
-    run = partial(transport.submit, pool)
-    compiler = InterfaceCompiler(run, cache)
-    if outcome.failures:
-        _blame_interfaces(outcome, compiler)
-        if not keep_going:
-            raise outcome.failures[0][1].error
-        return outcome, tuple
-    interfaces = InterfaceProof(outcome.requests, outcome.sources, compiler)
-    sources.check_texts(compiler)
-    return outcome, partial(interfaces.faults, sources.own_interfaces(), sources.opaque())
-
-
 @contextmanager
 def _workers(executor: Executor | None, jobs: int | None) -> Iterator[Executor]:
     """Where to compile: a caller's executor, or processes of this build that end with it."""
@@ -206,28 +175,24 @@ def _workers(executor: Executor | None, jobs: int | None) -> Iterator[Executor]:
         pool.shutdown(cancel_futures=True)
 
 
-def _blame_interfaces(outcome: Outcome, compiler: InterfaceCompiler) -> None:
-    """Replace the errors of sources that cannot compile because an interface before them does not."""
-    configs = [outcome.requests[position].config for position, _ in outcome.failures]
-    failed = [each.error.code == CompileError.code for _, each in outcome.failures]
-    asked = dict.fromkeys(config for config, is_compiler in zip(configs, failed, strict=True) if is_compiler)
-    broken = {config: find_broken(compiler, config, config.interfaces) for config in asked}
-    for place, (position, failure) in enumerate(outcome.failures):
-        if failed[place] and (error := broken[configs[place]]):
-            outcome.failures[place] = position, Failure(failure.rendered, error)
-
-
-def _check_cluster(
-    cluster: DaskExecutor, batches: Iterable[Sequence[CompileRequest]]
-) -> Iterator[Sequence[CompileRequest]]:
-    """Yield batches when the cluster's workers are known to have their compilers; each job is checked again."""
-    checked: dict[str, str] = {}
-    for batch in batches:
-        wanted = {request.config.toolchain.name: request.config.toolchain.identity for request in batch}
-        if wanted.items() - checked.items():
-            cluster.check(wanted)
-            checked |= wanted
-        yield batch
+def _raise_failures(
+    sources: RenderedFamilies, outcome: Outcome, compiler: InterfaceCompiler, *, keep_going: bool
+) -> None:
+    """Raise the failures of all steps so far; a source behind an interface that does not compile is not to blame."""
+    broken: dict[CompileConfig, BuildError | None] = {}
+    failures = []
+    for position, failure in outcome.failures:
+        error, config = failure.error, outcome.requests[position].config
+        if error.code == CompileError.code:
+            if config not in broken:
+                broken[config] = find_broken(compiler, config, config.interfaces)
+            error = broken[config] or error
+        failures.append(Failure(failure.rendered, error))
+    if failures and not keep_going:
+        raise failures[0].error
+    if failed := [*sources.failures, *failures]:
+        tried = [failure.rendered for failure in sources.failures] + [request.rendered for request in outcome.requests]
+        raise FailedFragmentsError(group_failures(failed, tried), len(tried))
 
 
 @dataclass
@@ -267,22 +232,9 @@ class _Assembled:
                 yield f"{text}; write its name as C++ has it, with namespaces, or remove it"
 
 
-def _check_failures(sources: RenderedFamilies, outcome: Outcome) -> None:
-    """Raise the failures of all steps so far."""
-    failed = [*sources.failures, *(failure for _, failure in outcome.failures)]
-    if failed:
-        tried = [failure.rendered for failure in sources.failures] + [request.rendered for request in outcome.requests]
-        raise FailedFragmentsError(group_failures(failed, tried), len(tried))
-
-
-def _make_part(sources: RenderedFamilies, shard: Shard, faults: Faults, advice: Sequence[str]) -> PartRecord:
-    """Return what a merge needs to check the fragments of a shard against the others."""
-    return shards.make_part_record(shard, sources.source_digests(), faults, sources.toolchain_identities(), advice)
-
-
 def _validate(sources: RenderedFamilies, made: Sequence[Fragment], faults: Faults) -> None:
     """Check the fragments of each family, and those that it uses, against each other."""
     for record in (each.with_used(sources.records) for each in sources.records.values()):
         fragments = record.select(made)
         check_interfaces(record, fragments, faults, sources.origins().get)
-        validate.check_fragments(record, fragments)
+        validate.check_layouts(fragments)

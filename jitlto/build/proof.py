@@ -205,7 +205,7 @@ def _dead_end(index: Index, end: DeadEnd, named: Mapping[str, Sequence[_Provided
     elif error.code == "plan-unknown-value-combination":  # its hint is for callers
         hint = f"add it to the matrix of the group that provides it, or leave it out of that of {group}"
     elif error.code == "plan-duplicate-definition" and _share_helper(index, end.fragments):
-        hint = "make it inline or static, or declare it in an interface and define it in one group"
+        hint = "make it inline or static in each, or declare it in an interface and define it in one group"
     elif error.code == "plan-ambiguous-fragments":
         hint = "leave it out of all but one, or tell them apart by a parameter that all have in key"
     subject, configuration = str(end.entry.key), dict(end.configuration)
@@ -225,9 +225,9 @@ def _describe_near(near: Sequence[_Provided], end: DeadEnd) -> str:
 
 
 def _share_helper(index: Index, fragments: Iterable[Fragment]) -> bool:
-    """Return whether two fragments define, not inline, what no fragment requires of another."""
-    strong = [{symbol.name for symbol in f.provides if not symbol.weak} - index.required for f in fragments]
-    return any(not one.isdisjoint(other) for one, other in combinations(strong, 2))
+    """Return whether two fragments define what no fragment requires of another."""
+    helpers = [{symbol.name for symbol in f.provides} - index.required for f in fragments]
+    return any(not one.isdisjoint(other) for one, other in combinations(helpers, 2))
 
 
 def _kind(error: JitltoError) -> Kind:

@@ -125,21 +125,50 @@ def build(**options: Any) -> None:
     if gc.isenabled():  # what a build makes it keeps to its end, and looking for garbage takes a third of its time
         gc.disable()
         click.get_current_context().call_on_close(gc.enable)
+    prepared = _prepare(o, outputs)
+    if prepared is None or o.output is None:
+        return
+    rendered, cache = prepared
+    if o.lineinfo:
+        lineinfo.check_writable(o.output)
+    twin = None
+    try:
+        with progress("compiling", quiet=o.quiet) as observer, _executor(o, cache) as executor:
+            recorder = trace.Trace(observer)
+            try:
+                how: dict[str, Any] = {"jobs": o.jobs, "executor": executor, "cache": cache, "observer": recorder}
+                how["allow_incomplete"] = o.allow_incomplete
+                choice: dict[str, Any] = {"keep_going": o.keep_going, "shard": o.shard}
+                report = pipeline.build(rendered, o.output, **choice, **how)
+                if o.lineinfo:
+                    twin = lineinfo.build_twin(rendered.families, o.output, **how)
+            finally:  # timings of a failed build are written too
+                if o.timings is not None:
+                    trace.write(recorder, o.timings)
+    except FailedFragmentsError as error:
+        if o.as_json:
+            _print_failures(error)
+        raise
+    _print_report(report, twin, o)
+
+
+def _prepare(o: _Options, outputs: dict[str, Path | None]) -> tuple[RenderedFamilies, Cache | None] | None:
+    """Return what to build, and the cache; None if there is nothing to compile."""
     package = None if o.project is None else _package(o.project, o.names)
     if package and o.output and not (o.plan_shards or o.shard or o.lineinfo):
         how = {"allow_incomplete": o.allow_incomplete}
         taken = prebuilt.copy_prebuilt(package.config, package.families, o.output, **how)
         if taken:
             print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
-            return
+            return None
     families = with_used(package.families if package else map(declaration.load_family, _paths(o.names)))
     check_outputs(outputs, _sources(families), database="-o")
     cache = None if o.no_cache else open_shared_cache()
     rendered = RenderedFamilies(families, keep_going=o.keep_going, cache=cache)
     if o.plan_shards is not None:
         _print_shards(rendered, o.plan_shards, o.as_json)
-    elif o.output is not None:
-        _build(rendered, o.output, cache, o)
+        return None
+    return rendered, cache
 
 
 def _check_usage(o: _Options) -> dict[str, Path | None]:
@@ -155,30 +184,6 @@ def _check_usage(o: _Options) -> dict[str, Path | None]:
     if o.timings is not None:
         trace.check_writable(o.timings)
     return outputs
-
-
-def _build(rendered: RenderedFamilies, output: Path, cache: Cache | None, o: _Options) -> None:
-    if o.lineinfo:
-        lineinfo.check_writable(output)
-    twin = None
-    try:
-        with progress("compiling", quiet=o.quiet) as observer, _executor(o, cache) as executor:
-            recorder = trace.Trace(observer)
-            try:
-                how: dict[str, Any] = {"jobs": o.jobs, "executor": executor, "cache": cache, "observer": recorder}
-                how["allow_incomplete"] = o.allow_incomplete
-                choice: dict[str, Any] = {"keep_going": o.keep_going, "shard": o.shard}
-                report = pipeline.build(rendered, output, **choice, **how)
-                if o.lineinfo:
-                    twin = lineinfo.build_twin(rendered.families, output, **how)
-            finally:  # timings of a failed build are written too
-                if o.timings is not None:
-                    trace.write(recorder, o.timings)
-    except FailedFragmentsError as error:
-        if o.as_json:
-            _print_failures(error)
-        raise
-    _print_report(report, twin, o)
 
 
 def _print_report(report: BuildReport, twin: Path | None, o: _Options) -> None:

@@ -18,7 +18,6 @@ from jitlto.cli.selection import DATABASE, describe_nearest, find_key, open_data
 from jitlto.database import FragmentDatabase
 from jitlto.record.fragment import Fragment
 from jitlto.runtime import session
-from jitlto.runtime.discovery.installed import installed_families
 
 
 @click.command(epilog="Example: jitlto ls search.fragdb")
@@ -49,6 +48,8 @@ def ls(database: Path | None, installed: bool, as_json: bool) -> None:
 
 
 def _print_installed(as_json: bool) -> None:
+    from jitlto.runtime.discovery.installed import installed_families  # imported late: takes as long as all else
+
     listed = installed_families(session.default.registry)
     if as_json:
         print_json({"families": [asdict(each) for each in listed]})

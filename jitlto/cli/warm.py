@@ -13,7 +13,7 @@ from jitlto.base.text import format_bytes, pluralize
 from jitlto.base.versions import Architecture
 from jitlto.build.findings import group_findings, link_failure
 from jitlto.cli.output import print_cause, print_json, progress
-from jitlto.cli.parameters import FILE, PATH, Size, jobs_option, json_option, parse_pairs, targets_option
+from jitlto.cli.parameters import FILE, PATH, jobs_option, json_option, parse_pairs, targets_option
 from jitlto.cli.selection import DB_HELP, find_family
 from jitlto.cuda import device, nvjitlink
 from jitlto.record.check_result import Cause
@@ -26,7 +26,6 @@ from jitlto.runtime.warming import WarmJobs, WarmResult, WarmTarget, family_jobs
 @targets_option("--arch", "Targets")
 @click.option("--db", "database", type=PATH, help=DB_HELP)
 @click.option("-o", "--output", type=FILE, help="Write a pack to this file.")
-@click.option("--budget", type=Size(), help="Bound the pack, e.g. 20MB: to what saves the most link time.")
 @jobs_option("links")
 @json_option
 def warm(
@@ -35,7 +34,6 @@ def warm(
     archs: list[Architecture],
     database: Path | None,
     output: Path | None,
-    budget: int | None,
     jobs: int | None,
     as_json: bool,
 ) -> None:
@@ -46,16 +44,10 @@ def warm(
 
     Kernels are stored in the user's cache and the shared stores or, with -o, in a pack, which then holds exactly these
     kernels. A kernel that is already there is not linked again.
-
-    With --budget, all kernels are linked anew, and the pack gets those that save the most link seconds: those of each
-    kernel as often as FILE says that processes used it.
     """
-    if budget is not None and output is None:
-        raise click.UsageError("--budget needs -o")
-
     if settings and Path(target).is_file():
         raise click.UsageError(f"NAME=VALUE does not apply to a file: {target}")
-    destination = WarmTarget(output, budget)
+    destination = WarmTarget(output)
     work = _jobs(target, settings, archs, database)
     begin = time.perf_counter()
     with progress("linking") as shown:
@@ -127,15 +119,7 @@ def _print(work: WarmJobs, result: WarmResult, causes: Sequence[Cause], output: 
     if not result.packed:
         click.echo(f"{output}: not written, because no kernel was linked")
         return
-    saving = result.saving
-    packed = saving.kernels if saving else result.packed
-    click.echo(f"{output}: {pluralize(packed, 'kernel')}, {format_bytes(output.stat().st_size)}")
-    if saving:
-        share, part = saving.seconds / saving.all_seconds, saving.bytes / saving.all_bytes
-        click.echo(
-            f"  saves {share:.1%} of {saving.all_seconds:.2f} link seconds, with {part:.1%} of the bytes of all "
-            f"{pluralize(saving.all_kernels, 'kernel')}"
-        )
+    click.echo(f"{output}: {pluralize(result.packed, 'kernel')}, {format_bytes(output.stat().st_size)}")
     for stem in sorted({outcome.database.stem for outcome in result.outcomes if outcome.database}):
         if not (output.name.startswith(f"{stem}.") and output.suffix == ".pack"):
             click.echo(f"  programs find it only beside {stem}.fragdb, named {stem}.pack or {stem}.*.pack")
@@ -151,7 +135,6 @@ def _print_as_json(
             "failed": len(result.failures),
             "left_out": work.left_out,
             "pack": str(output) if result.packed else None,
-            "saving": result.saving,
             "shared": result.shared,
             "unshared": result.unshared,
             "nvjitlink": str(nvjitlink.version()),

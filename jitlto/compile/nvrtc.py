@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from jitlto.base.cached import cached_property
@@ -10,11 +11,10 @@ from jitlto.base.versions import Architecture
 from jitlto.compile import ltoir_symbols
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.compiler import CompiledSource, CompileJob
-from jitlto.compile.nvrtc_program import Output, Step
+from jitlto.compile.nvrtc_program import Step
 from jitlto.compile.snapshot import Snapshots
 from jitlto.cuda import nvfatbin, toolkit
 from jitlto.record.fragment import ImageKind
-from jitlto.record.headers import Source
 
 
 class Compiler:
@@ -57,10 +57,7 @@ class Compiler:
         """Compile one job, see :func:`jitlto.compile.nvrtc_program.compile_source`."""
         ptx = ImageKind.PTX in job.images
         following = [Step.from_options("ptx", each, job.options) for each in job.architectures if ptx]
-
-        def run(source: Source, step: Step) -> Output:
-            return self._snapshots.run(source, step, job.sharers, following)
-
+        run = partial(self._snapshots.run, sharers=job.sharers, following=following)
         compiled = nvrtc.compile_source(job.source, job.architectures, job.options, ptx=ptx, run=run)
         images: list[tuple[ImageKind, Architecture, bytes]] = []
         if ImageKind.LTOIR in job.images:

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from jitlto.base.errors import CompileError, ToolchainError
@@ -100,19 +101,17 @@ def compile_source(
     _check_no_nul(source)
     version = toolkit.nvrtc_version()
     ordered = sorted(architectures)
-
-    def run_all(kind: str) -> list[Output]:
-        return [(run or run_step)(source, Step.from_options(kind, a, options)) for a in ordered]
-
-    outputs = run_all("ltoir")
+    steps = {kind: [Step.from_options(kind, each, options) for each in ordered] for kind in STEPS}
+    run_one = partial(run or run_step, source)
+    outputs = [*map(run_one, steps["ltoir"])]
     ltoir = {a: output.data for a, output in zip(ordered, outputs, strict=True)}
     texts: list[Output] = []
     modules = None if ptx else ltoir_symbols.read_modules(ltoir, version)
     if modules is None:
         if not ptx and version >= _FAST_COMPILE:
             with contextlib.suppress(CompileError):  # the author's options contain that of the step
-                texts = run_all("symbols")
-        texts = texts or run_all("ptx")
+                texts = [*map(run_one, steps["symbols"])]
+        texts = texts or [*map(run_one, steps["ptx"])]
         modules = [parse_ptx(text.data.decode()) for text in texts]
     module = merge_modules(ordered, modules)
     made_from = [source.sha256, str(version), *map(str, architectures), *options]

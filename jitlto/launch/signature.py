@@ -18,7 +18,7 @@ from jitlto.cuda.libraries import Stream, driver
 from jitlto.launch.arguments import Converter, is_cupy, pointed_type
 from jitlto.launch.core import extension
 from jitlto.launch.step import make_converters
-from jitlto.launch.streams import stream_handle
+from jitlto.launch.streams import is_own, stream_handle
 
 _CUDA = 12000  # the version of cuLaunchKernelEx that is asked for: that of the oldest CUDA that jitlto supports
 # DLDataTypeCode (dlpack.h) by NumPy's letter.
@@ -101,8 +101,14 @@ def _learn_array(array: Any) -> object:
     return vars(kind).get(_EXCHANGE)  # of the type itself: a subclass may be anything, such as a tensor without memory
 
 
-def _learn_stream(stream: Any) -> str | None:
-    """Return the attribute with the handle of streams of a type that keep it; None: ask ``__cuda_stream__``."""
+def _learn_stream(stream: Any) -> str | bool | None:
+    """Return how the core reads the handles of streams of a type.
+
+    Returns:
+        The attribute that holds it, of streams that keep it for life; None: by ``__cuda_stream__``; False: not at all.
+    """
+    if is_own(stream):
+        return False  # such as a graph builder
     library = type(stream).__module__.partition(".")[0]
     name = {"cupy": "ptr", "torch": "cuda_stream"}.get(library, "")
     return name if type(getattr(stream, name, None)) is int else None

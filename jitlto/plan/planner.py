@@ -13,6 +13,7 @@ from jitlto.base.errors import JitltoError, PlanError, UnknownParameterError, Un
 from jitlto.base.events import Kind
 from jitlto.base.text import abbreviate, check_type
 from jitlto.base.versions import Architecture
+from jitlto.cuda.nvjitlink import InputKind
 from jitlto.plan.configuration import LINK_MODES, normalize_configuration, unknown_link_mode
 from jitlto.plan.plan import Plan, Request, SuppliedInput
 from jitlto.plan.resolve import resolve
@@ -22,7 +23,6 @@ if TYPE_CHECKING:  # not imported at run time: a plan without a caller's inputs 
     from typing import Protocol
 
     from jitlto.base.cache_dir import CacheDir
-    from jitlto.cuda.nvjitlink import InputKind
     from jitlto.database import FragmentDatabase
     from jitlto.plan.plan import Services
     from jitlto.plan.user_code import inputs
@@ -149,8 +149,6 @@ class Planner(Generic[Loaded]):
 
     def add_ltoir(self, data: bytes, name: str = "user.ltoir") -> Planner[Loaded]:
         """Add LTO-IR, bare or in a fatbin."""
-        from jitlto.cuda.nvjitlink import InputKind
-
         data = _bytes(data, name)
         kind = InputKind.FATBIN if data[:4] == b"\x50\xed\x55\xba" else InputKind.LTOIR
         self._supplied.append((name, data, kind))
@@ -158,8 +156,6 @@ class Planner(Generic[Loaded]):
 
     def add_ptx(self, data: bytes | str, name: str = "user.ptx") -> Planner[Loaded]:
         """Add relocatable PTX. Nothing is optimised across it, not even in an LTO link."""
-        from jitlto.cuda.nvjitlink import InputKind
-
         self._supplied.append((name, data if isinstance(data, str) else _bytes(data, name), InputKind.PTX))
         return self
 
@@ -168,8 +164,6 @@ class Planner(Generic[Loaded]):
 
         It is assumed to define every symbol that nothing else in the plan defines; if it does not, the link fails.
         """
-        from jitlto.cuda.nvjitlink import InputKind
-
         allowed = (InputKind.FATBIN, InputKind.CUBIN, InputKind.OBJECT, InputKind.LIBRARY)
         if kind not in allowed:
             raise PlanError(
@@ -281,7 +275,6 @@ class Planner(Generic[Loaded]):
         record: FamilyRecord,
         store: CacheDir | None,
     ) -> inputs.UserInput:
-        from jitlto.cuda.nvjitlink import InputKind
         from jitlto.plan.user_code import inputs
 
         if kind is None:

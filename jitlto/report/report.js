@@ -1,6 +1,7 @@
 "use strict";
 const byId = id => document.getElementById(id), body = byId("rows"), box = byId("filter"), more = byId("more");
-const STEP = 200; // so many rows are made, and as many again when the last of them comes into view
+// So many rows are made, and as many again when the last of them comes into view.
+const STEP = 200;
 let symbols = [], known = [], hits = [];
 
 async function read() {

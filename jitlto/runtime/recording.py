@@ -15,19 +15,16 @@ import json
 import logging
 import os
 import stat
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from jitlto.base import files
 from jitlto.base.errors import JitltoError
 from jitlto.base.events import Event, Kind
 from jitlto.base.versions import Architecture
+from jitlto.cuda.nvjitlink import InputKind
 from jitlto.plan.plan import Plan, Request, SuppliedInput
-
-if TYPE_CHECKING:
-    from jitlto.cuda.nvjitlink import InputKind
 
 _SCHEMA = 1
 _BEGIN = b'{"arch": "'  # of every line, for its names are sorted
@@ -90,12 +87,7 @@ class UsedPlan(NamedTuple):
 
 
 def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
-    """Read the plans of a recorded file, each once; see :func:`count_uses`."""
-    return [plan for plan, _ in count_uses(path)]
-
-
-def count_uses(path: str | os.PathLike[str]) -> list[tuple[UsedPlan, int]]:
-    """Read the plans of a recorded file, each once, in the order of first use, with how many processes used it.
+    """Read the plans of a recorded file, each once, in the order of first use.
 
     Truncated or damaged lines are skipped, and a warning is logged.
 
@@ -134,8 +126,7 @@ def count_uses(path: str | os.PathLike[str]) -> list[tuple[UsedPlan, int]]:
             len(bad),
             bad[0],
         )
-    counts = Counter(lines)
-    return [(plan, counts[line]) for line, plan in used.items()]
+    return list(used.values())
 
 
 class Recorder:
@@ -201,8 +192,6 @@ def _encode_input(name: str, data: bytes | str, kind: InputKind | None) -> dict[
 
 
 def _decode_input(content: Mapping[str, str]) -> SuppliedInput:
-    from jitlto.cuda.nvjitlink import InputKind  # imported lazily: takes 5 ms, and recording does not need it
-
     kind = None if content["kind"] is None else InputKind(content["kind"])
     data = content["text"] if "text" in content else base64.b64decode(content["base64"], validate=True)
     if not isinstance(data, {None: str, InputKind.PTX: str | bytes}.get(kind, bytes)):

@@ -5,7 +5,6 @@ This module is longer than most: what is to be linked and where it goes are read
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -36,15 +35,11 @@ _FLUSH, _STALL = 60.0, 5.0  # seconds to wait for what is written to shared stor
 
 @dataclass(frozen=True, slots=True)
 class WarmJob:
-    """One plan to link, for the current device if ``arch`` is None; ``family`` is an error if it was not found.
-
-    ``uses`` says how many recorded processes used it.
-    """
+    """One plan to link, for the current device if ``arch`` is None; ``family`` is an error if it was not found."""
 
     request: Request
     arch: Architecture | None
     family: KernelFamily | JitltoError
-    uses: int = 1
 
     def plan(self) -> Plan:
         if isinstance(self.family, JitltoError):
@@ -74,24 +69,6 @@ class WarmOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Saving:
-    """What a pack of a bounded size saves of the link seconds of the recorded uses, and of the bytes of all kernels.
-
-    Args:
-        seconds, all_seconds: Link seconds of its kernels, and of all, each as often as it was used.
-        bytes, all_bytes: Of the kernels in it, and of all.
-        kernels, all_kernels: How many.
-    """
-
-    seconds: float
-    all_seconds: float
-    bytes: int
-    all_bytes: int
-    kernels: int
-    all_kernels: int
-
-
-@dataclass(frozen=True, slots=True)
 class WarmResult:
     """All outcomes, each digest once.
 
@@ -100,14 +77,12 @@ class WarmResult:
         packed: Kernels in the written pack.
         shared: Kernels that were written to shared stores, which had lacked them.
         unshared: Kernels that could not be written to one, at least.
-        saving: What a pack of a bounded size saves; None for any other.
     """
 
     outcomes: list[WarmOutcome] = field(default_factory=list)
     packed: int = 0
     shared: int = 0
     unshared: int = 0
-    saving: Saving | None = None
 
     @property
     def failures(self) -> list[WarmOutcome]:
@@ -136,7 +111,7 @@ def recorded_jobs(
     Raises:
         JitltoError: If the file holds no plan, or no plan of the database's families.
     """
-    used = recording.count_uses(path)
+    used = recording.read(path)
     if not used:
         raise JitltoError(
             "the file holds no plan",
@@ -145,25 +120,25 @@ def recorded_jobs(
             hint=f"record one: JITLTO_RECORD={path} PROGRAM",
         )
     held = session.default.registry.open(database).families if database else None
-    own = [(plan, uses) for plan, uses in used if held is None or plan.request.family in held]
+    own = [plan for plan in used if held is None or plan.request.family in held]
     if not own:
-        names = ", ".join(sorted({plan.request.family for plan, _ in used}))
+        names = ", ".join(sorted({plan.request.family for plan in used}))
         raise JitltoError(
             f"holds none of the families in {path}: {names}",
             code="jitlto-nothing-recorded",
             where=str(database),
-            hint=f"they were recorded from {', '.join(sorted({plan.database for plan, _ in used}))}",
+            hint=f"they were recorded from {', '.join(sorted({plan.database for plan in used}))}",
         )
     families: dict[str, KernelFamily | JitltoError] = {}
     jobs = []
-    for plan, uses in own:
+    for plan in own:
         name = plan.request.family
         if name not in families:
             try:
                 families[name] = find(name)
             except JitltoError as error:
                 families[name] = error
-        jobs += [WarmJob(plan.request, target, families[name], uses) for target in targets or [plan.arch]]
+        jobs += [WarmJob(plan.request, target, families[name]) for target in targets or [plan.arch]]
     return WarmJobs(jobs, len(used) - len(own), f"of families that {database} does not hold")
 
 
@@ -229,15 +204,13 @@ class WarmTarget:
 
     Args:
         output: The pack; None for the caches.
-        budget: The largest size of the pack in bytes: of all kernels those that save the most link seconds are put into
-            it. To know how long that takes, all are linked anew.
 
     Raises:
         JitltoError: If the cache is off or cannot be used, or the pack cannot be written.
     """
 
-    def __init__(self, output: Path | None = None, budget: int | None = None) -> None:
-        self._output, self._budget = output, budget
+    def __init__(self, output: Path | None = None) -> None:
+        self._output = output
         self._kernels: dict[str, LinkedKernel] = {}  # of the pack, by digest
         self._plans: dict[int, Plan] = {}  # by position of the job
         self._replaced: list[KernelSource] = []
@@ -279,8 +252,9 @@ class WarmTarget:
         outcomes = [ordered[position] for position in sorted(ordered)]
         if self._output is None:
             return WarmResult([self._verified(outcome) for outcome in outcomes], 0, *self._flushed())
-        saving = self._write(self._output, jobs) if self._kernels else None
-        return WarmResult(outcomes, saving.kernels if saving else len(self._kernels), saving=saving)
+        if self._kernels:
+            self._write(self._output, jobs)
+        return WarmResult(outcomes, len(self._kernels))
 
     # --- into the caches ---
 
@@ -322,47 +296,21 @@ class WarmTarget:
         """Take a kernel from the replaced pack, a cache or a store, or link it; add it to the new pack."""
         shared = [] if self._cache.shared is None else [self._cache.shared]
         sources = [*self._replaced, *self._cache.sources(plan.database.location), *shared]
-        found = find_kernel(plan.digest, sources) if self._budget is None else None
-        kernel = self._kernels[plan.digest] = found or plan.link(use_cache=False)
+        kernel = self._kernels[plan.digest] = find_kernel(plan.digest, sources) or plan.link(use_cache=False)
         return kernel
 
-    def _write(self, output: Path, jobs: Sequence[WarmJob]) -> Saving | None:
-        """Write the pack: with a budget, those kernels that save the most for their size, as many as fit."""
-        entries: dict[str, dict[str, dict[str, bytes]]] = {}  # of each kernel
-        contents: dict[str, bytes] = {}
-        worth: defaultdict[str, float] = defaultdict(float)  # seconds that are saved
+    def _write(self, output: Path, jobs: Sequence[WarmJob]) -> None:
+        packed: dict[str, dict[str, bytes]] = {KERNELS: {}, REQUESTS: {}, CONTENTS: {}}
         for position, plan in sorted(self._plans.items()):
             job, kernel = jobs[position], self._kernels.get(plan.digest)
             if kernel is not None and isinstance(job.family, KernelFamily):
-                own = entries.setdefault(plan.digest, {KERNELS: {}, REQUESTS: {}})
-                own[KERNELS][plan.digest] = plan.link_key.encode(kernel)
-                own[REQUESTS] |= find_answers(job.family, job.request, plan)
-                contents |= [requests.contents_entry(job.family.contents)]
-                worth[plan.digest] += job.uses * kernel.seconds
-        sizes = {digest: packs.size_of(own) - packs.size_of({}) for digest, own in entries.items()}
-        chosen = sorted(entries)
-        if self._budget is not None:
-            left = self._budget - packs.size_of({CONTENTS: contents})
-            ranked, chosen = sorted(chosen, key=lambda digest: -worth[digest] / sizes[digest]), []
-            for digest in ranked:
-                if sizes[digest] <= left:
-                    chosen.append(digest)
-                    left -= sizes[digest]
-            if not chosen:
-                hint = f"raise --budget: the smallest kernel takes {min(sizes.values())} bytes, and a pack an index"
-                raise JitltoError("no kernel fits", code="jitlto-budget", where=str(output), hint=hint)
-        packed: dict[str, dict[str, bytes]] = {KERNELS: {}, REQUESTS: {}, CONTENTS: contents}
-        for digest in chosen:
-            for kind, each in entries[digest].items():
-                packed[kind] |= each
+                packed[KERNELS][plan.digest] = plan.link_key.encode(kernel)
+                packed[REQUESTS] |= find_answers(job.family, job.request, plan)
+                packed[CONTENTS] |= [requests.contents_entry(job.family.contents)]
         try:
             packs.write(output, packed)
         except OSError as error:
             raise _failed(output, error) from None
-        if self._budget is None:
-            return None
-        saved, size = sum(worth[digest] for digest in chosen), sum(sizes[digest] for digest in chosen)
-        return Saving(saved, sum(worth.values()), size, sum(sizes.values()), len(chosen), len(entries))
 
 
 def find_answers(family: KernelFamily, request: Request, plan: Plan) -> dict[str, bytes]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,58 +103,35 @@ class Chooser(Shared):
 
     Args:
         family: The family.
-        names: Names of a problem whose values are passed by position.
-        fixed: Values that are the same for all calls.
     """
 
     __slots__ = ("__dict__", "__weakref__")
 
-    def __init__(
-        self, family: TunedFamily, names: Sequence[str] = (), fixed: Mapping[str, object] | None = None
-    ) -> None:
-        self.names = tuple(names)
+    def __init__(self, family: TunedFamily) -> None:
         self._quick = make_table()  # problem → answer
         self._family = family
-        self._fixed = dict(fixed or {})
-        self._more: weakref.WeakSet[Chooser] = weakref.WeakSet()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be made again, in another process, by its family."""
-        if not self.names and not self._fixed:
-            return getattr, (self._family, "best")
-        return partial(self._family.best.dispatcher, *self.names, **self._fixed), ()
+        return getattr, (self._family, "best")
 
     @remembered(lambda: 0 if devices.are_alike() else device.ordinal() + 1)
-    def __call__(self, *values: object, **problem: object) -> Best:
-        """Return the best variant for a problem: its sizes and parameters, by name or in the order of ``names``.
+    def __call__(self, **problem: object) -> Best:
+        """Return the best variant for a problem: its sizes and parameters.
 
         Args:
-            *values: Of ``names``.
-            **problem: Other sizes and parameters; ``entry``: the entrypoint's group, if several are tuned.
+            **problem: Sizes and parameters; ``entry``: the entrypoint's group, if several are tuned.
 
         Raises:
             PlanError: If it is no problem of the family, or no variant is for it.
             JitltoError: As :meth:`KernelFamily.launcher`.
         """
-        return self.choose(self._named(values) | problem)
-
-    def dispatcher(self, *names: str, **fixed: object) -> Chooser:
-        """Return a chooser for callers that ask in every call.
-
-        Args:
-            *names: Sizes and parameters whose values are passed with each call, in this order.
-            **fixed: The others.
-        """
-        made = Chooser(self._family, names, self._fixed | fixed)
-        self._more.add(made)
-        return made
+        return self.choose(problem)
 
     def forget(self, _: object = None) -> None:
         """Forget all answers, and what was read."""
         self._quick.forget()
         self.__dict__.pop("knowledge", None)
-        for each in self._more:
-            each.forget()
 
     @cached_property
     def knowledge(self) -> tuple[Wisdom, Wisdom]:
@@ -165,20 +140,10 @@ class Chooser(Shared):
 
     def choose(self, problem: Mapping[str, object]) -> Best:
         """Return the best variant for a problem, without looking at earlier answers."""
-        asked = Problem.read(self._family, self._fixed | dict(problem))
+        asked = Problem.read(self._family, problem)
         if self._family.session.config.tuning == "off":
             return self._default(asked, "JITLTO_TUNING=off")
         return self._known(asked) or self._default(asked, "nothing was measured")
-
-    def _named(self, values: tuple[object, ...]) -> dict[str, object]:
-        if len(values) != len(self.names):
-            raise PlanError(
-                f"{len(values)} values given for {len(self.names)} names",
-                code="plan-value-count",
-                where=self._family.name,
-                hint=f"give one value for each of {', '.join(self.names)}" if self.names else "give them by name",
-            )
-        return dict(zip(self.names, values, strict=True))
 
     def _known(self, asked: Problem) -> Best | None:
         """Return what wisdom says: what was measured with the kernel at hand, or else the nearest guess."""

@@ -23,6 +23,7 @@ from jitlto.families import declaration
 from jitlto.record.fragment import FragmentKey, Role
 from jitlto.runtime.family import KernelFamily
 from tests.conftest import BuildFamily
+from tests.support.build_frames import build_frames
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 
@@ -170,7 +171,7 @@ FAILURES = {
             op__cu__jinja="__device__ __noinline__ int help(int a) { return a * 4; }\n"
             + MINI["op.cu.jinja"].replace("{{expr}}", "{{expr}} + help(a)"),
         ),
-        BuildError, "build-conflicting-definitions", ("help(int)", "mini/kern[", "mini/op["),
+        UnplannedKernelsError, "build-unplanned-kernels", ("help(int)", "mini/kern", "mini/op["),
     ),
 }  # fmt: skip
 
@@ -495,3 +496,10 @@ __global__ void kern({{data_type}}* x, taken t) {}
     report = build_family(MINI | {"family.toml": toml + structures, "kern.cu.jinja": text})
     (advice,) = (text for text in report.advice if "[struct" in text)
     assert '"mine::misspelled"' in advice
+
+
+@pytest.mark.slow
+def test_nvrtc_is_at_most_twelve_functions_from_the_command(tmp_path: Path) -> None:
+    frames = build_frames(tmp_path)
+    assert (frames[0], frames[-1]) == ("cli.build: build", "compile.nvrtc_program: run_program")
+    assert len(frames) <= 12, frames

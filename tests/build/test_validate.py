@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from itertools import combinations
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from jitlto.base.errors import BuildError, CompileError
 from jitlto.base.versions import Architecture
-from jitlto.build import validate
+from jitlto.build import proof, validate
+from jitlto.build.proof import UnplannedKernelsError
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
-from jitlto.record.index import agrees
 from jitlto.record.options import LinkOptions
 from tests.conftest import BuildFamily
 from tests.support.compiled import compiled
@@ -31,9 +25,12 @@ def fragment(group: str, text: str, role: Role = Role.DEVICE, **parameters: str)
 
 
 def check(*fragments: Fragment) -> None:
-    names = dict.fromkeys((f.key.group, f.role) for f in fragments)
-    groups = tuple(GroupRecord(name, role, (), None, False) for name, role in names)
-    validate.check_fragments(FamilyRecord("f", (), LinkOptions(), (Architecture(75),), groups, ()), fragments)
+    """Check fragments as a build does."""
+    validate.check_layouts(fragments)
+    groups = tuple(
+        GroupRecord(name, role, (), None, False) for name, role in {f.key.group: f.role for f in fragments}.items()
+    )
+    proof.prove([FamilyRecord("f", (), LinkOptions(), (Architecture(75),), groups, ())], fragments)
 
 
 KERNEL = "{helper}__device__ float op(float); __global__ void k(float* x) {{ x[0] = op(x[0]) + {call}; }}"
@@ -90,10 +87,8 @@ WEAK = "__device__ __noinline__ inline float help(float x) { return x; }\n"
 
 @pytest.mark.slow
 def test_a_function_that_is_inline_in_one_fragment_alone_is_refused_where_the_two_meet() -> None:
-    op = fragment("op", OP.format(helper=WEAK, call="help(1)"), data_type="double")
     kernel = fragment("kern", KERNEL.format(helper=STRONG, call="help(1)"), Role.ENTRYPOINT, data_type="float")
-    check(kernel, op)
-    with raises(BuildError, "build-conflicting-definitions", "help(float)", "f/kern[data_type=float]", "f/op[]"):
+    with raises(UnplannedKernelsError, None, "help(float)", "f/kern[data_type=float]", "f/op[]"):
         check(kernel, fragment("op", OP.format(helper=WEAK, call="help(1)")))
 
 
@@ -124,7 +119,7 @@ def test_a_helper_may_be_inline_where_it_is_not_if_the_two_never_meet() -> None:
     kernels = [made(f"kern{n}", requires=f"op{n}", role=Role.ENTRYPOINT) for n in "12"]
     one, other = made("op1", "op1 help"), made("op2", "op2 help*")
     check(*kernels, one, other)
-    with raises(BuildError, "build-conflicting-definitions", "help(float)", "f/op1[]", "f/op2[]"):
+    with raises(UnplannedKernelsError, None, "help(float)", "f/op1[]", "f/op2[]"):
         check(made("kern", requires="op1 op2", role=Role.ENTRYPOINT), one, other)
 
 
@@ -170,72 +165,12 @@ def test_a_kernel_must_exist_for_every_architecture(build_family: BuildFamily) -
     assert "compute_90" in caught.value.what
 
 
-def _symbols(names: set[str]) -> tuple[Symbol, ...]:
-    return tuple(Symbol(name, SymbolKind.FUNCTION, "()()", False) for name in sorted(names))
-
-
-_names = st.sets(st.sampled_from(["f", "g"]), max_size=2)
-_fragments = st.builds(
-    lambda role, group, parameters, provides, requires, inline: Fragment(
-        FragmentKey.make("f", group, parameters), role, "", (),
-        (*_symbols(provides), *(replace(symbol, weak=True) for symbol in _symbols(inline - provides))),
-        _symbols(requires), (),
-    ),
-    st.sampled_from(Role), st.sampled_from("ab"),
-    st.dictionaries(st.sampled_from("xyz"), st.sampled_from("12"), max_size=2), _names, _names,
-    st.sets(st.sampled_from(["f", "h"]), max_size=2),
-)  # fmt: skip
-
-
-def _reached(group: str, fragments: list[Fragment]) -> set[str]:
-    """Return the groups that a kernel of ``group`` may take fragments from: what they require is provided there."""
-    reached: set[str] = set()
-    more = {group}
-    while more - reached:
-        reached |= more
-        required = {s.name for f in fragments if f.key.group in reached for s in f.requires}
-        providers = (f for f in fragments if f.role is Role.DEVICE)
-        more = {f.key.group for f in providers if any(s.name in required for s in f.provides)}
-    return reached
-
-
 @pytest.mark.slow
-@given(st.lists(_fragments, max_size=6))
-def test_what_is_inline_in_one_alone_is_refused_where_the_two_can_meet(fragments: list[Fragment]) -> None:
-    interface = {s.name for f in fragments for s in f.requires}
-    kernels = [_reached(f.key.group, fragments) for f in fragments if f.role is Role.ENTRYPOINT]
-
-    def differ(a: Fragment, b: Fragment) -> bool:
-        names, others = ({s.name: s.weak for s in f.provides} for f in (a, b))
-        both = names.keys() & others.keys()
-        if a.role is b.role is Role.ENTRYPOINT or both & interface or not agrees(a.key, dict(b.key.parameters)):
-            return False
-        if not any({a.key.group, b.key.group} <= groups for groups in kernels):
-            return False
-        return any(names[name] != others[name] for name in both)
-
-    try:
-        check(*fragments)
-    except BuildError as error:
-        refused = error.code == "build-conflicting-definitions"
-        assert refused
-    else:
-        refused = False
-    assert refused == any(differ(a, b) for a, b in combinations(fragments, 2))
-
-
-@pytest.mark.slow
-def test_thousands_of_kernels_with_helpers_of_one_name_are_checked_at_once() -> None:
-    fragments = [
-        Fragment(
-            FragmentKey.make("f", f"group{number % 4}", {"n": str(number)}),
-            Role.ENTRYPOINT if number % 2 else Role.DEVICE, "", (),
-            tuple(Symbol(f"_Z4h{n:04}v", SymbolKind.FUNCTION, "()()", weak=True) for n in range(5))
-            + _symbols({f"_Z4f{number:04}v"}),
-            _symbols({f"_Z4g{number:04}v"}), (),
-        )
-        for number in range(2000)
-    ]  # fmt: skip
-    begin = time.perf_counter()
-    check(*fragments)
-    assert time.perf_counter() - begin < 10
+def test_a_build_refuses_what_is_inline_in_one_fragment_of_a_kernel_alone(build_family: BuildFamily) -> None:
+    kernel = MINI["kern.cu.jinja"].replace("if (i < n)", "if (i < n && help(1.f) > 0)")
+    files = MINI | {
+        "kern.cu.jinja": STRONG + kernel,
+        "op.cu.jinja": WEAK + MINI["op.cu.jinja"].replace("return", "return T(help(1.f)) *"),
+    }
+    with raises(UnplannedKernelsError, None, "help(float)", "mini/kern", "mini/op"):
+        build_family(files)

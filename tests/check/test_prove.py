@@ -228,12 +228,6 @@ def test_an_unused_fragment_that_only_another_unused_one_requires_says_so(proof:
     assert "only f/a[] requires its symbols" in found.failures[1].message
 
 
-def test_an_unused_fragment_with_nearly_the_right_types_is_shown_with_its_requirer(proof: Prove) -> None:
-    found = proof(kernel(OP), fragment("op", provides=[OP_DOUBLE]))
-    assert {failure.kind for failure in found.failures} == {Kind.REQUIREMENT, Kind.UNUSED}
-    assert any("f/kern[] requires op(float)" in (failure.hint or "") for failure in found.failures)
-
-
 def test_symbols_that_callers_supply_are_noted_and_other_missing_symbols_are_failures(proof: Prove) -> None:
     header = {"user.cuh": "__device__ float op(float); // not helper\n"}
     found = proof(

@@ -282,23 +282,3 @@ def test_on_a_device_a_family_is_linked_for_what_its_programs_ask(mini_path: Pat
         family = KernelFamily("mini", database)
         wanted = {family.plan(**configuration).digest for configuration in family.configurations()}
     assert {kernel["digest"] for kernel in warmed} == wanted
-
-
-def test_a_budget_bounds_a_pack_and_says_what_that_saves(mini_path: Path, tmp_path: Path) -> None:
-    used, pack = tmp_path / "used.jsonl", tmp_path / "mini.pack"
-    often, once = _line("mini", data_type="float", op_name="twice"), _line("mini", data_type="double", op_name="twice")
-    used.write_bytes(50 * often + once)
-    command = ("warm", used, "--db", mini_path, "-o", pack)
-    both = json.loads(jitlto(*command, "--budget", "20MB", "--json").stdout)
-    assert both["saving"]["kernels"] == both["saving"]["all_kernels"] == 2
-    done = jitlto(*command, "--budget", str(pack.stat().st_size - 100))
-    assert done.returncode == 0, done.stderr
-    assert "1 kernel" in done.stdout
-    assert "link seconds" in done.stdout
-    (digest,) = Pack(pack).digests
-    with FragmentDatabase(mini_path) as database:
-        frequent = KernelFamily("mini", database).plan(arch="sm_90", data_type="float", op_name="twice")
-    assert digest == frequent.digest
-    fails(jitlto("warm", used, "--db", mini_path, "--budget", "1M"), 2, "-o")
-    fails(jitlto(*command, "--budget", "much"), 2, "much")
-    fails(jitlto(*command, "--budget", "1K"), 1, "jitlto-budget")

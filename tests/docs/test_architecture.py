@@ -72,18 +72,6 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, trace_launch.T
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["found", "linked"])
-def test_a_cold_launch_goes_through_few_modules(way: str, traces: dict[str, trace_launch.Trace]) -> None:
-    assert not trace_launch.exceeds(way, traces[way]), trace_launch.outline(traces[way])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", trace_launch.TITLES)
-def test_every_return_to_a_module_has_a_reason(way: str, traces: dict[str, trace_launch.Trace]) -> None:
-    assert trace_launch.unexplained(way, traces[way]) == []
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("way", trace_launch.TITLES)
 def test_the_drawings_show_the_modules_that_are_entered(way: str, traces: dict[str, trace_launch.Trace]) -> None:
     drawing = (DRAWINGS / f"{way}.svg").read_text("utf-8")

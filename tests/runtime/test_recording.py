@@ -252,10 +252,3 @@ def test_a_plan_that_cannot_be_written_down_is_said(
     (said,) = caplog.records
     assert "is not recorded" in said.getMessage()
     assert not (tmp_path / "used.jsonl").exists()
-
-
-def test_each_process_that_used_a_plan_counts(tmp_path: Path) -> None:
-    one, other = (UsedPlan(Request("mini", None, _CHOSEN), Architecture(number), "mini.fragdb") for number in (80, 90))
-    path = tmp_path / "used.jsonl"
-    path.write_bytes(one.to_line() + other.to_line() + one.to_line())
-    assert recording.count_uses(path) == [(one, 2), (other, 1)]

@@ -95,7 +95,6 @@ def test_copies_of_what_does_not_change_are_the_thing_itself(family: KernelFamil
         family.plan(arch="sm_90", **FLOAT),
         family.dispatcher("data_type"),
         family.best,
-        family.best.dispatcher("n", data_type="float"),
         family.session,
     )
     for thing in things:
@@ -113,8 +112,6 @@ def test_a_deep_copy_of_a_planner_is_a_planner_of_its_own(family: KernelFamily) 
 
 def test_choosers_are_sent(family: KernelFamily) -> None:
     assert send(family.best) is family.best
-    made = send(family.best.dispatcher("n", data_type="float"))
-    assert (made.names, made._fixed, made._family) == (("n",), {"data_type": "float"}, family)
 
 
 def test_the_best_variant_is_copied_with_its_launch(tuned_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

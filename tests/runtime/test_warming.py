@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,6 @@ import pytest
 from jitlto.base.errors import JitltoError, UnknownValueError
 from jitlto.base.versions import Architecture
 from jitlto.link.packs import Pack
-from jitlto.plan.cache_entry import LinkedKernel
-from jitlto.plan.plan import Plan
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.warming import WarmTarget, family_jobs
@@ -79,27 +76,3 @@ def test_shared_stores_get_what_is_linked_and_what_is_in_the_cache(
     assert jobs[0].plan().link().layer == "store"
     own.clear()
     assert WarmTarget(tmp_path / "mini.pack").link(jobs).linked == 0
-
-
-@pytest.mark.parametrize("room", [1, 2, 3])
-def test_a_pack_of_a_bounded_size_has_what_saves_the_most(
-    mini: KernelFamily, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
-) -> None:
-    """Kernels that take a second each to link, and one that is used often."""
-    monkeypatch.setattr(Plan, "link", lambda self, **_: LinkedKernel(b"\x7fELF" * 2000, "kern", "sm_90", "", 1.0))
-    jobs = family_jobs(mini, [], [SM_90]).jobs
-    jobs = [replace(job, uses=10 ** (number == 2)) for number, job in enumerate(jobs)]
-    output = tmp_path / "mini.pack"
-    whole = WarmTarget(output, 1 << 30).link(jobs)
-    assert whole.packed == 4
-    assert whole.saving is not None
-    assert (whole.saving.seconds, whole.saving.all_seconds) == (13.0, 13.0)
-    budget = output.stat().st_size - (4 - room) * 8100
-    result = WarmTarget(output, budget).link(jobs)
-    assert result.saving is not None
-    assert (result.packed, result.saving.kernels, result.saving.all_kernels) == (room, room, 4)
-    assert output.stat().st_size <= budget
-    assert result.saving.seconds == 10.0 + room - 1
-    assert 0 < result.saving.bytes < result.saving.all_bytes
-    with raises(JitltoError, "jitlto-budget", "mini.pack"):
-        WarmTarget(output, 5000).link(jobs)

@@ -235,7 +235,7 @@ class Exercise:
         return self.random.choice([
             (None, DEFAULT), (0, DEFAULT), (5, 5), (-5, None), (Stream(), 99), (ForeignStream(1 << 40), 1 << 40),
             (ForeignStream(0), DEFAULT),
-            (ForeignStream("x"), None), (Protocol(77), 77), (Protocol(0), None), (object(), None),
+            (ForeignStream("x"), None), (Protocol(77), 77), (Protocol(0), DEFAULT), (object(), None),
             (True, None), (1 << 64, None),
         ])  # fmt: skip
 

@@ -207,10 +207,6 @@ def test_what_is_no_problem(tuned: PlannedFamily, mini: Any) -> None:
         tuned.best(n=1, entry="kernel", **FLOAT)
     with raises(PlanError, "plan-not-tuned", hint="tune"):
         Problem.read(mini, {"n": 1})
-    with raises(PlanError, "plan-value-count"):
-        tuned.best.dispatcher("n")(1, 2)
-    with raises(PlanError, "plan-value-count"):
-        tuned.best(1)
     with raises(PlanError, "plan-problem"):
         tuned.best(n=[1], **FLOAT)
 
@@ -220,13 +216,10 @@ def test_a_problem_that_was_asked_for_before_is_looked_up(
     tuned_copy: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool
 ) -> None:
     family = open_tuned(tuned_copy, monkeypatch, launch_core.core() if compiled else None)
-    choose = family.best.dispatcher("n", data_type="float")
-    first, named = choose(1000), family.best(n=1000, **FLOAT)
+    first = family.best(n=1000, **FLOAT)
     monkeypatch.setattr(family.best, "choose", lambda problem: pytest.fail("it chooses again"))
-    monkeypatch.setattr(choose, "choose", lambda problem: pytest.fail("it chooses again"))
-    assert choose(1000) is first
-    assert family.best(n=1000, **FLOAT) is named
-    assert family.best(n=1000, data_type="float") is named
+    assert family.best(n=1000, **FLOAT) is first
+    assert family.best(n=1000, data_type="float") is first
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -234,14 +227,13 @@ def test_what_is_evicted_or_forked_is_chosen_again(
     tuned_copy: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool
 ) -> None:
     family = open_tuned(tuned_copy, monkeypatch, launch_core.core() if compiled else None)
-    choose = family.best.dispatcher("n", data_type="float")
-    first = choose(1000)
+    first = family.best(n=1000, **FLOAT)
     family.forget(first.launcher.chosen.digest)
-    again = choose(1000)
+    again = family.best(n=1000, **FLOAT)
     assert again.launcher is not first.launcher
     if compiled:
         launch_core.core().forget()  # as in a forked process
-        assert choose(1000) is not again
+        assert family.best(n=1000, **FLOAT) is not again
 
 
 def test_where_devices_differ_each_has_its_own_answers(tuned: PlannedFamily, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,8 +252,6 @@ def test_where_devices_differ_each_has_its_own_answers(tuned: PlannedFamily, mon
 @pytest.mark.slow
 def test_a_hit_costs_less_than_a_third_of_a_microsecond(tuned_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     family = open_tuned(tuned_copy, monkeypatch, launch_core.core())
-    choose = family.best.dispatcher("n", data_type="float")
-    choose(1000)
     family.best(n=1000, data_type="float")
 
     def cost(call: Any) -> float:
@@ -274,5 +264,4 @@ def test_a_hit_costs_less_than_a_third_of_a_microsecond(tuned_copy: Path, monkey
         return min(times)
 
     nothing = cost(lambda: None)
-    assert cost(lambda: choose(1000)) - nothing < 0.3e-6
     assert cost(lambda: family.best(n=1000, data_type="float")) - nothing < 0.3e-6

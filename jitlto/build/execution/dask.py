@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 import re
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from jitlto.base.errors import BuildError, JitltoError, ToolchainError
+from jitlto.base.errors import BuildError, ToolchainError
 from jitlto.build.execution.transport import check_versions, versions, with_substitute
-from jitlto.compile.compiler import find_toolchain
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -77,26 +76,10 @@ class DaskExecutor(Executor):
 
         return with_substitute(self._executor.submit(call, *args), resubmit)
 
-    def check(self, identities: Mapping[str, str]) -> None:
-        """Check that every worker has the same compilers as this process; ToolchainError if not."""
-        self._check_workers(partial(_identities, tuple(identities)), identities)
-
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Disconnect: after the submitted calls are done, or at once if ``cancel_futures`` or not ``wait``."""
         self._executor.shutdown(wait=wait and not cancel_futures)
         self._client.close()
-
-    def _check_workers(self, probe: Callable[[], dict[str, str]], ours: Mapping[str, str]) -> None:
-        for worker, theirs in sorted(self._client.run(probe, on_error="return").items()):
-            if isinstance(theirs, JitltoError):
-                raise ToolchainError(theirs.what, code=theirs.code, where=f"worker {worker}", hint=theirs.hint)
-            if isinstance(theirs, OSError):
-                continue  # the worker is gone; others take over
-            if not isinstance(theirs, dict):
-                what = f"worker {worker} cannot run jitlto: {theirs!r}"
-                hint = f"install jitlto {versions()['jitlto']} on every worker"
-                raise ToolchainError(what, code="toolchain-worker", hint=hint)
-            check_versions(worker, theirs, ours)
 
 
 def connect(url: str) -> DaskExecutor:
@@ -134,7 +117,7 @@ def connect(url: str) -> DaskExecutor:
     try:
         _check_python(client, match[1])
         executor = DaskExecutor(client, match[1])
-        executor._check_workers(versions, versions())
+        _check_workers(client)
     except BaseException:
         client.close()
         raise
@@ -164,9 +147,16 @@ def _check_python(client: Any, address: str) -> None:
         check_versions(worker, {"Python": python}, ours)
 
 
-def _identities(names: tuple[str, ...]) -> dict[str, str]:
-    # In a worker.
-    return {name: find_toolchain(name).identity for name in names}
+def _check_workers(client: Any) -> None:
+    """Check the workers' versions; their compilers are checked with each job."""
+    for worker, theirs in sorted(client.run(versions, on_error="return").items()):
+        if isinstance(theirs, OSError):
+            continue  # the worker is gone; others take over
+        if not isinstance(theirs, dict):
+            what = f"worker {worker} cannot run jitlto: {theirs!r}"
+            hint = f"install jitlto {versions()['jitlto']} on every worker"
+            raise ToolchainError(what, code="toolchain-worker", hint=hint)
+        check_versions(worker, theirs, versions())
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 from jitlto.base.files import remove_directory
 
-_COMMAND = "import sys; sys.path[:] = {path!r}; from {module} import serve; serve(*sys.argv[1:])"
+_COMMAND = "import sys; sys.path[:] = {path!r}; from {module} import serve, work; work(*serve(*sys.argv[1:]))"
 _PATIENCE = 10.0  # seconds that a process that is to end may take
 
 #: In a worker, a directory that the workers of one executor share; elsewhere None.
@@ -133,8 +133,12 @@ def _standard_error() -> int:
 # --- in the process that forks workers
 
 
-def serve(descriptor: str, program: str, shared: str) -> None:
-    """Answer a program until it ends; end all forks, and remove what it and they left behind."""
+def serve(descriptor: str, program: str, shared: str) -> tuple[int, int]:
+    """Answer a program until it ends; then end all forks, and remove what it and they left behind, and exit.
+
+    Returns:
+        In a fork, the arguments of :func:`work`.
+    """
     global shared_directory
     shared_directory = Path(shared)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program handles interrupts; compilers inherit this
@@ -159,7 +163,7 @@ def serve(descriptor: str, program: str, shared: str) -> None:
                     pipe.send_bytes(pickle.dumps(error))
                 else:
                     if process == 0:
-                        _work(theirs, server)
+                        return theirs, server
                     with contextlib.suppress(OSError):  # as the process itself does; whoever is first
                         os.setpgid(process, process)
                     ended[process] = None
@@ -175,6 +179,7 @@ def serve(descriptor: str, program: str, shared: str) -> None:
             os.killpg(process, signal.SIGKILL)
             os.waitpid(process, 0)
     remove_directory(shared)
+    sys.exit()
 
 
 def _status(process: int, *, wait: bool) -> int | None:
@@ -193,7 +198,7 @@ def _status(process: int, *, wait: bool) -> int | None:
 # --- in a worker
 
 
-def _work(descriptor: int, server: int) -> NoReturn:
+def work(descriptor: int, server: int) -> NoReturn:
     """Answer calls until the program or the process that forked us ends."""
     try:
         os.setpgid(0, 0)  # compilers that it starts end with it

@@ -99,7 +99,11 @@ class Scheduler:
         try:
             while (more or self._waiting or self._running) and not self._stopped:
                 self._ask_again()
-                self._submit()
+                while self._waiting and len(self._running) < self.width:
+                    key = heappop(self._waiting)[1]
+                    if (task := self._tasks[key]).answer is None:
+                        self._running[future := self.submit(task.request.job(task.sharers))] = key
+                        future.add_done_callback(self._done.put)
                 done: list[Future[CompileResult]] = []
                 if more:
                     more = self._look_up(next(chunks, ()))
@@ -180,16 +184,6 @@ class Scheduler:
                 task.answer = unit.compiled
                 self._outcome.seconds_saved += unit.seconds
                 self._answer(task, task.positions, layer)
-
-    def _submit(self) -> None:
-        """Submit as many tasks as keep the workers busy."""
-        while self._waiting and len(self._running) < self.width:
-            _, key = heappop(self._waiting)
-            task = self._tasks[key]
-            if task.answer is None:
-                future = self.submit(task.request.job(task.sharers))
-                self._running[future] = key
-                future.add_done_callback(self._done.put)
 
     def _finish(self, key: str, future: Future[CompileResult]) -> None:
         task = self._tasks[key]

@@ -167,11 +167,9 @@ def test_closing_leaves_the_cluster_as_it_is(cluster: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_different_compiler_is_rejected_before_any_compile(executor: DaskExecutor) -> None:
-    identity = base.find_toolchain("nvrtc").identity
-    executor.check({"nvrtc": identity})
-    with raises(ToolchainError, "toolchain-worker-version", "worker tcp://", identity[:20], "nvrtc 1.0 abc"):
-        executor.check({"nvrtc": "nvrtc 1.0 abc"})
+def test_a_different_compiler_is_rejected(executor: DaskExecutor) -> None:
+    with raises(ToolchainError, "toolchain-worker-version", base.find_toolchain("nvrtc").identity[:20], "1.0 abc"):
+        transport.submit(executor, jobs(1, "nvrtc 1.0 abc")[0], compile_job).result(timeout=60)
 
 
 class _Worker:

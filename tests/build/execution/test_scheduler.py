@@ -181,17 +181,6 @@ def test_a_new_header_that_shadows_another_causes_a_rebuild(make: Make) -> None:
 
 
 @pytest.mark.slow
-def test_a_header_included_through_a_macro_is_a_dependency(make: Make) -> None:
-    files = MINI | {
-        "kern.cu.jinja": '#define NAME "hidden.cuh"\n#include NAME\n' + MINI["kern.cu.jinja"],
-        "hidden.cuh": "#define HIDDEN 1\n",
-    }
-    make(files)
-    assert make(files).compiled == 0
-    assert make(files | {"hidden.cuh": "#define HIDDEN 2\n"}).compiled == 2
-
-
-@pytest.mark.slow
 def test_equal_sources_of_several_families_are_compiled_once(
     tmp_path: Path, cache: Cache, workers: ProcessExecutor
 ) -> None:
