@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from jitlto.base.cached import cached_property
 from jitlto.database import _records as records
@@ -11,9 +10,6 @@ from jitlto.database._rows import ListedKey, Shape, StoredRows, SymbolUse
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role
 from jitlto.record.index import Index
-
-if TYPE_CHECKING:
-    from jitlto.database.database import FragmentDatabase
 
 
 class StoredIndex(Index):
@@ -23,25 +19,33 @@ class StoredIndex(Index):
     are read. The attributes of the base class, which hold all fragments, are read as a whole on first use.
 
     Args:
-        database: The open database.
-        rows: Its rows.
+        rows: The rows of the database.
         family: The family's record, as it is stored.
+        gaps: What a merge left out of the database.
+        shapes: Returns the shapes of a family.
+        read_all: Reads all fragments of the family and of those that it uses.
     """
 
-    def __init__(self, database: FragmentDatabase, rows: StoredRows, family: FamilyRecord) -> None:
-        self._database = database
-        self._rows = rows
+    def __init__(
+        self,
+        rows: StoredRows,
+        family: FamilyRecord,
+        gaps: Iterable[FragmentKey],
+        shapes: Callable[[str], Sequence[Shape]],
+        read_all: Callable[[], Sequence[Fragment]],
+    ) -> None:
+        self._rows, self._shapes, self._read_all = rows, shapes, read_all
         self._family = family.name
         self._families = (family.name, *family.uses)
         self._uses: dict[str, dict[str, SymbolUse]] = {}  # by symbol
-        self.gaps = [key for key in database.gaps if key.family in self._families]
+        self.gaps = [key for key in gaps if key.family in self._families]
         self._fragments: dict[FragmentKey, Fragment | None] = {}
         self._entries = {}
         self._candidates = {}
 
     @cached_property
     def _whole(self) -> Index:
-        return Index(self._database.planned(self._family)[1])
+        return Index(self._read_all())
 
     @property
     def entrypoints(self) -> Sequence[Fragment]:  # type: ignore[override]
@@ -125,10 +129,10 @@ class StoredIndex(Index):
         return self._uses[symbol]
 
     def _entry_shapes(self) -> list[Shape]:
-        return [shape for shape in self._database.shapes(self._family) if shape.role is Role.ENTRYPOINT]
+        return [shape for shape in self._shapes(self._family) if shape.role is Role.ENTRYPOINT]
 
     def _shape(self, family: str, number: int) -> Shape:
-        shapes = self._database.shapes(family)
+        shapes = self._shapes(family)
         if number >= len(shapes):
             raise self._rows.inconsistent(f"family {family} has no shape {number}")
         return shapes[number]

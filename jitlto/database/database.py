@@ -120,7 +120,8 @@ class FragmentDatabase(Shared):
     def index(self, family: str) -> tuple[FamilyRecord, StoredIndex]:
         """Return the same, with the fragments in an index that reads them when they are looked up."""
         record = self.families[family]
-        return record.with_used(self.families), StoredIndex(self, self._rows, record)
+        index = StoredIndex(self._rows, record, self.gaps, self.shapes, lambda: self.planned(family)[1])
+        return record.with_used(self.families), index
 
     def shapes(self, family: str) -> tuple[Shape, ...]:
         """Return groups, parameters and compilers of a family's fragments; none if it has no fragments."""
