@@ -191,51 +191,41 @@ def _print_pruned(url: str, done: Pruned, dry_run: bool) -> None:
     "--signers", type=FILE, help="The trusted keys [default: JITLTO_STORE_SIGNERS, where entries have to be signed]."
 )
 @click.option("--delete", is_flag=True, help="Remove what is damaged.")
-@click.option("--delete-untrusted", is_flag=True, help="Remove what is not signed by a trusted key.")
-@click.option("--dry-run", is_flag=True, help="Remove nothing; show what would be removed.")
 @json_option
-def verify(url: str, signers: Path | None, delete: bool, delete_untrusted: bool, dry_run: bool, as_json: bool) -> None:
+def verify(url: str, signers: Path | None, delete: bool, as_json: bool) -> None:
     """Read everything in a store, and check names, checksums and signatures. Exit status 1 if anything is wrong.
 
-    Without trusted keys, signatures are not checked. Objects under names that jitlto does not give are reported and
-    never removed.
+    Without trusted keys, signatures are not checked. What no trusted key has signed is reported and stays until it is
+    pruned, and so do objects under names that jitlto does not give.
     """
     settings, counted = config.current(), list[int]()
     path = signers or (settings.store_signers if Trust.of(settings, parse_store(url)).signed else None)
     trusted = TrustedKeys.load(path) if path else None
-    if delete_untrusted and trusted is None:
-        raise click.UsageError("--delete-untrusted needs the trusted keys: give --signers")
 
     def start(count: int) -> None:
         counted.append(count)
         shown.add(count)
 
-    backend = _open(url, writes=(delete or delete_untrusted) and not dry_run)
-    how = {"delete": delete, "delete_untrusted": delete_untrusted, "dry_run": dry_run}
+    backend = _open(url, writes=delete)
     with progress("verifying") as shown:
-        found = upkeep.verify(backend, trusted, **how, on_start=start, on_object=shown.step)
+        found = upkeep.verify(backend, trusted, delete=delete, on_start=start, on_object=shown.step)
+    signed = trusted is not None
     if as_json:
         damaged = [asdict(each) for each in found]
-        about = {"objects": counted[0], "signatures": trusted is not None, "dry_run": dry_run}
-        print_json({"store": url, **about, "damaged": damaged})
+        print_json({"store": url, "objects": counted[0], "signatures": signed, "damaged": damaged})
     else:
-        _print_verified(url, counted[0], found, signed=trusted is not None, dry_run=dry_run)
-        if delete and (left := sum(each.untrusted and not each.removed for each in found)):
-            click.echo(f"  not removed: {pluralize(left, 'object')} that no trusted key has signed", err=True)
-            click.echo("  hint: check the trusted keys; --delete-untrusted removes such objects", err=True)
+        _print_verified(url, counted[0], found, signed=signed)
     if found:
         raise SystemExit(1)
 
 
-def _print_verified(url: str, count: int, found: Sequence[Damage], *, signed: bool, dry_run: bool) -> None:
-    verb = "would be removed" if dry_run else "removed"
+def _print_verified(url: str, count: int, found: Sequence[Damage], *, signed: bool) -> None:
     for each in found[:SHOWN]:
-        print_error(f"{each.name}: {each.reason}{f' ({verb})' if each.removed else ''}")
+        print_error(f"{each.name}: {each.reason}{' (removed)' if each.removed else ''}")
     if len(found) > SHOWN:
         click.echo(f"  and {len(found) - SHOWN} more (--json lists all)", err=True)
-    state = f"{len(found)} wrong" if found else "all right"
-    if removed := sum(each.removed for each in found):
-        state += f", {removed} {verb}"
+    removed = sum(each.removed for each in found)
+    state = f"{len(found)} wrong" + (f", {removed} removed" if removed else "") if found else "all right"
     click.echo(f"{url}: {pluralize(count, 'object')}, {state}")
     if not signed:
         click.echo("  signatures not checked: give --signers", err=True)
