@@ -139,8 +139,8 @@ def test_a_family_is_loaded_from_a_mirror_once_and_then_without_it(packed: Path,
     again = python("-c", f"import sys; {script}; assert 'obstore' not in sys.modules", **variables)
     assert (again.returncode, again.stdout) == (0, first.stdout), again.stderr
     path = Path(first.stdout.strip())
-    assert path.name == "mini.fragdb"
-    assert [each.name for each in files.beside(path, ".pack")] == ["mini.sm_90.pack"]
+    assert path.name == "database.fragdb"
+    assert [each.name for each in files.beside(path, ".pack")] == ["database.sm_90.pack"]
 
 
 def test_load_takes_addresses_and_paths(database: Path, store_url: str, tmp_path: Path) -> None:
