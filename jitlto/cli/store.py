@@ -36,21 +36,6 @@ def _open(url: str, *, writes: bool) -> Backend:
     return artifacts.open_store(parse_store(url, writes=writes))
 
 
-class _Megabytes:
-    """Counts transfers, a MiB at a time: of small files nothing is shown."""
-
-    def __init__(self, shown: Progress) -> None:
-        self._shown, self._done = shown, 0
-
-    def __call__(self, done: int, size: int) -> None:
-        if not done:
-            self._done = 0
-            self._shown.add(size >> 20)
-        for _ in range(self._done, min(done, size) >> 20):
-            self._shown.step()
-        self._done = max(self._done, min(done, size) >> 20)
-
-
 @click.command(epilog="Example: jitlto push search.fragdb s3://kernels/prod")
 @click.argument("files", metavar=f"{DATABASE}|FILE...", nargs=-1, required=True, type=PATH)
 @_url
@@ -65,8 +50,8 @@ def push(files: tuple[Path, ...], url: str, as_json: bool) -> None:
     backend = _open(url, writes=True)
     done = []
     for path in paths:
-        with progress("pushing (MiB)") as shown:
-            held = _push(backend, path, _Megabytes(shown))
+        with progress("pushing") as shown:
+            held = _push(backend, path, shown)
         if not as_json:
             click.echo(str(held[0].address))
             size = format_bytes(sum(each.size for each in held))
@@ -82,13 +67,13 @@ def push(files: tuple[Path, ...], url: str, as_json: bool) -> None:
         print_json({"files": done})
 
 
-def _push(backend: Backend, path: Path, on_piece: _Megabytes) -> Sequence[Pushed]:
+def _push(backend: Backend, path: Path, shown: Progress) -> Sequence[Pushed]:
     """Check a file as far as its kind is known, and store it."""
     try:
         if not files.is_database(path):
             if path.suffix == _PACK:
                 packs.verify(path)
-            return [artifacts.push(backend, path, on_piece=on_piece)]
+            return [artifacts.push(backend, path, on_piece=shown.reach)]
     except OSError as error:
         what, hint = f"cannot be read: {error.strerror or error}", "check the path"
         raise JitltoError(what, code="jitlto-unreadable-file", where=str(path), hint=hint) from error
@@ -98,7 +83,7 @@ def _push(backend: Backend, path: Path, on_piece: _Megabytes) -> Sequence[Pushed
         images = {image.sha256 for fragment in database.iterate() for image in fragment.images} if beside else set()
     for pack in beside:
         packs.verify(pack, images)
-    return artifacts.push_with_packs(backend, path, on_piece=on_piece)
+    return artifacts.push_with_packs(backend, path, on_piece=shown.reach)
 
 
 @click.command(epilog="Example: jitlto pull s3://kernels/prod#sha256=6f1c... -o search.fragdb")
@@ -111,8 +96,8 @@ def pull(address: str, output: Path) -> None:
     """
     parsed = ArtifactAddress.parse(address)
     check_writable(output)
-    with report_unwritable(output), progress("pulling (MiB)") as shown:
-        written = artifacts.pull(artifacts.open_store(parsed.store), parsed, output, _Megabytes(shown))
+    with report_unwritable(output), progress("pulling") as shown:
+        written = artifacts.pull(artifacts.open_store(parsed.store), parsed, output, shown.reach)
     for path in files.beside(output, _PACK) if files.is_database(output) else ():
         if path not in written:
             click.echo(f"{path} was there before; delete it if it is of an earlier database", err=True)
@@ -191,51 +176,41 @@ def _print_pruned(url: str, done: Pruned, dry_run: bool) -> None:
     "--signers", type=FILE, help="The trusted keys [default: JITLTO_STORE_SIGNERS, where entries have to be signed]."
 )
 @click.option("--delete", is_flag=True, help="Remove what is damaged.")
-@click.option("--delete-untrusted", is_flag=True, help="Remove what is not signed by a trusted key.")
-@click.option("--dry-run", is_flag=True, help="Remove nothing; show what would be removed.")
 @json_option
-def verify(url: str, signers: Path | None, delete: bool, delete_untrusted: bool, dry_run: bool, as_json: bool) -> None:
+def verify(url: str, signers: Path | None, delete: bool, as_json: bool) -> None:
     """Read everything in a store, and check names, checksums and signatures. Exit status 1 if anything is wrong.
 
-    Without trusted keys, signatures are not checked. Objects under names that jitlto does not give are reported and
-    never removed.
+    Without trusted keys, signatures are not checked. What no trusted key has signed is reported and stays until it is
+    pruned, and so do objects under names that jitlto does not give.
     """
     settings, counted = config.current(), list[int]()
     path = signers or (settings.store_signers if Trust.of(settings, parse_store(url)).signed else None)
     trusted = TrustedKeys.load(path) if path else None
-    if delete_untrusted and trusted is None:
-        raise click.UsageError("--delete-untrusted needs the trusted keys: give --signers")
 
     def start(count: int) -> None:
         counted.append(count)
         shown.add(count)
 
-    backend = _open(url, writes=(delete or delete_untrusted) and not dry_run)
-    how = {"delete": delete, "delete_untrusted": delete_untrusted, "dry_run": dry_run}
+    backend = _open(url, writes=delete)
     with progress("verifying") as shown:
-        found = upkeep.verify(backend, trusted, **how, on_start=start, on_object=shown.step)
+        found = upkeep.verify(backend, trusted, delete=delete, on_start=start, on_object=shown.step)
+    signed = trusted is not None
     if as_json:
         damaged = [asdict(each) for each in found]
-        about = {"objects": counted[0], "signatures": trusted is not None, "dry_run": dry_run}
-        print_json({"store": url, **about, "damaged": damaged})
+        print_json({"store": url, "objects": counted[0], "signatures": signed, "damaged": damaged})
     else:
-        _print_verified(url, counted[0], found, signed=trusted is not None, dry_run=dry_run)
-        if delete and (left := sum(each.untrusted and not each.removed for each in found)):
-            click.echo(f"  not removed: {pluralize(left, 'object')} that no trusted key has signed", err=True)
-            click.echo("  hint: check the trusted keys; --delete-untrusted removes such objects", err=True)
+        _print_verified(url, counted[0], found, signed=signed)
     if found:
         raise SystemExit(1)
 
 
-def _print_verified(url: str, count: int, found: Sequence[Damage], *, signed: bool, dry_run: bool) -> None:
-    verb = "would be removed" if dry_run else "removed"
+def _print_verified(url: str, count: int, found: Sequence[Damage], *, signed: bool) -> None:
     for each in found[:SHOWN]:
-        print_error(f"{each.name}: {each.reason}{f' ({verb})' if each.removed else ''}")
+        print_error(f"{each.name}: {each.reason}{' (removed)' if each.removed else ''}")
     if len(found) > SHOWN:
         click.echo(f"  and {len(found) - SHOWN} more (--json lists all)", err=True)
-    state = f"{len(found)} wrong" if found else "all right"
-    if removed := sum(each.removed for each in found):
-        state += f", {removed} {verb}"
+    removed = sum(each.removed for each in found)
+    state = f"{len(found)} wrong" + (f", {removed} removed" if removed else "") if found else "all right"
     click.echo(f"{url}: {pluralize(count, 'object')}, {state}")
     if not signed:
         click.echo("  signatures not checked: give --signers", err=True)

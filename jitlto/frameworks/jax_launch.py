@@ -21,7 +21,7 @@ from jitlto.frameworks.fit import check_arguments
 from jitlto.frameworks.parts import Call, Launch
 from jitlto.launch.core import extension
 from jitlto.launch.signature import loaded_function
-from jitlto.launch.step import make_converters
+from jitlto.launch.step import Step, make_converters
 
 #: The name under which XLA knows the handler.
 TARGET = "jitlto_launch"
@@ -61,11 +61,11 @@ class Cuda:
 
     def prepare(self, launcher: Any, launch: Launch) -> tuple[int, Sequence[int]]:
         """Check a launch configuration, and load the kernel: a capture may not be the first to use it."""
-        config = launcher.configure(launch.grid, launch.block, launch.shared_memory, launch.cluster, launch.cooperative)
+        step = Step(launcher, launch.grid, launch.block, (), launch.shared_memory, launch.cluster, launch.cooperative)
+        grid, block, cluster = step.check()
         handle = int(launcher.kernel.handle)
         loaded_function(handle)
-        cluster = config.cluster or (0, 0, 0)
-        return handle, (*config.grid, *config.block, config.shared_memory, *cluster, int(config.cooperative))
+        return handle, (*grid, *block, step.shared_memory, *(cluster or (0, 0, 0)), int(step.cooperative))
 
 
 def register(target: Target) -> None:

@@ -117,11 +117,12 @@ typedef struct { /* how to get the address of an array, or the handle of a strea
 
 enum { MOST_TYPES = 8, MOST_PARAMETERS = 128, MOST_BYTES = 4096 };
 
-typedef struct {
+/* Names that are looked up, and the types; made once, for good. */
+static struct {
     PyObject *c_contiguous, *data, *dtype, *is_conj, *is_neg, *ptr, *requires_grad, *stream_protocol, *quick;
     PyObject *shared_memory, *cluster, *cooperative, *programmatic;
     PyTypeObject *signature_type, *table_type, *lookup_type;
-} Names;
+} shared;
 
 typedef struct { /* of a launcher, beside its signature */
     unsigned long long kernel;             /* a CUkernel, for any context */
@@ -131,8 +132,6 @@ typedef struct { /* of a launcher, beside its signature */
 
 typedef struct {
     PyObject_VAR_HEAD
-    PyObject *module; /* keeps the names */
-    Names *names;
     LaunchFunction launch;
     uintptr_t default_stream;
     unsigned generation;
@@ -203,12 +202,6 @@ static PyObject *no_longer_in_use(void) {
     return NULL;
 }
 
-/* NULL, with an error, once the types are cleared. */
-static Names *names_of(PyObject *module) {
-    Names *names = PyModule_GetState(module);
-    return names->signature_type != NULL ? names : (Names *)no_longer_in_use(); /* the first that is cleared */
-}
-
 static PyObject *none_as_null(PyObject *object) { return object == Py_None ? NULL : Py_NewRef(object); }
 
 /* --- attributes: those of extension types are read without being looked up --- */
@@ -242,30 +235,30 @@ static inline Known *find_known(Signature *signature, PyTypeObject *type) {
     return NULL;
 }
 
-static void describe_cupy(const Names *names, PyObject *array, Known *made) {
+static void describe_cupy(PyObject *array, Known *made) {
     made->way = CUPY;
-    find_attribute(made->type, names->dtype, &made->dtype);
-    find_attribute(made->type, names->c_contiguous, &made->c_contiguous);
-    find_attribute(made->type, names->data, &made->data);
-    made->ptr.name = names->ptr;
+    find_attribute(made->type, shared.dtype, &made->dtype);
+    find_attribute(made->type, shared.c_contiguous, &made->c_contiguous);
+    find_attribute(made->type, shared.data, &made->data);
+    made->ptr.name = shared.ptr;
     PyObject *data = read_attribute(&made->data, array);
     if (data == NULL) {
         PyErr_Clear();
         return;
     }
-    find_attribute(Py_TYPE(data), names->ptr, &made->ptr);
+    find_attribute(Py_TYPE(data), shared.ptr, &made->ptr);
     made->data_type = (PyTypeObject *)Py_NewRef(Py_TYPE(data));
     Py_DECREF(data);
 }
 
-static int describe_exchange(Names *names, PyObject *capsule, Known *made) {
+static int describe_exchange(PyObject *capsule, Known *made) {
     ExchangeAPI *api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
     if (api == NULL) return otherwise();
     while (api != NULL && api->major != 1) api = api->previous;
     if (api == NULL || api->tensor_from_object == NULL) return OTHERWISE;
     made->way = EXCHANGE;
     made->tensor_from_object = api->tensor_from_object;
-    made->is_torch = PyObject_HasAttr((PyObject *)made->type, names->requires_grad);
+    made->is_torch = PyObject_HasAttr((PyObject *)made->type, shared.requires_grad);
     return DONE;
 }
 
@@ -281,7 +274,7 @@ static int learn(Signature *signature, PyObject *learner, PyObject *object, Know
         return OTHERWISE;
     }
     if (answer == Py_True) {
-        describe_cupy(signature->names, object, &made);
+        describe_cupy(object, &made);
     } else if (PyBytes_CheckExact(answer) && PyBytes_GET_SIZE(answer) == sizeof(TorchInterface)) {
         made.way = TORCH;
         made.is_torch = 1;
@@ -289,7 +282,7 @@ static int learn(Signature *signature, PyObject *learner, PyObject *object, Know
     } else if (PyUnicode_CheckExact(answer)) {
         made.way = STREAM_ATTRIBUTE;
         find_attribute(made.type, Py_NewRef(answer), &made.handle);
-    } else if (PyCapsule_CheckExact(answer) && describe_exchange(signature->names, answer, &made) == FAILED) {
+    } else if (PyCapsule_CheckExact(answer) && describe_exchange(answer, &made) == FAILED) {
         Py_DECREF(answer);
         return FAILED;
     }
@@ -386,7 +379,7 @@ static int is_lazy(PyObject *tensor, PyObject *method) {
     return answer != Py_False;
 }
 
-static inline int pack_tensor(Signature *signature, const Known *known, const Parameter *parameter, PyObject *argument, uint64_t *out) {
+static inline int pack_tensor(const Known *known, const Parameter *parameter, PyObject *argument, uint64_t *out) {
     if (!known->is_torch && !parameter->is_constant) return OTHERWISE; /* a DLTensor does not tell whether it is writable */
     Tensor tensor;
     if (known->way == TORCH) {
@@ -403,8 +396,8 @@ static inline int pack_tensor(Signature *signature, const Known *known, const Pa
         return OTHERWISE;
     }
     if (known->is_torch) { /* the negative is the imaginary part of a conjugate, and contiguous only if it has one or none */
-        if (tensor.code == DL_COMPLEX && is_lazy(argument, signature->names->is_conj)) return otherwise();
-        if (size < 2 && is_lazy(argument, signature->names->is_neg)) return otherwise();
+        if (tensor.code == DL_COMPLEX && is_lazy(argument, shared.is_conj)) return otherwise();
+        if (size < 2 && is_lazy(argument, shared.is_neg)) return otherwise();
     }
     *out = size == 0 ? 0 : (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset; /* 0 as __cuda_array_interface__ */
     return size != 0 && *out == 0 ? OTHERWISE : DONE; /* its memory is gone */
@@ -423,11 +416,11 @@ static int pack_converted(Parameter *parameter, PyObject *argument, char *out) {
     return result;
 }
 
-static inline int pack_known(Signature *signature, Known *known, Parameter *parameter, PyObject *argument, char *out) {
+static inline int pack_known(Known *known, Parameter *parameter, PyObject *argument, char *out) {
     uint64_t address = 0;
     int result = OTHERWISE;
     if (known->way == TORCH || known->way == EXCHANGE)
-        result = pack_tensor(signature, known, parameter, argument, &address);
+        result = pack_tensor(known, parameter, argument, &address);
     else if (known->way == CUPY)
         result = pack_cupy(known, parameter, argument, &address);
     if (known->way == CUPY && address == 0) return OTHERWISE; /* only right if the array is empty */
@@ -443,7 +436,7 @@ static int pack_pointer(Signature *signature, Parameter *parameter, PyObject *ar
     if (!PyLong_CheckExact(argument)) {
         Known *known = find_known(signature, Py_TYPE(argument));
         int result = known != NULL ? DONE : learn(signature, signature->learn_array, argument, &known);
-        if (result == DONE) result = pack_known(signature, known, parameter, argument, out);
+        if (result == DONE) result = pack_known(known, parameter, argument, out);
         if (result != OTHERWISE) return result;
     }
     return pack_converted(parameter, argument, out); /* of another library, or one that does not fit */
@@ -531,8 +524,8 @@ static void remember_stream(Signature *signature, PyObject *stream, uint64_t han
 }
 
 /* By __cuda_stream__, which returns a version and the handle. */
-static int ask_stream(Signature *signature, PyObject *stream, uint64_t *out) {
-    PyObject *pair = PyObject_CallMethodNoArgs(stream, signature->names->stream_protocol);
+static int ask_stream(PyObject *stream, uint64_t *out) {
+    PyObject *pair = PyObject_CallMethodNoArgs(stream, shared.stream_protocol);
     if (pair == NULL) return otherwise();
     int result = OTHERWISE;
     if (PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2)
@@ -548,7 +541,7 @@ static inline int read_stream(Signature *signature, PyObject *stream, void **out
     } else if (stream == signature->last_stream) {
         handle = signature->last_handle;
     } else if ((PyObject *)Py_TYPE(stream) == signature->stream_type) {
-        result = ask_stream(signature, stream, &handle);
+        result = ask_stream(stream, &handle);
         if (result == DONE && handle == 0) result = OTHERWISE; /* a closed one */
     } else if (PyLong_CheckExact(stream)) {
         result = as_number(Py_NewRef(stream), &handle);
@@ -562,7 +555,7 @@ static inline int read_stream(Signature *signature, PyObject *stream, void **out
             result = as_number(read_attribute(&known->handle, stream), &handle);
             if (result == DONE) remember_stream(signature, stream, handle);
         } else {
-            result = ask_stream(signature, stream, &handle);
+            result = ask_stream(stream, &handle);
         }
     }
     *out = (void *)(uintptr_t)(handle != 0 ? handle : signature->default_stream);
@@ -592,18 +585,17 @@ static inline int read_extents(PyObject *extents, unsigned int *out) {
 }
 
 /* Keyword arguments: shared_memory, and the others as long as they ask for nothing. */
-static int read_keywords(Signature *signature, PyObject *const *values, PyObject *keywords, unsigned int *shared_memory) {
-    Names *names = signature->names;
+static int read_keywords(PyObject *const *values, PyObject *keywords, unsigned int *shared_memory) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keywords); i++) {
         PyObject *name = PyTuple_GET_ITEM(keywords, i), *value = values[i];
-        if (name == names->shared_memory) { /* names in a program are interned */
+        if (name == shared.shared_memory) { /* names in a program are interned */
             if (!PyLong_CheckExact(value)) return OTHERWISE;
             int overflow;
             long long size = PyLong_AsLongLongAndOverflow(value, &overflow);
             if (overflow || size < 0 || size > INT32_MAX) return otherwise();
             *shared_memory = (unsigned int)size;
-        } else if (name == names->cluster ? value != Py_None
-                   : name == names->cooperative || name == names->programmatic ? value != Py_False
+        } else if (name == shared.cluster ? value != Py_None
+                   : name == shared.cooperative || name == shared.programmatic ? value != Py_False
                                                                                : 1) {
             return OTHERWISE;
         }
@@ -633,7 +625,7 @@ static inline int launch(Signature *signature, Handles *handles, PyObject *const
     int result;
     if ((result = read_extents(args[GRID], config.grid)) != DONE) return result;
     if ((result = read_extents(args[BLOCK], config.block)) != DONE) return result;
-    if (keywords != NULL && (result = read_keywords(signature, args + count, keywords, &config.shared_memory)) != DONE)
+    if (keywords != NULL && (result = read_keywords(args + count, keywords, &config.shared_memory)) != DONE)
         return result;
     if ((long)config.shared_memory > handles->granted) return OTHERWISE;
 
@@ -661,7 +653,6 @@ static inline int launch(Signature *signature, Handles *handles, PyObject *const
 static int signature_traverse(PyObject *self, visitproc visit, void *arg) {
     Signature *signature = (Signature *)self;
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(signature->module);
     Py_VISIT(signature->learn_array);
     Py_VISIT(signature->learn_stream);
     Py_VISIT(signature->stream_type);
@@ -701,7 +692,6 @@ static int signature_clear(PyObject *self) {
         Py_CLEAR(signature->parameters[i].scalar);
         Py_CLEAR(signature->parameters[i].convert);
     }
-    Py_CLEAR(signature->module);
     return 0;
 }
 
@@ -765,24 +755,21 @@ static int read_parameter(PyObject *row, Parameter *parameter, size_t *end, int 
     return 0;
 }
 
-static PyObject *make_signature(PyObject *module, PyObject *args) {
-    Names *names = names_of(module);
+static PyObject *make_signature(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *rows, *learn_array, *learn_stream, *stream_type;
     unsigned long long function, default_stream;
-    if (names == NULL || !PyArg_ParseTuple(args, "O!KKOOO:make_signature", &PyTuple_Type, &rows, &function, &default_stream,
-                                           &stream_type, &learn_array, &learn_stream))
+    if (!PyArg_ParseTuple(args, "O!KKOOO:make_signature", &PyTuple_Type, &rows, &function, &default_stream, &stream_type,
+                          &learn_array, &learn_stream))
         return NULL;
     Py_ssize_t count = PyTuple_GET_SIZE(rows);
     if (count > MOST_PARAMETERS || function == 0) {
         PyErr_SetString(PyExc_ValueError, "too many parameters, or no function");
         return NULL;
     }
-    Signature *signature = PyObject_GC_NewVar(Signature, names->signature_type, count);
+    Signature *signature = PyObject_GC_NewVar(Signature, shared.signature_type, count);
     if (signature == NULL) return NULL;
-    memset((char *)signature + offsetof(Signature, module), 0,
-           sizeof(Signature) - offsetof(Signature, module) + (size_t)count * sizeof(Parameter));
-    signature->module = Py_NewRef(module);
-    signature->names = names;
+    memset((char *)signature + offsetof(Signature, launch), 0,
+           sizeof(Signature) - offsetof(Signature, launch) + (size_t)count * sizeof(Parameter));
     signature->launch = (LaunchFunction)(uintptr_t)function;
     signature->default_stream = (uintptr_t)default_stream;
     signature->generation = atomic_load(&generation);
@@ -806,16 +793,11 @@ static PyObject *forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) 
     Py_RETURN_NONE;
 }
 
-static PyObject *make_table(PyObject *module, PyObject *Py_UNUSED(none)) {
-    Names *names = names_of(module);
-    return names == NULL ? NULL : new_table(names->table_type);
-}
+static PyObject *make_table(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) { return new_table(); }
 
-static PyObject *make_lookup(PyObject *module, PyObject *args) {
-    Names *names = names_of(module);
+static PyObject *make_lookup(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *method, *key;
-    if (names == NULL || !PyArg_ParseTuple(args, "OO:make_lookup", &method, &key)) return NULL;
-    return new_lookup(names, method, key);
+    return PyArg_ParseTuple(args, "OO:make_lookup", &method, &key) ? new_lookup(method, key) : NULL;
 }
 
 static PyObject *make_called_class(PyObject *Py_UNUSED(module), PyObject *base) {
@@ -844,22 +826,23 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static int module_exec(PyObject *module) {
-    Names *names = PyModule_GetState(module);
+static int make_shared(void) {
     struct { PyObject **place; const char *text; } texts[] = {
-        {&names->c_contiguous, "_c_contiguous"}, {&names->data, "data"}, {&names->dtype, "dtype"},
-        {&names->is_conj, "is_conj"}, {&names->is_neg, "is_neg"}, {&names->ptr, "ptr"},
-        {&names->requires_grad, "requires_grad"}, {&names->quick, "_quick"},
-        {&names->stream_protocol, "__cuda_stream__"}, {&names->shared_memory, "shared_memory"},
-        {&names->cluster, "cluster"}, {&names->cooperative, "cooperative"}, {&names->programmatic, "programmatic"},
+        {&shared.c_contiguous, "_c_contiguous"}, {&shared.data, "data"}, {&shared.dtype, "dtype"},
+        {&shared.is_conj, "is_conj"}, {&shared.is_neg, "is_neg"}, {&shared.ptr, "ptr"},
+        {&shared.requires_grad, "requires_grad"}, {&shared.quick, "_quick"},
+        {&shared.stream_protocol, "__cuda_stream__"}, {&shared.shared_memory, "shared_memory"},
+        {&shared.cluster, "cluster"}, {&shared.cooperative, "cooperative"}, {&shared.programmatic, "programmatic"},
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if ((*texts[i].place = PyUnicode_InternFromString(texts[i].text)) == NULL) return -1;
-    struct { PyTypeObject **place; PyType_Spec *spec; } types[] = {
-        {&names->signature_type, &signature_spec}, {&names->table_type, &table_spec}, {&names->lookup_type, &lookup_spec},
-    };
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if ((*types[i].place = (PyTypeObject *)PyType_FromModuleAndSpec(module, types[i].spec, NULL)) == NULL) return -1;
+    if ((shared.signature_type = (PyTypeObject *)PyType_FromSpec(&signature_spec)) == NULL) return -1;
+    if ((shared.table_type = (PyTypeObject *)PyType_FromSpec(&table_spec)) == NULL) return -1;
+    return (shared.lookup_type = (PyTypeObject *)PyType_FromSpec(&lookup_spec)) == NULL ? -1 : 0;
+}
+
+static int module_exec(PyObject *module) {
+    if (shared.lookup_type == NULL && make_shared() < 0) return -1;
     struct { const char *name; int value; } constants[] = {
         {"POINTER", POINTER}, {"INTEGER", INTEGER}, {"FLOAT", FLOAT}, {"DOUBLE", DOUBLE}, {"BOOLEAN", BOOLEAN},
         {"CONVERTED", CONVERTED}, {"MOST_BYTES", MOST_BYTES}, {"MOST_PARAMETERS", MOST_PARAMETERS},
@@ -870,32 +853,10 @@ static int module_exec(PyObject *module) {
     return 0;
 }
 
-static int module_traverse(PyObject *module, visitproc visit, void *arg) {
-    Names *names = PyModule_GetState(module);
-    Py_VISIT(names->signature_type);
-    Py_VISIT(names->table_type);
-    Py_VISIT(names->lookup_type);
-    return 0;
-}
-
-static int module_clear(PyObject *module) {
-    Names *names = PyModule_GetState(module);
-    Py_CLEAR(names->signature_type);
-    Py_CLEAR(names->table_type);
-    Py_CLEAR(names->lookup_type);
-    return 0;
-}
-
-static void module_free(void *module) {
-    module_clear(module);
-    PyObject **texts = PyModule_GetState(module); /* kept until now: what is not cleared yet may still use them */
-    for (size_t i = 0; i < offsetof(Names, signature_type) / sizeof *texts; i++) Py_CLEAR(texts[i]);
-}
-
 static PyModuleDef_Slot module_slots[] = {
     {Py_mod_exec, module_exec},
 #ifdef Py_mod_multiple_interpreters
-    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED}, /* as of NumPy */
 #endif
 #ifdef Py_mod_gil
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},
@@ -907,12 +868,8 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_launch",
     .m_doc = "The compiled core of launches.",
-    .m_size = sizeof(Names),
     .m_methods = functions,
     .m_slots = module_slots,
-    .m_traverse = module_traverse,
-    .m_clear = module_clear,
-    .m_free = module_free,
 };
 
 PyMODINIT_FUNC PyInit__launch(void) { return PyModuleDef_Init(&definition); }

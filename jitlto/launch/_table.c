@@ -28,8 +28,6 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyTypeObject *table_type;
-    PyObject *attribute; /* its name */
     PyObject *method, *key;
     PyObject *dict; /* what else is known of the method */
 } Lookup;
@@ -242,10 +240,10 @@ static PyObject *lookup_vectorcall(PyObject *self, PyObject *const *args, size_t
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     if (lookup->method == NULL || lookup->key == NULL) return no_longer_in_use();
     if (count == 0) return PyObject_Vectorcall(lookup->method, args, flags, keywords); /* which says what it takes */
-    PyObject *table = PyObject_GetAttr(args[0], lookup->attribute), *found = NULL;
+    PyObject *table = PyObject_GetAttr(args[0], shared.quick), *found = NULL;
     if (table == NULL) return NULL;
     Py_INCREF(self); /* the method may be replaced meanwhile */
-    if (Py_TYPE(table) == lookup->table_type) {
+    if (Py_TYPE(table) == shared.table_type) {
         Py_ssize_t named = keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords);
         found = table_find((Table *)table, args + 1, count - 1 + named, keywords);
     }
@@ -262,7 +260,6 @@ static PyObject *lookup_get(PyObject *self, PyObject *object, PyObject *Py_UNUSE
 static int lookup_traverse(PyObject *self, visitproc visit, void *arg) {
     Lookup *lookup = (Lookup *)self;
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(lookup->table_type);
     Py_VISIT(lookup->method);
     Py_VISIT(lookup->key);
     Py_VISIT(lookup->dict);
@@ -281,8 +278,6 @@ static void lookup_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     lookup_clear(self);
-    Py_DECREF(((Lookup *)self)->table_type);
-    Py_DECREF(((Lookup *)self)->attribute);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -318,8 +313,8 @@ static PyType_Spec lookup_spec = {
     .slots = lookup_slots,
 };
 
-static PyObject *new_table(PyTypeObject *type) {
-    Table *table = PyObject_GC_New(Table, type);
+static PyObject *new_table(void) {
+    Table *table = PyObject_GC_New(Table, shared.table_type);
     if (table == NULL) return NULL;
     table->entries = (Entries){.size = 0};
     table->generation = atomic_load(&generation);
@@ -327,12 +322,10 @@ static PyObject *new_table(PyTypeObject *type) {
     return (PyObject *)table;
 }
 
-static PyObject *new_lookup(const Names *names, PyObject *method, PyObject *key) {
-    Lookup *lookup = PyObject_GC_New(Lookup, names->lookup_type);
+static PyObject *new_lookup(PyObject *method, PyObject *key) {
+    Lookup *lookup = PyObject_GC_New(Lookup, shared.lookup_type);
     if (lookup == NULL) return NULL;
     lookup->vectorcall = lookup_vectorcall;
-    lookup->table_type = (PyTypeObject *)Py_NewRef(names->table_type);
-    lookup->attribute = Py_NewRef(names->quick);
     lookup->method = Py_NewRef(method);
     lookup->key = Py_NewRef(key);
     lookup->dict = NULL;

@@ -6,7 +6,6 @@ here and in :mod:`jitlto.launch.step`.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from jitlto.base.types import Parameter
 from jitlto.cuda import device
 from jitlto.cuda.libraries import Device, Kernel, ObjectCode, driver
 from jitlto.launch.core import called
-from jitlto.launch.step import Config, Extent, Launch, Step, make_converters, parse_extent
+from jitlto.launch.step import Extent, Launch, Step, make_converters, parse_extent
 from jitlto.launch.streams import stream_handle
 from jitlto.plan.cache_entry import Chosen, LinkedKernel
 
@@ -170,7 +169,7 @@ class Launcher(Shared):
     def blocks_per_multiprocessor(self, block: Extent, shared_memory: int = 0) -> int:
         """Return the number of blocks that fit on one multiprocessor; arguments as for :meth:`occupancy`."""
         x, y, z = parse_extent("block", block)
-        self._grant(shared_memory)
+        self.grant(shared_memory)
         return int(self.kernel.occupancy.max_active_blocks_per_multiprocessor(x * y * z, shared_memory))
 
     def max_blocks(self, block: Extent, shared_memory: int = 0) -> int:
@@ -185,7 +184,7 @@ class Launcher(Shared):
             shared_memory: Dynamic shared memory per block, in bytes.
             limit: The largest allowed number of threads; 0 for the device's limit.
         """
-        self._grant(shared_memory)
+        self.grant(shared_memory)
         return int(self.kernel.occupancy.max_potential_block_size(shared_memory, limit).max_block_size)
 
     def prepare(self) -> Launcher:
@@ -251,8 +250,8 @@ class Launcher(Shared):
             LaunchError: If the launch configuration is invalid or the driver rejects the launch.
         """
         device.current()
-        launch = Launch(self, grid, block, args, shared_memory, cluster, cooperative, programmatic)
-        launch.issue(stream_handle(stream))
+        step = Step(self, grid, block, args, shared_memory, cluster, cooperative, programmatic)
+        Launch(step).issue(stream_handle(stream))
         self._launches += 1
         if self._launches == 2 and type(self).__call__ is Launcher.__call__:
             # Not at the first launch: a kernel that is launched once should not wait for it.
@@ -264,38 +263,7 @@ class Launcher(Shared):
                 self._function = loaded_function(self._kernel)
                 self._quick = quick
 
-    def configure(
-        self,
-        grid: Extent,
-        block: Extent,
-        shared_memory: int = 0,
-        cluster: Extent | None = None,
-        cooperative: bool = False,
-        programmatic: bool = False,
-    ) -> Config:
-        """Check a launch configuration, given as to :meth:`__call__`, and prepare the kernel for it.
-
-        Raises:
-            LaunchError: If it is invalid, or more than the device has.
-        """
-        blocks, threads = parse_extent("grid", grid), parse_extent("block", block)
-        clusters = None if cluster is None else parse_extent("cluster", cluster)
-        if clusters and any(extent % part for extent, part in zip(blocks, clusters, strict=True)):
-            what = f"grid {grid} is not divisible by cluster {cluster}"
-            raise self._config_error(what, "the grid counts blocks, with clusters too")
-        if shared_memory < 0:
-            raise self._config_error(f"invalid shared_memory {shared_memory}", "pass a number of bytes")
-        self._grant(shared_memory)
-        if cooperative and math.prod(blocks) > self.max_blocks(block, shared_memory):
-            what = f"grid {grid} is too large for a cooperative launch"
-            hint = "at most launcher.max_blocks(block, shared_memory) blocks run at the same time"
-            raise LaunchError(what, code="launch-failed", where=self.chosen.kernel, hint=hint)
-        return Config(blocks, threads, shared_memory, clusters, cooperative, programmatic)
-
-    def _config_error(self, what: str, hint: str) -> LaunchError:
-        return LaunchError(what, code="launch-config", where=self.chosen.kernel, hint=hint)
-
-    def _grant(self, size: int) -> None:
+    def grant(self, size: int) -> None:
         """Request dynamic shared memory on every device of this architecture: they share launchers."""
         if size <= self._granted:
             return

@@ -121,7 +121,7 @@ class LaunchSequence:
     def _check(self, number: int, step: Step) -> Launch:
         """Check a step, and note the places of its slots."""
         try:
-            launch = Launch(**step.as_dict())
+            launch = Launch(step)
         except LaunchError as error:
             raise self._located(error, number) from None
         parts = zip(step.args, step.launcher.signature, step.launcher.converters, strict=True)
@@ -180,7 +180,7 @@ class LaunchGraph:
             context = _check(driver.cuCtxGetCurrent())
             nodes: list[tuple[driver.CUgraphNode, driver.CUDA_KERNEL_NODE_PARAMS]] = []
             for launch in launches:
-                parameters = launch.config.write(driver.CUDA_KERNEL_NODE_PARAMS())
+                parameters = launch.write(driver.CUDA_KERNEL_NODE_PARAMS())
                 parameters.kern, parameters.ctx = launch.kernel, context
                 parameters.kernelParams = launch.address
                 nodes.append((self._add(launch, parameters, nodes[-1][0] if nodes else None), parameters))
@@ -193,15 +193,14 @@ class LaunchGraph:
         self, launch: Launch, parameters: driver.CUDA_KERNEL_NODE_PARAMS, previous: driver.CUgraphNode | None
     ) -> driver.CUgraphNode:
         """Add a launch that runs after another one."""
-        config = launch.config
         node = _check(driver.cuGraphAddKernelNode(self._graph, None, 0, parameters))
         # Of nodes, programmatic dependent launch is a property of the edge.
-        for name, value in config.attributes(driver.CUkernelNodeAttrValue, with_programmatic=False):
+        for name, value in launch.attributes(driver.CUkernelNodeAttrValue, with_programmatic=False):
             attribute = getattr(driver.CUkernelNodeAttrID, f"CU_LAUNCH_ATTRIBUTE_{name}")
             _check(driver.cuGraphKernelNodeSetAttribute(node, attribute, value))
         if previous is not None:
             edge = driver.CUgraphEdgeData()
-            if config.programmatic:
+            if launch.step.programmatic:
                 edge.from_port = driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
                 edge.type = int(driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
             _check(_add_dependencies(self._graph, [previous], [node], [edge], 1))

@@ -6,11 +6,12 @@ It defines results and errors; what the compiled core launches it would launch t
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import accumulate
 from operator import index
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias
 
 from jitlto.base.errors import LaunchError
 from jitlto.base.frozen import Frozen
@@ -53,8 +54,10 @@ class Slot(Frozen):
     name: str
 
 
-class Step(Frozen):
+class Step(NamedTuple):
     """One launch; of a sequence it is made by :meth:`Launcher.step <jitlto.Launcher.step>`.
+
+    A named tuple, because every launch the plain way makes one.
 
     Args:
         launcher (Launcher): The kernel.
@@ -71,95 +74,93 @@ class Step(Frozen):
     cooperative: bool = False
     programmatic: bool = False
 
+    def check(self) -> tuple[Extents, Extents, Extents | None]:
+        """Check the launch configuration, and prepare the kernel for it.
 
-class Config:
-    """A launch configuration that was checked; the grid counts blocks, with clusters too.
+        Returns:
+            Grid, block and cluster; the grid counts blocks, with clusters too.
 
-    A plain class, which is made in a tenth of the time of a frozen dataclass.
-    """
+        Raises:
+            LaunchError: If it is invalid, or more than the device has.
+        """
+        grid, block = parse_extent("grid", self.grid), parse_extent("block", self.block)
+        cluster = None if self.cluster is None else parse_extent("cluster", self.cluster)
+        if cluster and any(extent % part for extent, part in zip(grid, cluster, strict=True)):
+            what = f"grid {self.grid} is not divisible by cluster {self.cluster}"
+            raise self._error("config", what, "the grid counts blocks, with clusters too")
+        if self.shared_memory < 0:
+            raise self._error("config", f"invalid shared_memory {self.shared_memory}", "pass a number of bytes")
+        self.launcher.grant(self.shared_memory)
+        if self.cooperative and math.prod(grid) > self.launcher.max_blocks(self.block, self.shared_memory):
+            hint = "at most launcher.max_blocks(block, shared_memory) blocks run at the same time"
+            raise self._error("failed", f"grid {self.grid} is too large for a cooperative launch", hint)
+        return grid, block, cluster
 
-    __slots__ = ("block", "cluster", "cooperative", "grid", "programmatic", "shared_memory")
+    def failure(self, status: Any) -> LaunchError:
+        """Return the error of a launch that the driver has rejected."""
+        shape = f"grid {self.grid}, block {self.block}, {self.shared_memory} bytes of dynamic shared memory"
+        return self._error("failed", f"the launch failed: {status.name}", shape)
 
-    def __init__(
-        self,
-        grid: Extents,
-        block: Extents,
-        shared_memory: int,
-        cluster: Extents | None,
-        cooperative: bool,
-        programmatic: bool,
-    ) -> None:
-        self.grid, self.block, self.shared_memory = grid, block, shared_memory
-        self.cluster, self.cooperative, self.programmatic = cluster, cooperative, programmatic
-
-    def write(self, native: Any) -> Any:
-        """Set grid, block and shared memory of a structure of the driver; return it."""
-        native.gridDimX, native.gridDimY, native.gridDimZ = self.grid
-        native.blockDimX, native.blockDimY, native.blockDimZ = self.block
-        native.sharedMemBytes = self.shared_memory
-        return native
-
-    def attributes(self, make: Callable[[], Any], *, with_programmatic: bool = True) -> list[tuple[str, Any]]:
-        """Return the attributes of a launch or a node: the ends of their names and values, which ``make`` creates."""
-        found: list[tuple[str, Any]] = []
-        if self.cluster is not None:
-            found.append(("CLUSTER_DIMENSION", make()))
-            extent = found[-1][1].clusterDim
-            extent.x, extent.y, extent.z = self.cluster
-        if self.cooperative:
-            found.append(("COOPERATIVE", make()))
-            found[-1][1].cooperative = 1
-        if self.programmatic and with_programmatic:
-            found.append(("PROGRAMMATIC_STREAM_SERIALIZATION", make()))
-            found[-1][1].programmaticStreamSerializationAllowed = 1
-        return found
+    def _error(self, case: str, what: str, hint: str) -> LaunchError:
+        return LaunchError(what, code=f"launch-{case}", where=self.launcher.chosen.kernel, hint=hint)
 
 
 class Launch:
     """A launch as the driver takes it: a configuration, and a buffer with the values of the arguments.
 
     Args:
-        launcher, grid, block, args, shared_memory, cluster, cooperative, programmatic: As of a :class:`Step`.
+        step: The launch.
 
     Raises:
         ArgumentError, LaunchError: As :meth:`Launcher.__call__ <jitlto.Launcher.__call__>`.
     """
 
-    def __init__(
-        self,
-        launcher: Any,
-        grid: Extent,
-        block: Extent,
-        args: Sequence[Any],
-        shared_memory: int,
-        cluster: Extent | None,
-        cooperative: bool,
-        programmatic: bool,
-    ) -> None:
-        signature = launcher.signature
+    def __init__(self, step: Step) -> None:
+        launcher, args, signature = step.launcher, step.args, step.launcher.signature
         if len(args) != len(signature):
             raise count_error(launcher.chosen.kernel, signature, len(args))
         values = [
             bytes(parameter.size) if type(argument) is Slot else convert(argument)
             for parameter, convert, argument in zip(signature, launcher.converters, args, strict=True)
         ]
-        self.config = launcher.configure(grid, block, shared_memory, cluster, cooperative, programmatic)
-        self.kernel = launcher.kernel.handle
-        self._name = launcher.chosen.kernel
-        self._shape = f"grid {grid}, block {block}, {shared_memory} bytes of dynamic shared memory"
+        self.step, self.kernel = step, launcher.kernel.handle
+        self._grid, self._block, self._cluster = step.check()
         padded = [value.ljust(-(-len(value) // _ALIGNMENT) * _ALIGNMENT, b"\0") for value in values]
-        self._buffer = ctypes.create_string_buffer(b"".join(padded))
+        data = b"".join(padded)
+        self._buffer = _array_type(ctypes.c_char, len(data)).from_buffer_copy(data)
         starts = accumulate(map(len, padded), initial=ctypes.addressof(self._buffer))
-        self._pointers = (ctypes.c_void_p * (len(values) + 1))(*starts)
+        self._pointers = _array_type(ctypes.c_void_p, len(values) + 1)(*starts)
         #: Address of an array of pointers to the values.
         self.address = ctypes.addressof(self._pointers)
         attributes = []
-        for name, value in self.config.attributes(driver.CUlaunchAttributeValue):
+        for name, value in self.attributes(driver.CUlaunchAttributeValue):
             attributes.append(driver.CUlaunchAttribute())
             attributes[-1].id = getattr(driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
             attributes[-1].value = value
-        self._native = self.config.write(driver.CUlaunchConfig())
+        self._native = self.write(driver.CUlaunchConfig())
         self._native.attrs, self._native.numAttrs = attributes, len(attributes)
+
+    def write(self, native: Any) -> Any:
+        """Set grid, block and shared memory of a structure of the driver; return it."""
+        native.gridDimX, native.gridDimY, native.gridDimZ = self._grid
+        native.blockDimX, native.blockDimY, native.blockDimZ = self._block
+        native.sharedMemBytes = self.step.shared_memory
+        return native
+
+    def attributes(self, make: Callable[[], Any], *, with_programmatic: bool = True) -> list[tuple[str, Any]]:
+        """Return the attributes of a launch or a node: the ends of their names and values, which ``make`` creates."""
+        found: list[tuple[str, Any]] = []
+        if self._cluster is not None:
+            found.append(("CLUSTER_DIMENSION", make()))
+            extent = found[-1][1].clusterDim
+            extent.x, extent.y, extent.z = self._cluster
+        if self.step.cooperative:
+            found.append(("COOPERATIVE", make()))
+            found[-1][1].cooperative = 1
+        if self.step.programmatic and with_programmatic:
+            found.append(("PROGRAMMATIC_STREAM_SERIALIZATION", make()))
+            found[-1][1].programmaticStreamSerializationAllowed = 1
+        return found
 
     def place(self, number: int, size: int) -> memoryview:
         """Return where the value of an argument is written, ``size`` bytes."""
@@ -175,8 +176,12 @@ class Launch:
         self._native.hStream = driver.CUstream(stream)
         (status,) = driver.cuLaunchKernelEx(self._native, self.kernel, self.address, 0)
         if status:
-            what = f"the launch failed: {status.name}"
-            raise LaunchError(what, code="launch-failed", where=self._name, hint=self._shape)
+            raise self.step.failure(status)
+
+
+@cache  # ctypes itself forgets it with its last array, and takes longer to make it than a launch
+def _array_type(element: Any, length: int) -> Any:
+    return element * length
 
 
 @cache

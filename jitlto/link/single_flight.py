@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from jitlto.base.errors import JitltoError
-
-V = TypeVar("V")
 
 
 class Flight:
@@ -82,18 +80,6 @@ class SingleFlight:
         with self._lock:
             if self._flights.get(key) is flight:
                 del self._flights[key]
-
-    def run(self, key: Hashable, compute: Callable[[], V]) -> tuple[V, float | None]:
-        """Compute a value, or wait for the thread that computes it.
-
-        Returns:
-            value (object)
-            waited (float or None): Seconds spent waiting for another thread; None if this thread computed the value.
-        """
-        with self.of(key) as flight:
-            if flight.waited is None:
-                flight.value = compute()
-        return flight.value, flight.waited
 
 
 def raise_copy(failure: JitltoError) -> NoReturn:

@@ -15,7 +15,6 @@ from typing import NamedTuple, TypeAlias
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import PlanError
 from jitlto.base.mangling import base_name
-from jitlto.compile.header_search import HeaderSearch
 from jitlto.plan.resolve import Resolution, UserSymbols, resolve
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Symbol
@@ -81,21 +80,15 @@ def find_user_symbols(record: FamilyRecord, index: Index) -> frozenset[str]:
     """Return the symbols that callers supply at run time: declared by a supplied group, provided by no fragment.
 
     A group that callers supply has an interface header and no fragments. A symbol belongs to it if its name occurs in
-    that header, or in a header that only such interfaces include.
+    that header, and not in that of a group that is built.
     """
     supplied = {group.interface for group in record.groups if group.supplied and group.interface}
     built = {group.interface for group in record.groups if not group.supplied and group.interface}
-    if not supplied:
-        return frozenset()
-    headers = {name: text.encode("utf-8", "surrogateescape") for name, text in record.headers}
-    search = HeaderSearch((), headers)
-
-    def reach(interfaces: set[str]) -> frozenset[str]:
-        return search.reachable("".join(f'#include "{name}"\n' for name in sorted(interfaces)).encode())
-
-    files = reach(supplied) - reach(built - supplied)
     declared = {
-        word for name, text in record.headers if name in files for word in _WORD.findall(_NO_DECLARATION.sub(" ", text))
+        word
+        for name, text in (record.headers if supplied else ())
+        if name in supplied - built
+        for word in _WORD.findall(_NO_DECLARATION.sub(" ", text))
     }
     return frozenset(n for n in index.required if not index.providers.get(n) and base_name(n) in declared)
 

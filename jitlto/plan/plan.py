@@ -24,6 +24,8 @@ from jitlto.base.versions import Architecture
 from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.compatibility import LinkTarget, choose_target, select_images
 from jitlto.cuda.nvjitlink import InputKind
+from jitlto.cuda.nvjitlink_file import name_loaded
+from jitlto.cuda.ptx import parse_ptx
 from jitlto.database import FragmentDatabase
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
 from jitlto.plan.resolve import Resolution, UserSymbols
@@ -208,8 +210,6 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
                 item.check(target)
             images = select_images(self.fragments, target)
         except VersionError as error:
-            from jitlto.cuda.nvjitlink_file import name_loaded  # imported lazily: only needed for errors
-
             name_loaded(error, target.nvjitlink)
             raise
         _warn_of_substitutes(target, self.options)
@@ -322,8 +322,6 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         Raises:
             LinkError: As :meth:`link_ptx`.
         """
-        from jitlto.cuda.ptx import parse_ptx  # imported lazily: only needed by checks
-
         module = parse_ptx(self.link_ptx(arch))
         owners: list[Fragment | UserSymbols] = [*self.fragments, *(item.symbols for item in self.supplied)]
         crossing = {s.name for owner in owners for s in (*owner.provides, *owner.requires)} - {self.entry.entry}

@@ -6,13 +6,14 @@ Modules for callers' inputs are imported only if there are inputs: they take 5 t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from jitlto.base.errors import JitltoError, PlanError, UnknownParameterError, UnknownValueError
+from jitlto.base.errors import JitltoError, PlanError
 from jitlto.base.events import Kind
 from jitlto.base.text import abbreviate, check_type
 from jitlto.base.versions import Architecture
+from jitlto.cuda.nvjitlink import InputKind
 from jitlto.plan.configuration import LINK_MODES, normalize_configuration, unknown_link_mode
 from jitlto.plan.plan import Plan, Request, SuppliedInput
 from jitlto.plan.resolve import resolve
@@ -22,7 +23,6 @@ if TYPE_CHECKING:  # not imported at run time: a plan without a caller's inputs 
     from typing import Protocol
 
     from jitlto.base.cache_dir import CacheDir
-    from jitlto.cuda.nvjitlink import InputKind
     from jitlto.database import FragmentDatabase
     from jitlto.plan.plan import Services
     from jitlto.plan.user_code import inputs
@@ -74,13 +74,7 @@ class Planner(Generic[Loaded]):
         known = family.parameters
         values = {n: value for n, value in configuration.items() if type(value) is str and value in known.get(n, ())}
         if len(values) < len(configuration):  # some have other spellings, or are wrong
-            try:
-                values = normalize_configuration(configuration, known, family.name)
-            except (UnknownParameterError, UnknownValueError):
-                if not (gaps := family.open()[2].gaps):
-                    raise
-                # With a value that only fragments have that a merge left out, planning says so.
-                values = normalize_configuration(configuration, _with_values_of(gaps, known), family.name)
+            values = normalize_configuration(configuration, known, family.name)
         self._configuration = values
         self._pinned: list[Fragment] = []
         self._functions: list[PythonFunction] = []
@@ -149,8 +143,6 @@ class Planner(Generic[Loaded]):
 
     def add_ltoir(self, data: bytes, name: str = "user.ltoir") -> Planner[Loaded]:
         """Add LTO-IR, bare or in a fatbin."""
-        from jitlto.cuda.nvjitlink import InputKind
-
         data = _bytes(data, name)
         kind = InputKind.FATBIN if data[:4] == b"\x50\xed\x55\xba" else InputKind.LTOIR
         self._supplied.append((name, data, kind))
@@ -158,8 +150,6 @@ class Planner(Generic[Loaded]):
 
     def add_ptx(self, data: bytes | str, name: str = "user.ptx") -> Planner[Loaded]:
         """Add relocatable PTX. Nothing is optimised across it, not even in an LTO link."""
-        from jitlto.cuda.nvjitlink import InputKind
-
         self._supplied.append((name, data if isinstance(data, str) else _bytes(data, name), InputKind.PTX))
         return self
 
@@ -168,8 +158,6 @@ class Planner(Generic[Loaded]):
 
         It is assumed to define every symbol that nothing else in the plan defines; if it does not, the link fails.
         """
-        from jitlto.cuda.nvjitlink import InputKind
-
         allowed = (InputKind.FATBIN, InputKind.CUBIN, InputKind.OBJECT, InputKind.LIBRARY)
         if kind not in allowed:
             raise PlanError(
@@ -281,7 +269,6 @@ class Planner(Generic[Loaded]):
         record: FamilyRecord,
         store: CacheDir | None,
     ) -> inputs.UserInput:
-        from jitlto.cuda.nvjitlink import InputKind
         from jitlto.plan.user_code import inputs
 
         if kind is None:
@@ -293,15 +280,6 @@ class Planner(Generic[Loaded]):
         _, fragments = database.planned(self._family.name)
         required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
         return inputs.from_binary(data, kind, name, [required[symbol] for symbol in sorted(required)], store)
-
-
-def _with_values_of(keys: Iterable[FragmentKey], known: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """Add the parameters and values of keys to those that are known."""
-    values = {name: dict.fromkeys(several) for name, several in known.items()}
-    for key in keys:
-        for name, value in key.parameters:
-            values.setdefault(name, {})[value] = None
-    return {name: tuple(several) for name, several in values.items()}
 
 
 def _bytes(data: object, name: str) -> bytes:

@@ -23,9 +23,7 @@ from jitlto.base.mangling import demangle
 from jitlto.base.text import format_bytes
 from jitlto.record.fragment import Symbol
 from jitlto.report import drawing
-from jitlto.report.content import Report, describe_toolchain
-
-_KINDS = {"ltoir": "LTO-IR", "ptx": "PTX"}
+from jitlto.report.content import Report, describe_image
 
 
 def to_html(report: Report) -> str:
@@ -46,11 +44,7 @@ def pack(report: Report) -> str:
     rows: list[dict[str, Any]] = []
     for view in report.fragments:
         fragment = view.fragment
-        images = [
-            f"{_KINDS.get(image.kind, image.kind)} {image.architecture.compute}, {describe_toolchain(image)}, "
-            f"{image.size:,} bytes, SHA-256 {image.sha256[:16]}…"
-            for image in fragment.images
-        ]
+        images = [f"{describe_image(i)}, {i.size:,} bytes, SHA-256 {i.sha256[:16]}…" for i in fragment.images]
         row = {
             "number": view.number,
             "name": f"{fragment.key.family}/{fragment.key.group}",
@@ -93,5 +87,5 @@ def _template() -> jinja2.Template:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=visible
     )
     environment.filters |= {"bytes": format_bytes, "number": "{:,}".format}
-    environment.globals |= {"kinds": _KINDS, "shade": shade, "box": (drawing.WIDTH, drawing.HEIGHT), "most": 500}
+    environment.globals |= {"shade": shade, "box": (drawing.WIDTH, drawing.HEIGHT)}
     return environment.from_string(_file("report.html.jinja"))

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from jitlto.base.errors import DatabaseError, JitltoError, LinkError
+from jitlto.base.errors import JitltoError, LinkError
 from jitlto.base.events import Kind
 from jitlto.base.files import TWIN_SUFFIX, digest_of
 from jitlto.base.frozen import Shared
@@ -64,10 +64,6 @@ def load(
         StoreError: If it cannot be fetched.
     """
     check_type(family, str, "family must be a name")
-    if isinstance(database, str) and "://" in database:
-        from jitlto.stores.fetched import fetch  # imported lazily: few databases come from a store
-
-        database = fetch(database, session.config)
     file: FragmentDatabase | DatabaseFile
     if database is None:
         file = session.registry.find(family)
@@ -148,20 +144,7 @@ class KernelFamily(Shared):
         self, name: str, database: FragmentDatabase | DatabaseFile, session: Session = sessions.default
     ) -> None:
         file = database if isinstance(database, DatabaseFile) else DatabaseFile.from_database(database)
-        contents = file.contents.families.get(name)
-        if file.contents.part is not None:
-            from jitlto.database import MERGE_HINT
-
-            raise DatabaseError(
-                f"database is {file.contents.part} of a build: its kernels lack fragments",
-                code="database-part",
-                where=str(file.path),
-                hint=MERGE_HINT,
-            )
-        if contents is None:
-            from jitlto.runtime.discovery import errors
-
-            raise errors.not_held(name, file.contents.families, file.path)
+        contents = file.require(name)
         self.name = name
         self._file = file
         self.session = session

@@ -17,16 +17,14 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from jitlto.base import files
 from jitlto.base.errors import JitltoError
 from jitlto.base.events import Event, Kind
 from jitlto.base.versions import Architecture
+from jitlto.cuda.nvjitlink import InputKind
 from jitlto.plan.plan import Plan, Request, SuppliedInput
-
-if TYPE_CHECKING:
-    from jitlto.cuda.nvjitlink import InputKind
 
 _SCHEMA = 1
 _BEGIN = b'{"arch": "'  # of every line, for its names are sorted
@@ -194,8 +192,6 @@ def _encode_input(name: str, data: bytes | str, kind: InputKind | None) -> dict[
 
 
 def _decode_input(content: Mapping[str, str]) -> SuppliedInput:
-    from jitlto.cuda.nvjitlink import InputKind  # imported lazily: takes 5 ms, and recording does not need it
-
     kind = None if content["kind"] is None else InputKind(content["kind"])
     data = content["text"] if "text" in content else base64.b64decode(content["base64"], validate=True)
     if not isinstance(data, {None: str, InputKind.PTX: str | bytes}.get(kind, bytes)):

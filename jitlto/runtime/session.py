@@ -23,12 +23,12 @@ from jitlto.cuda import device
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.requests import LookUps
 from jitlto.link.single_flight import SingleFlight
+from jitlto.link.sources import SharedKernels
 from jitlto.runtime.discovery.registry import Registry
 
 if TYPE_CHECKING:
     from jitlto.base.config import Config
     from jitlto.launch.residency import Residency
-    from jitlto.link.sources import SharedKernels
 
 # NVTX itself loads the library that this variable names, which profilers set where they collect ranges.
 _PROFILER = "NVTX_INJECTION64_PATH"
@@ -201,8 +201,6 @@ class Session(Shared):
 def _shared_kernels(settings: Config) -> SharedKernels | None:
     if not settings.store or settings.cache == "off":
         return None
-    from jitlto.link.sources import SharedKernels  # imported lazily: many processes have no store
-
     return SharedKernels(settings, readonly=settings.cache == "readonly" or settings.mode == "cached")
 
 

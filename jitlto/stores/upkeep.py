@@ -58,7 +58,7 @@ class Damage:
 
     Args:
         untrusted: It is whole, but no trusted key has signed it.
-        removed: It was removed, or would be but for ``dry_run``.
+        removed: It was removed.
     """
 
     name: str
@@ -138,8 +138,6 @@ def verify(
     trusted: TrustedKeys | None,
     *,
     delete: bool = False,
-    delete_untrusted: bool = False,
-    dry_run: bool = False,
     on_start: Callable[[int], object] = lambda _: None,
     on_object: Callable[[str], object] = lambda _: None,
 ) -> list[Damage]:
@@ -147,9 +145,8 @@ def verify(
 
     Args:
         trusted: The keys of which one must have signed each entry; None if signatures do not count.
-        delete: Remove what is damaged, but not what jitlto gives no such name.
-        delete_untrusted: Remove what is whole and that no trusted key has signed.
-        dry_run: Remove nothing, and return what would be.
+        delete: Remove what is damaged, but neither what is whole and that no trusted key has signed, nor what jitlto
+            gives no such name.
         on_start: Called with the number of objects.
         on_object: Called with the name of each checked object.
 
@@ -166,8 +163,8 @@ def verify(
         on_object(each.name)
         if reason is None:
             return None
-        removes = (delete_untrusted if untrusted else delete) and kind_of(each.name) != OTHER
-        if removes and not dry_run:
+        removes = delete and not untrusted and kind_of(each.name) != OTHER
+        if removes:
             backend.delete(each.name)
         return Damage(each.name, reason, each.size, untrusted, removes)
 

@@ -68,10 +68,8 @@ def test_verify_finds_what_is_damaged_or_not_signed_and_removes_it(store_url: st
     settings = {"JITLTO_STORE_SIGNERS": str(signers), "JITLTO_STORE_TRUST": "checksum"}
     assert len(json.loads(jitlto("store", "verify", store_url, "--json", **settings).stdout)["damaged"]) == 1
     settings["JITLTO_STORE_TRUST"] = "signed"
-    fails(jitlto("store", "verify", store_url, "--delete", **settings), 1, "(removed)", "--delete-untrusted")
-    untrusted = ("store", "verify", store_url, "--delete-untrusted")
-    fails(jitlto(*untrusted, "--dry-run", **settings), 1, "(would be removed)")
-    fails(jitlto(*untrusted), 2, "--signers")
-    fails(jitlto(*untrusted, **settings), 1, "(removed)")
-    assert "1 object, all right" in succeeds("store", "verify", store_url, "--signers", signers)
+    done = jitlto("store", "verify", store_url, "--delete", **settings)
+    fails(done, 1, f"{object_name('kernels', damaged)}: ", "(removed)", object_name("kernels", unsigned))
+    assert "3 objects, 2 wrong, 1 removed" in done.stdout
+    assert "2 objects, all right" in succeeds("store", "verify", store_url)
     fails(jitlto("store", "verify", store_url, "--signers", tmp_path / "none"), 1, "none")

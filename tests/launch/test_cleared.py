@@ -8,8 +8,6 @@ from __future__ import annotations
 import ctypes
 import gc
 from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -154,27 +152,6 @@ def test_an_object_whose_method_is_gone_refuses(core: ModuleType) -> None:
     assert called() == "plainly"
     del called._called_method
     assert refuses(called)
-
-
-def test_a_cleared_module_makes_nothing_and_its_objects_still_work(driver: Driver, tmp_path: Path) -> None:
-    core = exercise_core.load(launch_core.build(tmp_path, "-O1", "-UNDEBUG"), launch_core.NAME)
-    rows = ((core.POINTER, 8, 8, 0, 0, 0, 0, None, None, int),)
-    launcher = make_launcher(core, driver)
-    uses: list[Callable[[], object]] = [
-        core.make_table,
-        partial(core.make_lookup, int, int),
-        partial(core.make_signature, rows, driver.address, 1, *[None] * 3),
-    ]
-    for use in uses:
-        use()
-    clear(core)
-    del core  # what pytest would print of it is gone
-    assert all(map(refuses, uses))
-    array = exercise_core.Array(None, 0x1000)
-    launch(launcher, None, exercise_core.Stream())
-    assert driver.launches == 1  # the names that it looks up are there
-    assert launch(launcher, array, exercise_core.Stream()) == "plainly"
-    assert launch(launcher, shared_memory=4) == "plainly"
 
 
 # --- used while they are cleared ---

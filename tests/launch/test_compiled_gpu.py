@@ -35,7 +35,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The launches that went, or tried to go, the plain way."""
     found: list[object] = []
     original = launcher_module.Launch
-    monkeypatch.setattr(launcher_module, "Launch", lambda *how: [found.append(how), original(*how)][1])
+    monkeypatch.setattr(launcher_module, "Launch", lambda step: [found.append(step), original(step)][1])
     return found
 
 

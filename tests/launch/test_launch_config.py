@@ -42,7 +42,7 @@ class FakeDevices:
         monkeypatch.setattr(launcher.driver, "cuKernelSetAttribute", set_attribute)
 
     def grant(self, size: int) -> None:
-        assert self.launcher.configure(1, 32, size).shared_memory == size
+        assert self.launcher.step(1, 32, shared_memory=size).check() == ((1, 1, 1), (32, 1, 1), None)
 
 
 @pytest.mark.parametrize(

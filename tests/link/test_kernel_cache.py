@@ -337,24 +337,6 @@ def test_who_waits_too_long_says_so_and_links(
 
 @pytest.mark.timing
 @pytest.mark.slow
-def test_what_appears_while_a_holder_sleeps_is_found_at_once(
-    directory: Path, plan: Plan, hold: Callable[[Plan], subprocess.Popen[str]]
-) -> None:
-    process = Process(directory)
-    hold(plan)
-    with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(process.ask, plan)
-        time.sleep(0.2)
-        assert not asking.done()
-        process.store.put(KERNELS, plan.digest, entry(plan))
-        begin = time.monotonic()
-        assert asking.result(10).layer == "disk"
-    assert time.monotonic() - begin < 1
-    assert process.links == 0
-
-
-@pytest.mark.timing
-@pytest.mark.slow
 def test_the_death_of_a_holder_ends_the_wait(
     directory: Path, plan: Plan, hold: Callable[[Plan], subprocess.Popen[str]]
 ) -> None:

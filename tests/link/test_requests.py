@@ -163,7 +163,7 @@ def test_damage_gives_the_same_kernel_or_an_error(path: Path, opened: list[Path]
             assert launcher(path).chosen == first.chosen
         except DatabaseError as error:
             assert str(path) in str(error)
-    path.write_bytes(whole[:4096] + bytes(len(whole) - 4096))
+    path.write_bytes(whole[:512] + bytes(len(whole) - 512))  # no digest that could be read
     with raises(DatabaseError, "database-damaged", where=str(path)):
         launcher(path)
 

@@ -6,12 +6,21 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from jitlto.base.errors import LinkError
 from jitlto.link.single_flight import SingleFlight, raise_copy
 from tests.support.errors import raises
+
+
+def run(flights: SingleFlight, key: object, compute: Callable[[], Any]) -> tuple[Any, float | None]:
+    """Compute a value, or wait for the thread that computes it; return the seconds of waiting too."""
+    with flights.of(key) as flight:
+        if flight.waited is None:
+            flight.value = compute()
+    return flight.value, flight.waited
 
 
 @pytest.fixture
@@ -31,7 +40,7 @@ def test_many_threads_that_ask_at_once_share_one_computation(flights: SingleFlig
 
     def ask() -> tuple[object, float | None]:
         barrier.wait()
-        return flights.run("key", make)
+        return run(flights, "key", make)
 
     with ThreadPoolExecutor(16) as pool:
         outcomes = [future.result(10) for future in [pool.submit(ask) for _ in range(16)]]
@@ -53,7 +62,7 @@ def test_different_keys_are_computed_at_the_same_time(flights: SingleFlight) -> 
         return compute
 
     with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(flights.run, key, make(key)) for key in range(4)]
+        futures = [pool.submit(run, flights, key, make(key)) for key in range(4)]
         assert [future.result(10)[0] for future in futures] == [0, 1, 2, 3]
 
 
@@ -67,9 +76,9 @@ def test_a_waiting_thread_gets_the_value_and_does_not_compute(flights: SingleFli
         return "from the first"
 
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(flights.run, "key", slow)
+        first = pool.submit(run, flights, "key", slow)
         assert started.wait(10)
-        second = pool.submit(flights.run, "key", lambda: "from the second")
+        second = pool.submit(run, flights, "key", lambda: "from the second")
         with pytest.raises(TimeoutError):
             second.result(0.05)
         release.set()
@@ -77,15 +86,15 @@ def test_a_waiting_thread_gets_the_value_and_does_not_compute(flights: SingleFli
 
 
 def test_a_computation_that_asks_for_itself_does_not_wait_for_itself(flights: SingleFlight) -> None:
-    assert flights.run("key", lambda: flights.run("key", lambda: 7)[0]) == (7, None)
+    assert run(flights, "key", lambda: run(flights, "key", lambda: 7)[0]) == (7, None)
 
 
 def test_nothing_is_remembered_after_the_flight(flights: SingleFlight) -> None:
-    assert flights.run("key", lambda: 1) == (1, None)
-    assert flights.run("key", lambda: None) == (None, None)
+    assert run(flights, "key", lambda: 1) == (1, None)
+    assert run(flights, "key", lambda: None) == (None, None)
     with raises(LinkError):
-        flights.run("key", lambda: raise_copy(LinkError("does not link")))
-    assert flights.run("key", lambda: 2) == (2, None)
+        run(flights, "key", lambda: raise_copy(LinkError("does not link")))
+    assert run(flights, "key", lambda: 2) == (2, None)
 
 
 @pytest.mark.slow
@@ -98,9 +107,9 @@ def test_those_who_wait_for_a_failure_get_it_too_each_in_a_copy(flights: SingleF
         raise LinkError("does not link", where="here", log="its log") from OSError("the cause")
 
     with ThreadPoolExecutor(4) as pool:
-        first = pool.submit(flights.run, "key", fail)
+        first = pool.submit(run, flights, "key", fail)
         assert started.wait(10)
-        others = [pool.submit(flights.run, "key", lambda: 1) for _ in range(3)]
+        others = [pool.submit(run, flights, "key", lambda: 1) for _ in range(3)]
         time.sleep(0.05)
         release.set()
         failures = [future.exception(10) for future in (first, *others)]
@@ -136,13 +145,13 @@ def test_any_other_failure_is_its_own_threads_and_the_one_that_waits_computes(er
 
     def first() -> None:
         with pytest.raises(type(error)):
-            flights.run("key", interrupted)
+            run(flights, "key", interrupted)
 
     thread = threading.Thread(target=first)
     thread.start()
     assert begun.wait(10)
     with ThreadPoolExecutor(1) as pool:
-        second = pool.submit(flights.run, "key", lambda: 7)
+        second = pool.submit(run, flights, "key", lambda: 7)
         go_on.set()
         assert second.result(10)[0] == 7
     thread.join()
@@ -158,9 +167,9 @@ def test_after_a_fork_nobody_waits_for_a_thread_that_is_not_there(flights: Singl
 
     child = SingleFlight()
     with ThreadPoolExecutor(1) as pool:
-        parent = pool.submit(child.run, "key", slow)
+        parent = pool.submit(run, child, "key", slow)
         assert begun.wait(10)
         child.after_fork()
-        assert child.run("key", lambda: 2) == (2, None)
+        assert run(child, "key", lambda: 2) == (2, None)
         go_on.set()
         assert parent.result(10) == (1, None)

@@ -197,7 +197,9 @@ def test_a_forked_process_holds_no_lock_of_its_parents_threads(make: Callable[[]
             signal.alarm(20)
             own.events.emit(Kind.LINKED, "f/k[]")
             threading.Thread(target=lambda: own.kernel_cache).start()
-            os._exit(0 if own.flights.run("key", lambda: own.config.mode)[0] and own.registry.databases() == [] else 1)
+            with own.flights.of("key") as flight:
+                flight.value = own.config.mode
+            os._exit(0 if flight.value and own.registry.databases() == [] else 1)
         finally:
             os._exit(2)
     for lock in held:

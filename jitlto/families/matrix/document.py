@@ -57,7 +57,7 @@ class Matrix:
             (where,) = _locate([error.trail], path, text)
             raise MatrixError(error.what, code=error.code, where=where or None, hint=error.hint) from None
         self.count = self._root.count
-        breaches = [(member.trail, message) for member in members if (message := _check_name(member, lenient))]
+        breaches = [(member.trail, message) for member in members if (message := _check_name(member))]
         places = _locate([trail for trail, _ in breaches], path, text)
         self.warnings = tuple(f"{where}: {message}" for where, (_, message) in zip(places, breaches, strict=True))
 
@@ -114,27 +114,13 @@ def _parse(text: str, name: str, lenient: bool) -> object:
     try:
         value: object = json.loads(text, object_pairs_hook=None if lenient else _make_object)
     except json.JSONDecodeError as why:
-        what, hint, place = why.msg, None, f":{why.lineno}:{why.colno}"
-        if (comma := _trailing_comma(text, why.pos)) is not None:
-            line = text.count("\n", 0, comma)
-            what, hint = "trailing comma", "remove it: in JSON none follows the last member or element"
-            place = f":{line + 1}:{comma - text.rfind(chr(10), 0, comma)}"
-        elif text.startswith(("//", "/*", "#"), why.pos):
-            hint = "remove the comment: JSON has none"
-        raise error(f"invalid JSON: {what}", hint, place=place) from why
+        raise error(f"invalid JSON: {why.msg}", place=f":{why.lineno}:{why.colno}") from why
     except RecursionError as why:
         hint = "flatten arrays within arrays, and objects within objects"
         raise error("nested too deeply", hint, code="matrix-too-large") from why
     except ValueError as why:  # from int(), which limits the number of digits
         raise error("number with too many digits", "write long numbers as strings", code="matrix-too-large") from why
     return value
-
-
-def _trailing_comma(text: str, position: int) -> int | None:
-    """Find the comma before the closing bracket at which the parser stops; before Python 3.13 it names neither."""
-    before = text[: position + 1].rstrip() if text[position : position + 1] == "," else text[:position].rstrip()
-    follows = text[len(before) :].lstrip()
-    return len(before) - 1 if before.endswith(",") and follows.startswith(("]", "}")) else None
 
 
 def _make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -148,20 +134,14 @@ def _make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return result
 
 
-def _check_name(member: Member, lenient: bool) -> str | None:
-    """Describe a breach of the naming convention, with a better name; None if there is none.
-
-    Plain semantics know only which members are used in the combinations of a traversal: of an empty product, none is.
-    """
-    used = member.used if lenient else member.writes
-    if used and member.name.startswith("_"):
+def _check_name(member: Member) -> str | None:
+    """Describe a breach of the naming convention, with a better name; None if there is none."""
+    if member.writes and member.name.startswith("_"):
         better = member.name.lstrip("_")
         breach = "is part of combinations, but starts with `_` like a name that only groups"
-    elif not used and not member.name.startswith("_") and (member.reached if lenient else member.groups):
+    elif member.groups and not member.writes and not member.name.startswith("_"):
         better = "_" + member.name
         breach = "only groups other names, and should start with `_`"
-        if not member.groups:
-            breach = "is part of no combination, like a name that only groups, which should start with `_`"
     else:
         return None
     while better in member.siblings:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -57,20 +57,14 @@ class Node:
 class Member:
     """A member of an object: whether leaves are written under its name, and whether the name groups other names.
 
-    Args:
-        parent: The member whose value holds the object.
-        reached: Whether a traversal comes to it: no empty dimension comes before it.
-        used: Whether leaves are written under its name in some combination.
+    Also those of branches that are in no combination, for an empty product has a convention too.
     """
 
     name: str
     trail: Trail
     siblings: Mapping[str, object]
-    parent: Member | None = None
     writes: bool = False
     groups: bool = False
-    reached: bool = True
-    used: bool = False
 
 
 Item: TypeAlias = Node | Leaf
@@ -89,7 +83,6 @@ def compile_tree(value: object, lenient: bool) -> tuple[Node, list[Member]]:
     """
     root = Node(False)
     members: list[Member] = []
-    objects: list[tuple[Node, list[Member]]] = []
     nodes = [root]
     pending: list[tuple[Node, list[_Child]]] = [(root, [(value, None, None)])]
     while pending:
@@ -99,8 +92,7 @@ def compile_tree(value: object, lenient: bool) -> tuple[Node, list[Member]]:
             if isinstance(child, dict):
                 names = _sort_names(child, trail, lenient)
                 node = Node(True, names, trail)
-                own = [Member(name, (trail, name), child, member) for name in names]
-                objects.append((node, own))
+                own = [Member(name, (trail, name), child) for name in names]
                 below.append((node, [(child[m.name], m, m.trail) for m in own]))
                 members += own
                 if member:
@@ -116,25 +108,7 @@ def compile_tree(value: object, lenient: bool) -> tuple[Node, list[Member]]:
         pending += reversed(below)
     for node in reversed(nodes):  # children before their parents
         _count(node)
-    _mark_used(objects)
     return root, members
-
-
-def _mark_used(objects: Iterable[tuple[Node, Sequence[Member]]]) -> None:
-    """Mark the members that a traversal reaches and uses, which are all if no dimension is empty.
-
-    Args:
-        objects: The node and the members of each object, parents before their children.
-    """
-    going_on: dict[int, bool] = {}  # whether no dimension behind a member is empty
-    for node, members in objects:
-        parent = members[0].parent if members else None
-        empty = [n for n, item in enumerate(node.items) if isinstance(item, Node) and not item.count]
-        for position, member in enumerate(members):
-            member.reached = (parent is None or parent.reached) and not (empty and empty[0] < position)
-            behind = (parent is None or going_on[id(parent)]) and not (empty and empty[-1] > position)
-            going_on[id(member)] = behind
-            member.used = member.writes and member.reached and behind
 
 
 def _count(node: Node) -> None:

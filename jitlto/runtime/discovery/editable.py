@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitlto.base import files
 from jitlto.base.cache_dir import CacheDir
-from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.base.files import GROUP, SUFFIX, digest_of
 from jitlto.base.lock import locked
 from jitlto.compile.header_places import is_outside
@@ -30,14 +31,16 @@ from jitlto.compile.header_search import HeaderSearch
 from jitlto.families import declaration
 from jitlto.families.source_files import walk_sources
 from jitlto.link import requests
+from jitlto.runtime.discovery import entry_points
+from jitlto.runtime.discovery.entry_points import InstalledFamily
 
 if TYPE_CHECKING:
     from jitlto.base.config import Config
-    from jitlto.runtime.discovery.entry_points import InstalledFamily
 
 #: Below the user's cache directory.
 DIRECTORY = "editable"
 _MOST_FILES = 20_000  # a start of a program may take as long as reading them
+_log = logging.getLogger(__name__)
 _PATIENCE = 600.0  # seconds of waiting for a concurrent build
 # The build imports the same modules as this process.
 _COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from jitlto.__main__ import main; main()"
@@ -53,8 +56,12 @@ def ensure_database(installed: InstalledFamily, source: Path, settings: Config) 
         settings: Determine the directory for such databases.
 
     Raises:
+        RegistryError: If the source tree does not declare the family any more.
         DatabaseError: If it cannot be built or does not exist.
     """
+    declared = declared_families(source)
+    if declared is not None and installed.family not in declared:
+        raise outdated_metadata(installed, source)
     table = _read_table(installed, source)
     if table is None:
         return _in_tree(installed, source)
@@ -87,6 +94,19 @@ def declared_families(source: Path) -> set[str] | None:
 
 def _read_project(source: Path) -> dict[str, Any]:
     return tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig"))
+
+
+def outdated_metadata(installed: InstalledFamily, source: Path) -> RegistryError:
+    """Return the error for an editable install whose ``pyproject.toml`` declares other families than its metadata."""
+    declared = declared_families(source) or set()
+    same = [e.family for e in entry_points.families() if e.distribution == installed.distribution]
+    now, then = (", ".join(sorted(names)) or "none" for names in (declared, same))
+    return RegistryError(
+        f"{installed.title} is installed editable: its pyproject.toml declares {now}, the installed metadata {then}",
+        code="registry-outdated-metadata",
+        where=str(source / "pyproject.toml"),
+        hint=f"after a family was added or renamed, install again: pip install -e {source}",
+    )
 
 
 def built_databases(settings: Config) -> dict[Path, int]:
@@ -238,9 +258,6 @@ def _is_current(path: Path, state: str | None) -> bool:
 
 def _build_once(installed: InstalledFamily, source: Path, path: Path, settings: Config) -> None:
     """Build the database, unless a concurrent process has just built it."""
-    import logging
-
-    log = logging.getLogger(__name__)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with locked(path.with_suffix(".lock"), _PATIENCE, f"builds the fragments of {installed.title}"):
         state = _state(source, _read_table(installed, source) or {}, settings)
@@ -248,13 +265,13 @@ def _build_once(installed: InstalledFamily, source: Path, path: Path, settings: 
             return
         why = "its sources or compiler have changed" if path.exists() else "this is its first use"
         why = why if state else "its sources are known only to the build"
-        log.warning("%s is installed editable from %s and %s: building its fragments", installed.title, source, why)
+        _log.warning("%s is installed editable from %s and %s: building its fragments", installed.title, source, why)
         begin = time.monotonic()
         if digest_of(path) is None:
             with contextlib.suppress(OSError):
                 path.unlink()  # damaged: a build replaces only databases
         _build(installed, source, path)
-        log.warning("built the fragments of %s in %.1f s", installed.title, time.monotonic() - begin)
+        _log.warning("built the fragments of %s in %.1f s", installed.title, time.monotonic() - begin)
         if state is not None:
             files.write(_record(path), json.dumps([state, digest_of(path)]).encode())
 

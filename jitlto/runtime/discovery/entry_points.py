@@ -14,6 +14,7 @@ normalization».
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -169,8 +170,6 @@ def _editable_source(direct_url: str) -> Path | None:
     """Return the source tree of an editable install, or None."""
     if "editable" not in direct_url:
         return None
-    import json  # imported lazily: few distributions need it
-
     try:
         content = json.loads(direct_url)
         url, editable = content["url"], content.get("dir_info", {}).get("editable", False)
@@ -178,7 +177,7 @@ def _editable_source(direct_url: str) -> Path | None:
         return None  # not written by a known installer
     if editable is not True or not isinstance(url, str) or not url.startswith("file://"):
         return None
-    from urllib.parse import unquote, urlsplit
+    from urllib.parse import unquote, urlsplit  # imported lazily: few distributions need it
 
     return Path(unquote(urlsplit(url).path))
 

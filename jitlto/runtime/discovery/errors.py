@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from jitlto.base.errors import RegistryError
+from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.base.files import SUFFIX, digest_of
 from jitlto.base.text import suggest
+from jitlto.database import MERGE_HINT
 from jitlto.families import declaration
+from jitlto.link.requests import Contents
 from jitlto.runtime.discovery import editable, entry_points
 from jitlto.runtime.discovery.entry_points import InstalledFamily
 
@@ -87,26 +89,16 @@ def _outdated_metadata(family: str, installed: Iterable[InstalledFamily]) -> Reg
     """Return the error for a family that only the ``pyproject.toml`` of an editable install declares."""
     for each in installed:
         if each.source is not None and family in (editable.declared_families(each.source) or ()):
-            return outdated_metadata(each, each.source)
+            return editable.outdated_metadata(each, each.source)
     return None
 
 
-def outdated_metadata(installed: InstalledFamily, source: Path) -> RegistryError:
-    """Return the error for an editable install whose ``pyproject.toml`` declares other families than its metadata."""
-    declared = editable.declared_families(source) or set()
-    same = [e.family for e in entry_points.families() if e.distribution == installed.distribution]
-    now, then = (", ".join(sorted(names)) or "none" for names in (declared, same))
-    return RegistryError(
-        f"{installed.title} is installed editable: its pyproject.toml declares {now}, the installed metadata {then}",
-        code="registry-outdated-metadata",
-        where=str(source / "pyproject.toml"),
-        hint=f"after a family was added or renamed, install again: pip install -e {source}",
-    )
-
-
-def not_held(name: str, families: Iterable[str], path: Path) -> RegistryError:
-    """Return the error for a database that does not hold a family."""
-    known = sorted(families)
+def not_held(name: str, contents: Contents, path: Path) -> JitltoError:
+    """Return the error for a database that does not hold a family, or only a part of it."""
+    if contents.part is not None:
+        what = f"database is {contents.part} of a build: its kernels lack fragments"
+        return DatabaseError(what, code="database-part", where=str(path), hint=MERGE_HINT)
+    known = sorted(contents.families)
     return RegistryError(
         f"database holds no family {name!r}",
         code="registry-unknown-family",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.base.errors import JitltoError
-from jitlto.runtime.discovery import editable, entry_points, errors
+from jitlto.runtime.discovery import editable, entry_points
 from jitlto.runtime.discovery.entry_points import InstalledFamily
 from jitlto.runtime.discovery.registry import Registry
 
@@ -46,7 +46,7 @@ def _listed(each: InstalledFamily, registry: Registry) -> ListedFamily:
             path = editable.locate_database(each, source, registry.settings)
             declared = editable.declared_families(source)
             if declared is not None and each.family not in declared:
-                raise errors.outdated_metadata(each, source)
+                raise editable.outdated_metadata(each, source)
             if not path.is_file():
                 return ListedFamily(*known, None, trouble="not built yet; first use builds it")
             contents = registry.file(path).contents

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from jitlto.base import config
 from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.base.files import SUFFIX, Identity, digest_of, identity
-from jitlto.link.requests import Contents, LookUps
+from jitlto.link.requests import Contents, FamilyContents, LookUps
+from jitlto.runtime.discovery import entry_points
+from jitlto.runtime.discovery.entry_points import InstalledFamily
 
-if TYPE_CHECKING:  # not imported at run time: a hit in the lookup cache needs neither
+if TYPE_CHECKING:  # not imported at run time: a hit in the look-ups needs none
     from jitlto.database import FragmentDatabase
-    from jitlto.runtime.discovery.entry_points import InstalledFamily
 
 
 class DatabaseFile:
@@ -48,6 +49,20 @@ class DatabaseFile:
     def from_database(cls, database: FragmentDatabase) -> DatabaseFile:
         """Wrap an open database."""
         return cls(database.path, database.location, Contents.from_database(database), database)
+
+    def require(self, family: str) -> FamilyContents:
+        """Return what it holds of a family.
+
+        Raises:
+            RegistryError: If it does not hold it.
+            DatabaseError: If it is only a part of a sharded build.
+        """
+        contents = self.contents.families.get(family)
+        if contents is None or self.contents.part is not None:
+            from jitlto.runtime.discovery import errors  # imported lazily: only needed for errors
+
+            raise errors.not_held(family, self.contents, self.path)
+        return contents
 
     def open(self) -> FragmentDatabase:
         """Open the database, or return the open one.
@@ -120,12 +135,13 @@ class Registry:
     def file(self, path: str | os.PathLike[str]) -> DatabaseFile:
         """Return the database at a path; it is opened only if its summary is in no cache and in no pack beside it.
 
-        With ``JITLTO_LINEINFO=1`` it is the database's twin; without one, which is a warning, the database itself.
+        An address in a store (``s3://…``) is fetched into the user's cache once. With ``JITLTO_LINEINFO=1`` it is the
+        database's twin; without one, which is a warning, the database itself.
 
         Raises:
             DatabaseError: If it cannot be read.
         """
-        file = self._file(Path(path))
+        file = self._file(self._fetch(path) if isinstance(path, str) and "://" in path else Path(path))
         return (self.settings.lineinfo and self.twin(file, is_required=True)) or file
 
     def twin(self, file: DatabaseFile, *, is_required: bool = False) -> DatabaseFile | None:
@@ -169,18 +185,19 @@ class Registry:
             )
         if holders:
             return holders[0]
-        from jitlto.runtime.discovery import entry_points  # imported lazily: not needed for a database named by path
-
         packages = entry_points.families(family)
         if distribution:
             wanted = entry_points.canonical_name(distribution)
             packages = [each for each in packages if entry_points.canonical_name(each.distribution) == wanted]
         if len(packages) == 1:
             return self.of_package(packages[0])
-        from jitlto.runtime.discovery import errors  # imported lazily: loads difflib, only needed for errors
+        titles: list[str] = []
+        if packages and (path := self._only_one(packages, titles)):
+            return self.file(path)
+        from jitlto.runtime.discovery import errors  # imported lazily: only needed for errors
 
         if packages:
-            return self._only_one(family, packages)
+            raise errors.ambiguous_package(family, titles, min(each.distribution for each in packages))
         raise errors.not_in_package(distribution, family) if distribution else errors.unknown(family, on_path)
 
     def find_again(self, family: str, digest: str, location: Path) -> DatabaseFile:
@@ -197,8 +214,6 @@ class Registry:
         """
         if digest_of(location) == digest:
             return self.file(location)
-        from jitlto.runtime.discovery import entry_points, errors  # imported lazily, as above
-
         paths = self._files()
         for package in entry_points.families(family):
             with suppress(JitltoError):  # as if it were not installed
@@ -206,6 +221,8 @@ class Registry:
         for path in paths:
             if digest_of(path) == digest:
                 return self.file(path)
+        from jitlto.runtime.discovery import errors  # imported lazily, as above
+
         raise errors.not_found_again(family, digest, location, paths)
 
     def databases(self) -> list[FragmentDatabase]:
@@ -220,13 +237,16 @@ class Registry:
         files: list[Path] = []
         for path in self._paths:
             if isinstance(path, str):
-                from jitlto.stores.fetched import fetch  # imported lazily: few databases come from a store
-
-                files.append(fetch(path, self.settings))
+                files.append(self._fetch(path))
                 continue
             directory = os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises on a name that is too long
             files += sorted(path.glob(f"*{SUFFIX}")) if directory else [path]
         return list(dict.fromkeys(files))
+
+    def _fetch(self, address: str) -> Path:
+        from jitlto.stores.fetched import fetch  # imported lazily: few databases come from a store
+
+        return fetch(address, self.settings)
 
     def _on_path(self, family: str) -> tuple[list[DatabaseFile], set[str]]:
         """Return the databases on the search path that hold a family, and the names of all families on it.
@@ -236,8 +256,6 @@ class Registry:
         try:
             return self._search(family, self._files())
         except DatabaseError as error:
-            from jitlto.runtime.discovery import entry_points
-
             titles = ", ".join(each.title for each in entry_points.families(family))
             error.hint = f"it is on JITLTO_DATABASE_PATH, which is searched before installed packages: {error.hint}"
             if titles:
@@ -277,11 +295,6 @@ class Registry:
             return package.require_location()
         from jitlto.runtime.discovery import editable  # imported lazily: reads declarations
 
-        declared = editable.declared_families(package.source)
-        if declared is not None and package.family not in declared:
-            from jitlto.runtime.discovery import errors
-
-            raise errors.outdated_metadata(package, package.source)
         return editable.ensure_database(package, package.source, self.settings)
 
     def of_package(self, package: InstalledFamily) -> DatabaseFile:
@@ -300,12 +313,9 @@ class Registry:
                 error.hint = package.reinstall
             raise
 
-    def _only_one(self, family: str, packages: list[InstalledFamily]) -> DatabaseFile:
-        """Return the database that several installed packages ship, if all ship the same one."""
-        from jitlto.runtime.discovery import errors
-
+    def _only_one(self, packages: list[InstalledFamily], titles: list[str]) -> Path | None:
+        """Return the database that several installed packages ship, if all ship the same one; add their titles."""
         paths: list[Path] = []
-        titles: list[str] = []
         for each in sorted(packages, key=lambda each: each.distribution):
             try:
                 paths.append(self.locate(each))
@@ -313,9 +323,7 @@ class Registry:
             except JitltoError as error:
                 titles.append(f"{each.title} ({error.where}: {error.what})")
         digests = {digest_of(path) for path in paths}
-        if len(paths) == len(packages) and len(digests) == 1 and None not in digests:
-            return self.file(paths[0])
-        raise errors.ambiguous_package(family, titles, min(each.distribution for each in packages))
+        return paths[0] if len(paths) == len(packages) and len(digests) == 1 and None not in digests else None
 
 
 def _identity(path: Path) -> Identity | None:
