@@ -63,6 +63,9 @@ class HeaderSearch:
         self._places = HeaderPlaces([*roots, *system], given or {}, beyond=beyond, files=files)
         self._own, self._strict, self._as_written = len(roots), strict, as_written
         self._has_elifdef = any("++23" in option or "++2b" in option for option in options)
+        if strict and (asking := next((option for option in options if "has_include" in option), None)):
+            hint = "write __has_include with the header's name in an #if"
+            raise JitltoError("a macro asks for a header", code="jitlto-header-unknown", where=asking, hint=hint)
         self._texts: dict[Place, _Text] = {}
         self._closures: dict[frozenset[Place], HeaderSet] = {}  # the sources of a build share includes
         self._sets: dict[frozenset[str], HeaderSet] = {}

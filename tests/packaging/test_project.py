@@ -141,7 +141,8 @@ def test_an_sdist_holds_all_that_a_build_reads(tmp_path: Path) -> None:
     names = [str(file.relative_to(tmp_path / "a")) for file in files]
     assert names == sorted(names)
     assert {f"{MINI_FOLDER}/{name}" for name in ("inner/deep.cuh", ".parts/used.cuh", "linked/used.cuh")} <= {*names}
-    assert not any("hidden" in name or "pycache" in name or "fifo" in name for name in names)
+    # A header that only a macro names may be any file that there is.
+    assert not [name for name in names if "fifo" in name]
     for name in (*names, "pyproject.toml"):
         (tmp_path / "b" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(tmp_path / "a" / name, tmp_path / "b" / name)
