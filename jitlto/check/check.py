@@ -162,5 +162,5 @@ def _covering(kernels: Sequence[Kernel], strength: int) -> tuple[list[Kernel], i
         dict(kernel.configuration) | ({"": kernel.resolution.entry.key.group} if len(groups) > 1 else {})
         for kernel in kernels
     ]
-    found = choose_cover(configurations, strength)
-    return [kernels[place] for place in found.chosen], found.tuples
+    chosen, tuples = choose_cover(configurations, strength)
+    return [kernels[place] for place in chosen], tuples

@@ -128,10 +128,11 @@ def choose_comparisons(jobs: Sequence[LinkJob]) -> tuple[list[Comparison], int]:
     Returns:
         The comparisons, and the number of pairs of fragments.
     """
-    cover = choose_cover([dict.fromkeys((f.key.text for f in job.kernel.resolution.fragments), "") for job in jobs], 2)
+    members = [dict.fromkeys((f.key.text for f in job.kernel.resolution.fragments), "") for job in jobs]
+    cover, _ = choose_cover(members, 2)
     seen: set[frozenset[FragmentKey]] = set()
     chosen = []
-    for number in cover.chosen:
+    for number in cover:
         fragments = jobs[number].kernel.resolution.fragments
         pairs = {pair: frozenset(fragments[n].key for n in pair) for pair in combinations(range(len(fragments)), 2)}
         new = {position for pair, keys in pairs.items() if keys not in seen for position in pair}

@@ -9,24 +9,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 
-@dataclass(frozen=True, slots=True)
-class Cover:
-    """A covering array.
-
-    Args:
-        chosen: Indices of the chosen configurations, ascending.
-        tuples: Number of combinations of values that occur; all are covered.
-    """
-
-    chosen: tuple[int, ...]
-    tuples: int
-
-
-def choose_cover(configurations: Sequence[Mapping[str, str]], strength: int) -> Cover:
+def choose_cover(configurations: Sequence[Mapping[str, str]], strength: int) -> tuple[list[int], int]:
     """Choose configurations that contain every combination of ``strength`` values that occurs in any.
 
     Greedy and deterministic: each step takes the first configuration with the most combinations not covered yet.
@@ -36,11 +22,9 @@ def choose_cover(configurations: Sequence[Mapping[str, str]], strength: int) -> 
             parameters counts as one combination.
         strength: How many values a combination has, at least 1.
 
-    Raises:
-        ValueError: If ``strength`` is less than 1.
+    Returns:
+        The places of the chosen configurations, ascending, and the number of combinations, all of which are covered.
     """
-    if strength < 1:
-        raise ValueError(f"strength {strength} is less than 1")
     numbers: dict[tuple[tuple[str, str], ...], int] = {}
     remaining = []
     for configuration in configurations:
@@ -60,4 +44,4 @@ def choose_cover(configurations: Sequence[Mapping[str, str]], strength: int) -> 
             covered |= remaining[place]
         elif remaining[place]:
             heapq.heappush(queue, (-len(remaining[place]), place))
-    return Cover(tuple(sorted(chosen)), len(numbers))
+    return sorted(chosen), len(numbers)

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from jitlto.base.errors import JitltoError, OperatorError
-from jitlto.base.text import suggest
 from jitlto.base.versions import Architecture
 from jitlto.frameworks.declaration import Operator, declared
 from jitlto.frameworks.fit import UNKNOWN, check_call
@@ -67,30 +66,22 @@ class OperatorsResult(msgspec.Struct, frozen=True):
     operators: tuple[OperatorCheck, ...]
 
 
-def find_operators(target: str) -> list[Operator]:
-    """Import a package and return the operators that it declares, sorted by name.
-
-    Args:
-        target: The name of a package, which is imported with all of its modules; of a module; or of a function without
-            arguments that declares operators, as ``module:function``.
+def find_operators(name: str) -> list[Operator]:
+    """Import a package with all of its modules, or a module, and return the operators that it declares, by name.
 
     Raises:
-        OperatorError: If something cannot be imported or called, or declares no operator.
-        JitltoError: That an import or the function raises.
+        OperatorError: If something cannot be imported, or declares no operator.
+        JitltoError: That an import raises.
     """
     before = set(declared)
-    name, _, function = target.partition(":")
     module = _import(name)
-    for found in () if function else pkgutil.walk_packages(getattr(module, "__path__", ()), f"{name}.", lambda _: None):
+    for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{name}.", lambda _: None):
         if not found.name.endswith(".__main__"):
             _import(found.name)
-    # What the function returns is kept until the operators are listed: one that nothing uses is forgotten.
-    made = _call(module, function, target) if function else None
     operators = sorted(set(declared) - before, key=lambda operator: operator.qualname)
     if not operators:
-        what = "declares no operator" if made is None else "returns no operator that was declared by it"
-        hint = "name the module whose import declares them, or a function that does: module:function"
-        raise OperatorError(what, code="operator-import", where=target, hint=hint)
+        what, hint = "declares no operator", "name the module whose import declares them"
+        raise OperatorError(what, code="operator-import", where=name, hint=hint)
     return operators
 
 
@@ -107,21 +98,6 @@ def _import(name: str) -> Any:
         raise OperatorError(what, code="operator-import", where=name, hint=hint) from error
 
 
-def _call(module: Any, function: str, target: str) -> Any:
-    if not hasattr(module, function):
-        hint = suggest(function, vars(module), "name a function without arguments that declares operators")
-        what = f"{module.__name__} has no function {function}"
-        raise OperatorError(what, code="operator-import", where=target, hint=hint)
-    try:
-        return getattr(module, function)()
-    except JitltoError:
-        raise
-    except Exception as error:  # as above
-        what = f"cannot be called: {type(error).__name__}: {error}"
-        hint = "name a function without arguments that declares operators"
-        raise OperatorError(what, code="operator-import", where=target, hint=hint) from error
-
-
 def check_operators(
     target: str,
     archs: Sequence[Architecture] = (),
@@ -132,7 +108,7 @@ def check_operators(
     """Check the operators of a package: that calls of every dtype and flag plan, fit the kernel's signature, and link.
 
     Args:
-        target: As for :func:`find_operators`.
+        target: The name of a package or module, as for :func:`find_operators`.
         archs: The architectures to link for; by default the lowest that a kernel's fragments run on.
         workers: The number of parallel links.
         on_operator: Called with the result of each operator.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option("--mode", type=click.Choice(["lto", "ptx"]), help="Image kind to link [default: lto].")
 @click.option(
     "--operators",
-    metavar="PACKAGE[:FUNCTION]",
+    metavar="PACKAGE",
     help="In place of a database, check the operators for PyTorch and JAX that a package declares.",
 )
 @shard_option("Make share I of N of the links and comparisons; the check holds if all shares do.")
@@ -72,8 +72,8 @@ def check(
     What links and agrees is stored by content in the user's cache, and not linked again until a fragment, an option or
     nvJitLink changes. With --shard I/N, each of N jobs plans all kernels and makes its share of the links.
 
-    With --operators, PACKAGE is imported with its modules, or a module alone and FUNCTION called. Calls of every dtype
-    and flag of each operator that this declares must choose a kernel, fit its signature, and link.
+    With --operators, PACKAGE is imported with its modules, or a module alone. Calls of every dtype and flag of each
+    operator that this declares must choose a kernel, fit its signature, and link.
     """
     if operators is not None:
         if any((database, cover, no_compare, mode, shard, no_cache)):

@@ -36,21 +36,6 @@ def _open(url: str, *, writes: bool) -> Backend:
     return artifacts.open_store(parse_store(url, writes=writes))
 
 
-class _Megabytes:
-    """Counts transfers, a MiB at a time: of small files nothing is shown."""
-
-    def __init__(self, shown: Progress) -> None:
-        self._shown, self._done = shown, 0
-
-    def __call__(self, done: int, size: int) -> None:
-        if not done:
-            self._done = 0
-            self._shown.add(size >> 20)
-        for _ in range(self._done, min(done, size) >> 20):
-            self._shown.step()
-        self._done = max(self._done, min(done, size) >> 20)
-
-
 @click.command(epilog="Example: jitlto push search.fragdb s3://kernels/prod")
 @click.argument("files", metavar=f"{DATABASE}|FILE...", nargs=-1, required=True, type=PATH)
 @_url
@@ -65,8 +50,8 @@ def push(files: tuple[Path, ...], url: str, as_json: bool) -> None:
     backend = _open(url, writes=True)
     done = []
     for path in paths:
-        with progress("pushing (MiB)") as shown:
-            held = _push(backend, path, _Megabytes(shown))
+        with progress("pushing") as shown:
+            held = _push(backend, path, shown)
         if not as_json:
             click.echo(str(held[0].address))
             size = format_bytes(sum(each.size for each in held))
@@ -82,13 +67,13 @@ def push(files: tuple[Path, ...], url: str, as_json: bool) -> None:
         print_json({"files": done})
 
 
-def _push(backend: Backend, path: Path, on_piece: _Megabytes) -> Sequence[Pushed]:
+def _push(backend: Backend, path: Path, shown: Progress) -> Sequence[Pushed]:
     """Check a file as far as its kind is known, and store it."""
     try:
         if not files.is_database(path):
             if path.suffix == _PACK:
                 packs.verify(path)
-            return [artifacts.push(backend, path, on_piece=on_piece)]
+            return [artifacts.push(backend, path, on_piece=shown.reach)]
     except OSError as error:
         what, hint = f"cannot be read: {error.strerror or error}", "check the path"
         raise JitltoError(what, code="jitlto-unreadable-file", where=str(path), hint=hint) from error
@@ -98,7 +83,7 @@ def _push(backend: Backend, path: Path, on_piece: _Megabytes) -> Sequence[Pushed
         images = {image.sha256 for fragment in database.iterate() for image in fragment.images} if beside else set()
     for pack in beside:
         packs.verify(pack, images)
-    return artifacts.push_with_packs(backend, path, on_piece=on_piece)
+    return artifacts.push_with_packs(backend, path, on_piece=shown.reach)
 
 
 @click.command(epilog="Example: jitlto pull s3://kernels/prod#sha256=6f1c... -o search.fragdb")
@@ -111,8 +96,8 @@ def pull(address: str, output: Path) -> None:
     """
     parsed = ArtifactAddress.parse(address)
     check_writable(output)
-    with report_unwritable(output), progress("pulling (MiB)") as shown:
-        written = artifacts.pull(artifacts.open_store(parsed.store), parsed, output, _Megabytes(shown))
+    with report_unwritable(output), progress("pulling") as shown:
+        written = artifacts.pull(artifacts.open_store(parsed.store), parsed, output, shown.reach)
     for path in files.beside(output, _PACK) if files.is_database(output) else ():
         if path not in written:
             click.echo(f"{path} was there before; delete it if it is of an earlier database", err=True)

@@ -46,6 +46,23 @@ def is_outside(name: str) -> bool:
     return split_name(name)[1].startswith("../")
 
 
+class Listings:
+    """Tells which files there are; most are looked for in vain, which the listing of a directory tells of many."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, frozenset[str]] = {}
+
+    def have(self, path: str) -> bool:
+        """Return whether a path is a file's."""
+        directory, _, name = path.rpartition("/")
+        if directory not in self._known:
+            try:
+                self._known[directory] = frozenset(os.listdir(directory))  # noqa: PTH208 - names
+            except (OSError, ValueError):
+                self._known[directory] = frozenset()
+        return name in self._known[directory] and os.path.isfile(path)  # noqa: PTH113 - takes any text
+
+
 class HeaderPlaces:
     """Finds and reads headers, each once.
 
@@ -69,7 +86,7 @@ class HeaderPlaces:
         self._beyond = beyond
         self._paths: dict[tuple[int, str], str | None] = {}
         self._searched: dict[str, Place | None] = {}
-        self._listings: dict[str, frozenset[str]] = {}
+        self._listings = Listings()
         self._files = {} if files is None else files
 
     def search(self, name: str) -> Place | None:
@@ -156,26 +173,16 @@ class HeaderPlaces:
         normal = os.path.normpath(name)
         if root == GIVEN:
             return name if name in self._given else normal if normal in self._given else None
-        if (normal.startswith("../") and not self._beyond) or not self._is_file(f"{self.roots[root]}/{name}"):
+        if (normal.startswith("../") and not self._beyond) or not self._listings.have(f"{self.roots[root]}/{name}"):
             return None
         there = f"{self.roots[root]}/{normal}"
         if normal != name and not (
-            self._is_file(there) and os.path.samefile(f"{self.roots[root]}/{name}", there)  # noqa: PTH121 - texts
+            self._listings.have(there) and os.path.samefile(f"{self.roots[root]}/{name}", there)  # noqa: PTH121 - texts
         ):
             what = f"{name} leads through a symbolic link and back"
             hint = "include the header by its own path"
             raise JitltoError(what, code="jitlto-header-ambiguous", where=self.roots[root], hint=hint)
         return normal
-
-    def _is_file(self, path: str) -> bool:
-        """Return whether a path is a file's; most are looked for in vain, which the listing of a directory tells."""
-        directory, _, name = path.rpartition("/")
-        if directory not in self._listings:
-            try:
-                self._listings[directory] = frozenset(os.listdir(directory))  # noqa: PTH208 - names
-            except (OSError, ValueError):
-                self._listings[directory] = frozenset()
-        return name in self._listings[directory] and os.path.isfile(path)  # noqa: PTH113 - takes any text
 
 
 def _visible(root: str) -> Iterator[str]:

@@ -63,8 +63,10 @@ class HeaderSearch:
         self._places = HeaderPlaces([*roots, *system], given or {}, beyond=beyond, files=files)
         self._own, self._strict, self._as_written = len(roots), strict, as_written
         self._has_elifdef = any("++23" in option or "++2b" in option for option in options)
+        if strict and (asking := next((option for option in options if "has_include" in option), None)):
+            hint = "write __has_include with the header's name in an #if"
+            raise JitltoError("a macro asks for a header", code="jitlto-header-unknown", where=asking, hint=hint)
         self._texts: dict[Place, _Text] = {}
-        self._states: dict[str, str | None] = {}
         self._closures: dict[frozenset[Place], HeaderSet] = {}  # the sources of a build share includes
         self._sets: dict[frozenset[str], HeaderSet] = {}
         self._visible: dict[str, bytes] | None = None
@@ -80,12 +82,8 @@ class HeaderSearch:
 
     def sha256(self, name: str) -> str | None:
         """Return a digest of the header ``name``, and of where what an author's includes is; None if there is none."""
-        if name not in self._states:
-            place = self._places.named(name)
-            self._states[name] = None if place is None else self._state(place)
-        return self._states[name]
-
-    def _state(self, place: Place) -> str:
+        if (place := self._places.named(name)) is None:
+            return None
         digest = hashlib.sha256(self._places.read(place)).hexdigest()
         if not self._is_own(place):
             return f"{digest}@"

@@ -18,7 +18,6 @@ from jitlto.base.uninterrupted import uninterrupted
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile import ltoir_symbols
 from jitlto.compile.diagnostics import find_hint, make_source_error
-from jitlto.compile.header_search import HeaderSearch
 from jitlto.cuda import toolkit
 from jitlto.cuda.ptx import ANCHOR, Module, parse_ptx
 from jitlto.record.headers import Source, split_leading_includes
@@ -170,13 +169,6 @@ def program_name(source: Source) -> str:
 
 def _name_program(text: bytes) -> str:
     return f"{hashlib.sha256(text).hexdigest()[:_NAME_DIGITS]}.cu"
-
-
-def compile_closure(
-    search: HeaderSearch, text: bytes, architectures: Sequence[Architecture], options: Sequence[str]
-) -> Compiled:
-    """Compile a source whose headers are looked up in ``search``; errors as :func:`compile_source`."""
-    return compile_source(search.closure(text), architectures, options)
 
 
 class Program(NamedTuple):

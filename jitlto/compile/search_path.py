@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import os.path
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from jitlto.compile.header_places import Listings
 from jitlto.compile.includes import scan_quickly
 
 # Begins the names, among those of headers that were read, that stand for a search.
@@ -48,7 +48,7 @@ class SearchPath:
         self._states: dict[str, str] = {}
         self._names: dict[str, frozenset[str]] = {}
         self._records: dict[frozenset[str], str] = {}  # many sources read the same
-        self._listings: dict[str, frozenset[str]] = {}  # of this build: the next one looks again
+        self._listings = Listings()  # of this build: the next one looks again
 
     def covers(self, path: str) -> bool:
         """Return whether a header is in one of the directories, or below."""
@@ -83,19 +83,12 @@ class SearchPath:
         """Return a digest of what a search finds now; None for a name that is no search."""
         if record not in self._states and record.startswith(_SEARCHED):
             names = searched_names(record)
-            found = [[n for n, each in enumerate(self._directories) if self._exists(each + name)] for name in names]
+            found = [
+                [n for n, each in enumerate(self._directories) if self._listings.have(os.path.normpath(each + name))]
+                for name in names
+            ]
             self._states[record] = hashlib.sha256(json.dumps(found).encode()).hexdigest()
         return self._states.get(record)
-
-    def _exists(self, path: str) -> bool:
-        """Return whether there is a header; nearly all are not, which the listing of a directory tells of many."""
-        directory, _, name = os.path.normpath(path).rpartition("/")
-        if directory not in self._listings:
-            try:
-                self._listings[directory] = frozenset(os.listdir(directory))  # noqa: PTH208 - names alone
-            except OSError:
-                self._listings[directory] = frozenset()
-        return name in self._listings[directory] and os.path.isfile(path)  # noqa: PTH113 - paths are texts here
 
 
 def searched_names(record: str) -> Sequence[str]:

@@ -24,13 +24,10 @@ from jitlto.record.fragment import Fragment, ImageKind
 
 
 class LinkMethod(StrEnum):
-    """The form in which a fragment is linked, and the result."""
+    """The form in which a fragment is linked: LTO-IR into a cubin, PTX, or LTO-IR into PTX that the driver compiles."""
 
-    #: LTO-IR, with link-time optimisation, into a cubin.
     LTO = "lto"
-    #: PTX, without, into a cubin.
     PTX = "ptx"
-    #: LTO-IR, with link-time optimisation, into PTX of an older architecture, which the driver compiles.
     JIT = "jit"
 
 
@@ -64,20 +61,6 @@ def oldest_toolkit(isa: Version) -> Version:
     return next((Version(12, n) for n, last in sorted(PTX_ISA_12.items()) if (8, last) >= isa), Version(13, 0))
 
 
-def cubin_loads(linker: Version, driver: Version) -> bool:
-    """Return whether a driver for CUDA ``driver`` loads a cubin that the nvJitLink of version ``linker`` made.
-
-    One of the same major does, older or newer (minor-version compatibility), and one of a later major (backward
-    compatibility). For the driver of a ``cuda-compat`` package its own version counts, not the kernel module's.
-    """
-    return linker.major <= driver.major
-
-
-def ptx_compiles(isa: Version, driver: Version) -> bool:
-    """Return whether a driver for CUDA ``driver`` compiles PTX of ISA version ``isa``."""
-    return isa <= newest_ptx_isa(driver)
-
-
 def preview_link(fragment: Fragment, target: Architecture, linker: Version, *, requested: bool = True) -> LinkPreview:
     """Predict how a fragment links, unless another fragment of the kernel decides otherwise.
 
@@ -94,7 +77,11 @@ def preview_link(fragment: Fragment, target: Architecture, linker: Version, *, r
         if other is not None:
             select_image(fragment, ImageKind.PTX, target, linker)
             check_target(target, linker)
-            return LinkPreview(LinkMethod.PTX, target.sm, *_across(other, linker))
+            why = f"LTO-IR of CUDA {other} does not link with nvJitLink {linker}"
+            remedy = (
+                f"for link-time optimisation link with nvJitLink {other.major}.x, or build with CUDA {linker.major}"
+            )
+            return LinkPreview(LinkMethod.PTX, target.sm, why, remedy)
         base = jit_base(target, linker, requested=requested)
         select_image(fragment, ImageKind.LTOIR, base or target, linker)
         check_target(base or target, linker)
@@ -106,15 +93,11 @@ def preview_link(fragment: Fragment, target: Architecture, linker: Version, *, r
     return LinkPreview(LinkMethod.JIT, base.compute, why, "a newer nvJitLink spares the driver the work")
 
 
-def _across(compiler: Version, linker: Version) -> tuple[str, str]:
-    return (
-        f"LTO-IR of CUDA {compiler} does not link with nvJitLink {linker}",
-        f"for link-time optimisation link with nvJitLink {compiler.major}.x, or build with CUDA {linker.major}",
-    )
-
-
 def find_incompatibility(driver: Version, linker: Version, isa: Version | None) -> Incompatibility | None:
     """Return why a driver does not load linked code, None if it does as far as versions tell.
+
+    It loads a cubin of the same major, older or newer (minor-version compatibility), and of an earlier one. For the
+    driver of a ``cuda-compat`` package its own version counts, not the kernel module's.
 
     Args:
         driver: The newest CUDA release that the driver supports (``cuDriverGetVersion``).
@@ -122,14 +105,14 @@ def find_incompatibility(driver: Version, linker: Version, isa: Version | None) 
         isa: The ISA version of PTX, None for a cubin.
     """
     older = f"link with nvJitLink {driver.major}.x and fragments built for it (jitlto[cu{driver.major}])"
-    if isa is not None and not ptx_compiles(isa, driver):
+    if isa is not None and isa > newest_ptx_isa(driver):
         needed = oldest_toolkit(isa)
         return Incompatibility(
             f"a driver for CUDA {driver} compiles PTX up to {newest_ptx_isa(driver)}, and this is PTX {isa}",
             f"install a driver for CUDA {needed} or newer, or the package cuda-compat-{needed.major}-{needed.minor}, "
             f"or make the PTX with CUDA {driver} or older",
         )
-    if isa is None and not cubin_loads(linker, driver):
+    if isa is None and linker.major > driver.major:
         return Incompatibility(
             f"a driver for CUDA {driver} does not load a cubin made by nvJitLink {linker}",
             f"install a driver for CUDA {linker.major}.0 or newer, or the package "

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from jitlto.base.cached import cached_property
 from jitlto.database import _records as records
-from jitlto.database._rows import ListedKey, Providers, Shape, StoredRows, SymbolUse, Uses
+from jitlto.database._rows import ListedKey, Shape, StoredRows, SymbolUse
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role
 from jitlto.record.index import Index
-
-
-class Database(Protocol):
-    """The parts of a database that an index uses beside its rows."""
-
-    @property
-    def gaps(self) -> tuple[FragmentKey, ...]: ...
-    def shapes(self, family: str) -> tuple[Shape, ...]: ...
-    def planned(self, family: str) -> tuple[FamilyRecord, list[Fragment]]: ...
 
 
 class StoredIndex(Index):
@@ -29,25 +19,33 @@ class StoredIndex(Index):
     are read. The attributes of the base class, which hold all fragments, are read as a whole on first use.
 
     Args:
-        database: The open database.
-        rows: Its rows.
+        rows: The rows of the database.
         family: The family's record, as it is stored.
+        gaps: What a merge left out of the database.
+        shapes: Returns the shapes of a family.
+        read_all: Reads all fragments of the family and of those that it uses.
     """
 
-    def __init__(self, database: Database, rows: StoredRows, family: FamilyRecord) -> None:
-        self._database = database
-        self._rows = rows
+    def __init__(
+        self,
+        rows: StoredRows,
+        family: FamilyRecord,
+        gaps: Iterable[FragmentKey],
+        shapes: Callable[[str], Sequence[Shape]],
+        read_all: Callable[[], Sequence[Fragment]],
+    ) -> None:
+        self._rows, self._shapes, self._read_all = rows, shapes, read_all
         self._family = family.name
         self._families = (family.name, *family.uses)
         self._uses: dict[str, dict[str, SymbolUse]] = {}  # by symbol
-        self.gaps = [key for key in database.gaps if key.family in self._families]
+        self.gaps = [key for key in gaps if key.family in self._families]
         self._fragments: dict[FragmentKey, Fragment | None] = {}
         self._entries = {}
         self._candidates = {}
 
     @cached_property
     def _whole(self) -> Index:
-        return Index(self._database.planned(self._family)[1])
+        return Index(self._read_all())
 
     @property
     def entrypoints(self) -> Sequence[Fragment]:  # type: ignore[override]
@@ -131,10 +129,10 @@ class StoredIndex(Index):
         return self._uses[symbol]
 
     def _entry_shapes(self) -> list[Shape]:
-        return [shape for shape in self._database.shapes(self._family) if shape.role is Role.ENTRYPOINT]
+        return [shape for shape in self._shapes(self._family) if shape.role is Role.ENTRYPOINT]
 
     def _shape(self, family: str, number: int) -> Shape:
-        shapes = self._database.shapes(family)
+        shapes = self._shapes(family)
         if number >= len(shapes):
             raise self._rows.inconsistent(f"family {family} has no shape {number}")
         return shapes[number]
@@ -151,11 +149,11 @@ def _decode_entrypoints(record: bytes) -> tuple[ListedKey, ...]:
     return records.decode(tuple[ListedKey, ...], record)
 
 
-def _decode_uses(record: bytes) -> Uses:
+def _decode_uses(record: bytes) -> dict[str, SymbolUse]:
     return records.decode(dict[str, SymbolUse], record)
 
 
-def _decode_providers(record: bytes) -> Providers:
+def _decode_providers(record: bytes) -> dict[str, tuple[ListedKey, ...]]:
     return records.decode(dict[str, tuple[ListedKey, ...]], record)
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -293,8 +293,3 @@ class StoredRows:
     def inconsistent(self, why: str) -> DatabaseError:
         """Return the error for rows that contradict each other."""
         return self._reader.damaged(why)
-
-
-#: By family: what has to do with a symbol, and the fragments that provide it.
-Uses: TypeAlias = Mapping[str, SymbolUse]
-Providers: TypeAlias = Mapping[str, tuple[ListedKey, ...]]

@@ -84,26 +84,8 @@ class FragmentDatabase(Shared):
 
     @cached_property
     def families(self) -> Mapping[str, FamilyRecord]:
-        """The families in it, by name; each is read when it is looked up."""
-        return _Families(self, self._rows.root.families)
-
-    def fragments(self, family: str | None = None) -> list[Fragment]:
-        """Return all fragments, or those of one family, sorted by key. All are read at the first call, and kept."""
-        if family is not None:
-            return list(self._fragments.get(family, ()))
-        return [fragment for name in sorted(self._fragments) for fragment in self._fragments[name]]
-
-    @cached_property
-    def _fragments(self) -> dict[str, list[Fragment]]:
-        return _sort_by_family(self._rows.fragments())
-
-    def iterate(self, family: str | None = None) -> Iterator[Fragment]:
-        """Yield the same, sorted by the text of their keys, and keep none."""
-        return (fragment for fragment in self._rows.fragments() if family in (None, fragment.key.family))
-
-    def fragment_keys(self, family: str | None = None) -> Iterator[FragmentKey]:
-        """Yield the keys of all fragments, or of those of one family, sorted by their text."""
-        return (fragment.key for fragment in self.iterate(family))
+        """The families in it, by name."""
+        return {name: self._read_family(name) for name in self._rows.root.families}
 
     def _read_family(self, name: str) -> FamilyRecord:
         family = self._rows.require("family", name, records.decode_family)
@@ -112,6 +94,22 @@ class FragmentDatabase(Shared):
         if missing := sorted(set(family.uses).difference(self._rows.root.families)):
             raise self._reader.damaged(f"family {name} uses {', '.join(missing)}, which is not in it")
         return family
+
+    def fragments(self, family: str | None = None) -> list[Fragment]:
+        """Return all fragments, or those of one family, sorted by key. All are read at the first call, and kept."""
+        return [fragment for fragment in self._fragments if family in (None, fragment.key.family)]
+
+    @cached_property
+    def _fragments(self) -> list[Fragment]:
+        return _sort(self._rows.fragments())
+
+    def iterate(self, family: str | None = None) -> Iterator[Fragment]:
+        """Yield the same, sorted by the text of their keys, and keep none."""
+        return (fragment for fragment in self._rows.fragments() if family in (None, fragment.key.family))
+
+    def fragment_keys(self, family: str | None = None) -> Iterator[FragmentKey]:
+        """Yield the keys of all fragments, or of those of one family, sorted by their text."""
+        return (fragment.key for fragment in self.iterate(family))
 
     def planned(self, family: str) -> tuple[FamilyRecord, list[Fragment]]:
         """Return what a family's kernels are made of: its record and fragments, with those of the families it uses."""
@@ -122,7 +120,8 @@ class FragmentDatabase(Shared):
     def index(self, family: str) -> tuple[FamilyRecord, StoredIndex]:
         """Return the same, with the fragments in an index that reads them when they are looked up."""
         record = self.families[family]
-        return record.with_used(self.families), StoredIndex(self, self._rows, record)
+        index = StoredIndex(self._rows, record, self.gaps, self.shapes, lambda: self.planned(family)[1])
+        return record.with_used(self.families), index
 
     def shapes(self, family: str) -> tuple[Shape, ...]:
         """Return groups, parameters and compilers of a family's fragments; none if it has no fragments."""
@@ -170,7 +169,7 @@ class FragmentDatabase(Shared):
         images = {image.sha256: image for fragment in fragments for image in fragment.images}
         self._verify_images(images)
         if keep:
-            self._fragments = _sort_by_family(fragments)
+            self._fragments = _sort(fragments)
         return len(images)
 
     def _verify_rows(self) -> list[Fragment]:
@@ -232,31 +231,5 @@ def _open_again(location: str, digest: str) -> FragmentDatabase:
     return database
 
 
-def _sort_by_family(fragments: Iterable[Fragment]) -> dict[str, list[Fragment]]:
-    found: dict[str, list[Fragment]] = {}
-    for fragment in fragments:
-        found.setdefault(fragment.key.family, []).append(fragment)
-    for several in found.values():
-        several.sort(key=lambda fragment: astuple(fragment.key))
-    return found
-
-
-class _Families(Mapping[str, FamilyRecord]):
-    """The families of a database by name, each read once, when it is looked up."""
-
-    def __init__(self, database: FragmentDatabase, names: tuple[str, ...]) -> None:
-        self._database, self._names = database, frozenset(names)
-        self._read: dict[str, FamilyRecord] = {}
-
-    def __getitem__(self, name: str) -> FamilyRecord:
-        if name not in self._names:
-            raise KeyError(name)
-        if name not in self._read:
-            self._read[name] = self._database._read_family(name)
-        return self._read[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._names))
-
-    def __len__(self) -> int:
-        return len(self._names)
+def _sort(fragments: Iterable[Fragment]) -> list[Fragment]:
+    return sorted(fragments, key=lambda fragment: astuple(fragment.key))

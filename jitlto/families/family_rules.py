@@ -71,7 +71,7 @@ class _StructTable(msgspec.Struct):
 
 
 def read_structures(table: TomlTable) -> tuple[tuple[str, str], ...]:
-    """Read the fields of structures; return the name of each and its definition after those of the structures in it."""
+    """Read the fields of structures; return the name of each, and its definition behind those that it may need."""
     declared: dict[str, str] = {}  # definition by name
     inner: dict[str, list[str]] = {}  # the structures in each
     for name in table.values:
@@ -85,28 +85,17 @@ def read_structures(table: TomlTable) -> tuple[tuple[str, str], ...]:
         declared[name] = format_definition(name, given.fields, given.align)
         bases = [canonical_spelling(re.sub(r"\w+\s*(\[.*)?;?\s*$", "", field)) for field in given.fields]
         inner[name] = [other for other in table.values if canonical_spelling(other) in bases]
-    found = []
-    for name in declared:
-        try:
-            order = list(TopologicalSorter(_reachable(name, inner)).static_order())
-            definition = " ".join(declared[each] for each in order)
-            parse_definitions(definition)
-        except CycleError:
-            raise table.table(name).error(f"{name} contains itself", case="struct") from None
-        except ValueError as error:
-            hint = "write fields as in C++; declare structures in it too; for an enum write its integer type"
-            raise table.table(name).error(str(error), hint, case="struct") from None
-        found.append((name, definition))
+    found, definitions = [], ""
+    name = ""
+    try:
+        for name in TopologicalSorter(inner).static_order():
+            definitions = f"{definitions} {declared[name]}".lstrip()
+            parse_definitions(definitions)
+            found.append((name, definitions))
+    except CycleError as error:
+        name = error.args[1][0]
+        raise table.table(name).error(f"{name} contains itself", case="struct") from None
+    except ValueError as error:
+        hint = "write fields as in C++; declare structures in it too; for an enum write its integer type"
+        raise table.table(name).error(str(error), hint, case="struct") from None
     return tuple(sorted(found))
-
-
-def _reachable(name: str, inner: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """Return the part of a graph that can be reached from a name."""
-    found: dict[str, Sequence[str]] = {}
-    waiting = [name]
-    while waiting:
-        each = waiting.pop()
-        if each not in found:
-            found[each] = inner[each]
-            waiting += inner[each]
-    return found

@@ -228,7 +228,7 @@ class Operator(Shared):
         Raises:
             JitltoError: As :meth:`KernelFamily.plan <jitlto.KernelFamily.plan>`.
         """
-        return self.loaded.plan(**self._how(call))
+        return self.loaded.plan(**self.how(call))
 
     def launcher(self, call: Call) -> Launcher:
         """Return the launcher of a call on the current device.
@@ -236,8 +236,9 @@ class Operator(Shared):
         Raises:
             JitltoError: As :meth:`KernelFamily.launcher <jitlto.KernelFamily.launcher>`.
         """
-        return self.loaded.launcher(**self._how(call))
+        return self.loaded.launcher(**self.how(call))
 
-    def _how(self, call: Call) -> dict[str, Any]:
+    def how(self, call: Call) -> dict[str, Any]:
+        """Return what the family is asked for."""
         how = {"entry": self.entry, "link_options": self.link_options}
         return {name: value for name, value in how.items() if value is not None} | dict(call.configuration)

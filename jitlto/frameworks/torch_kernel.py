@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from jitlto.base.errors import OperatorError
 from jitlto.frameworks.declaration import Operator
-from jitlto.frameworks.parts import Array, Call, Case, Flag
+from jitlto.frameworks.parts import Array, Case, Flag, Launch
 from jitlto.frameworks.shapes import DTYPES
-from jitlto.frameworks.torch_transforms import complete, has_tangent, refuse_tangents
+from jitlto.frameworks.torch_transforms import complete, has_tangent, is_left_out, refuse_tangents
 
 _MOST_CALLS = 4096  # bounds the memory of programs with new shapes in every call
 _DTYPES: Mapping[str, Any] = {name: getattr(torch, name) for name in DTYPES if hasattr(torch, name)}
@@ -100,25 +100,49 @@ def returned(outputs: Sequence[Any]) -> Any:
     return outputs[0] if len(outputs) == 1 else tuple(outputs) if outputs else None
 
 
+class _Known(NamedTuple):
+    """What follows from the shapes, dtypes and flags of a call.
+
+    Args:
+        results: Shape and dtype of each output.
+        launch: The launch configuration; None if there is nothing to launch.
+        attributes: Those of it that are not the default ones.
+        how: What the family is asked for.
+        sources: Of each of the kernel's arguments: whether it is an argument or an output (then its position), or a
+            value (then that).
+    """
+
+    results: Sequence[tuple[tuple[Any, ...], str]]
+    launch: Launch | None
+    attributes: Mapping[str, Any]
+    how: Mapping[str, Any]
+    sources: Sequence[tuple[int, Any]]
+
+
+_KINDS = {"input": 0, "output": 1, "value": 2}
+
+
 class Implementation:
     """What an operator does with tensors that have memory."""
 
     def __init__(self, operator: Operator, backend: Backend) -> None:
         self._operator, self._backend = operator, backend
         numbered = tuple(enumerate(operator.arguments))
+        self._first = operator.first_array
         self._arrays = tuple(n for n, argument in numbered if isinstance(argument, Array))
         self._flags = tuple(n for n, argument in numbered if isinstance(argument, Flag))
         self._mutated = tuple(n for n, argument in numbered if isinstance(argument, Array) and argument.mutated)
+        self._is_whole = not any(is_left_out(argument) for argument in operator.arguments)
         self._has_tangent = has_tangent(operator)
-        self._increment_version = torch.autograd.graph.increment_version
-        self._calls: dict[tuple[Any, ...], Call] = {}
+        self._calls: dict[tuple[Any, ...], _Known] = {}
 
     def call(self, *given: Any) -> Any:
         """Run the operator; PyTorch leaves out arguments at the end that have their default values."""
-        args = complete(self._operator, given)
+        whole = self._is_whole and len(given) == len(self._operator.arguments)
+        args = given if whole else complete(self._operator, given)
         if self._has_tangent:
-            refuse_tangents(self._operator, args)
-        index: int = args[self._operator.first_array].get_device()
+            refuse_tangents(self._operator, [args[number] for number in self._arrays])
+        index: int = args[self._first].get_device()
         if self._backend.device() == index:
             return self._run(args, index)
         with self._backend.guard(index):
@@ -126,44 +150,50 @@ class Implementation:
 
     def _run(self, args: Sequence[Any], index: int) -> Any:
         """Run the operator on the current device: on contiguous copies, where tensors are not contiguous."""
-        device, passed, tensors = args[self._operator.first_array].device, list(args), []
+        device, passed, copied = args[self._first].device, args, False
         for number in self._arrays:
             tensor = args[number]
             if tensor is None:
                 continue
-            if tensor.device != device:
+            if number != self._first and tensor.device != device:
                 what = f"{self._operator.arguments[number].name} is on {tensor.device}"
                 hint = f"move it to {device}, where the others are"
                 raise OperatorError(what, code="operator-call", where=self._operator.qualname, hint=hint)
-            passed[number] = tensor if tensor.is_contiguous() else tensor.contiguous()
-            tensors.append(tensor)
-        call = self._resolve(passed)
-        outputs = make_outputs(call.results, device)
+            if not tensor.is_contiguous():
+                passed, copied = passed if copied else list(args), True
+                passed[number] = tensor.contiguous()  # type: ignore[index]
+        arrays = [passed[number] for number in self._arrays]
+        known = self._know(passed, arrays)
+        outputs = make_outputs(known.results, device)
         stream = self._backend.stream(index) or _LEGACY_STREAM
-        if call.launch is not None:
-            places = {"input": passed, "output": outputs}
-            values = [s.value if s.kind == "value" else places[s.kind][s.value] for s in call.parameters]
-            launch = call.launch
-            self._operator.launcher(call)(stream, launch.grid, launch.block, *values, **launch.attributes)
+        launch = known.launch
+        if launch is not None:
+            places = (passed, outputs)
+            values = [value if kind == 2 else places[kind][value] for kind, value in known.sources]
+            launcher = self._operator.loaded.launcher(**known.how)
+            launcher(stream, launch.grid, launch.block, *values, **known.attributes)
         for number in self._mutated:
             if passed[number] is not args[number]:
                 args[number].copy_(passed[number])
             elif args[number] is not None:
-                self._increment_version(args[number])
-        if stream != _LEGACY_STREAM:
-            copies = [passed[n] for n in self._arrays if passed[n] is not args[n]]
-            self._backend.keep([*copies, *tensors], index)
+                torch.autograd.graph.increment_version(args[number])
+        if stream != _LEGACY_STREAM:  # of copies the originals too, which are read in this stream
+            kept = [*arrays, *(args[number] for number in self._arrays if args[number] is not passed[number])]
+            self._backend.keep([tensor for tensor in kept if tensor is not None], index)
         return returned(outputs)
 
-    def _resolve(self, args: Sequence[Any]) -> Call:
-        """Return what follows from the shapes, dtypes and flags of a call."""
-        arrays = [args[number] for number in self._arrays]
-        described = (None if array is None else (array.shape, array.dtype) for array in arrays)
-        key = (*described, *(args[number] for number in self._flags))
-        call = self._calls.get(key)
-        if call is None:
+    def _know(self, args: Sequence[Any], arrays: Sequence[Any]) -> _Known:
+        key = (
+            *(None if array is None else (array.shape, array.dtype) for array in arrays),
+            *(args[number] for number in self._flags),
+        )
+        known = self._calls.get(key)
+        if known is None:
             call = self._operator.resolve(bind(self._operator, args))
+            attributes = call.launch.attributes if call.launch else {}
+            sources = [(_KINDS[source.kind], source.value) for source in call.parameters]
+            known = _Known(call.results, call.launch, attributes, self._operator.how(call), sources)
             if len(self._calls) >= _MOST_CALLS:
                 self._calls.clear()
-            self._calls[key] = call
-        return call
+            self._calls[key] = known
+        return known

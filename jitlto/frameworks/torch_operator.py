@@ -29,6 +29,7 @@ from jitlto.frameworks.torch_kernel import (
 )
 from jitlto.frameworks.torch_transforms import (
     TENSORS,
+    arrays_of,
     complete,
     float_scalars,
     has_tangent,
@@ -150,7 +151,7 @@ def _fake(operator: Operator) -> Callable[..., Any]:
         args = complete(operator, args)
         first = args[operator.first_array]
         if has_tangent(operator) and not isinstance(first, FakeTensor):  # in a trace, torch.func has seen to it before
-            refuse_tangents(operator, args)
+            refuse_tangents(operator, arrays_of(operator, args))
         results = operator.results(bind(operator, args))
         known = _without_symbols(operator, describe(operator, args))
         if known is not None:

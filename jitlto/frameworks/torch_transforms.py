@@ -93,22 +93,24 @@ def has_tangent(operator: Operator) -> bool:
     return any(name.startswith(("float", "bfloat", "complex")) for names in dtypes for name in names)
 
 
-def refuse_tangents(operator: Operator, args: Sequence[Any]) -> None:
-    """Refuse arguments that carry a tangent, since the kernel would drop it.
+def refuse_tangents(operator: Operator, arrays: Sequence[Any]) -> None:
+    """Refuse tensors that carry a tangent, since the kernel would drop it.
 
     Raises:
         OperatorError: If one does.
     """
+    unpack = torch.autograd.forward_ad.unpack_dual
     try:
-        found = any(
-            torch.autograd.forward_ad.unpack_dual(value).tangent is not None
-            for argument, value in zip(operator.arguments, args, strict=False)
-            if isinstance(argument, Array) and value is not None
-        )
+        for array in arrays:
+            if array is not None and unpack(array).tangent is not None:
+                raise _forward_error(operator)
     except RuntimeError:  # in a trace of torch.func.linearize, which hides tangents from what is below autograd
-        found = True
-    if found:
-        raise _forward_error(operator)
+        raise _forward_error(operator) from None
+
+
+def arrays_of(operator: Operator, args: Sequence[Any]) -> list[Any]:
+    """Return the arguments of a call that are arrays."""
+    return [value for a, value in zip(operator.arguments, args, strict=False) if isinstance(a, Array)]
 
 
 def _forward_error(operator: Operator) -> OperatorError:
@@ -125,7 +127,7 @@ def register_forward_mode(operator: Operator, made: Any, library: Any) -> None:
     unwrap = torch.library.get_kernel(made, _UNWRAPPING)
 
     def refuse(keys: Any, *args: Any) -> Any:
-        refuse_tangents(operator, args)
+        refuse_tangents(operator, arrays_of(operator, args))
         return unwrap.call_boxed(keys, *args)
 
     library.impl(operator.name, refuse, _UNWRAPPING, with_keyset=True)

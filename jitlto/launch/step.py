@@ -134,9 +134,10 @@ class Launch:
         self.step, self.kernel = step, launcher.kernel.handle
         self._grid, self._block, self._cluster = step.check()
         padded = [value.ljust(-(-len(value) // _ALIGNMENT) * _ALIGNMENT, b"\0") for value in values]
-        self._buffer = ctypes.create_string_buffer(b"".join(padded))
+        data = b"".join(padded)
+        self._buffer = _array_type(ctypes.c_char, len(data)).from_buffer_copy(data)
         starts = accumulate(map(len, padded), initial=ctypes.addressof(self._buffer))
-        self._pointers = (ctypes.c_void_p * (len(values) + 1))(*starts)
+        self._pointers = _array_type(ctypes.c_void_p, len(values) + 1)(*starts)
         #: Address of an array of pointers to the values.
         self.address = ctypes.addressof(self._pointers)
         attributes = []
@@ -184,6 +185,11 @@ class Launch:
         (status,) = driver.cuLaunchKernelEx(self._native, self.kernel, self.address, 0)
         if status:
             raise self.step.failure(status)
+
+
+@cache  # ctypes itself forgets it with its last array, and takes longer to make it than a launch
+def _array_type(element: Any, length: int) -> Any:
+    return element * length
 
 
 @cache

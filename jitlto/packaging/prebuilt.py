@@ -19,7 +19,6 @@ from jitlto.database import FragmentDatabase, writer
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import render_family
 from jitlto.packaging.pyproject import PackageConfig
-from jitlto.record.fragment import ImageKind
 
 
 def copy_prebuilt(
@@ -96,20 +95,17 @@ def _find_differences(opened: FragmentDatabase, families: Sequence[FamilyDeclara
         expected = replace(expected, architectures=record.architectures)
         if other := [n for n in expected.__struct_fields__ if getattr(expected, n) != getattr(record, n)]:
             yield f"was built from a different declaration of {family.name}: {', '.join(other)} differ"
-        keys = {rendered.key for rendered in render_family(family)}
-        held = {fragment.key for fragment in opened.fragments(family.name)}
+        fragments = opened.fragments(family.name)
+        keys, held = {rendered.key for rendered in render_family(family)}, {fragment.key for fragment in fragments}
         if keys != held:
             example = min(keys ^ held)
             what = f"lacks {example}" if example in keys else f"holds {example}, which is not declared"
             yield f"{what} ({len(keys - held)} missing, {len(held - keys)} too many)"
-        for fragment in opened.fragments(family.name):
-            compiled = {image.architecture for image in fragment.images_of(ImageKind.LTOIR)}
-            if not compiled.issuperset(family.architectures):
-                yield f"lacks LTO-IR of {fragment.key} for a declared architecture"
-            if {image.kind for image in fragment.images} != set(family.images):
-                yield f"does not hold {fragment.key} as {' and '.join(family.images)}, as declared"
+        for fragment in fragments:
             if {image.toolchain for image in fragment.images} != {family.toolchain}:
                 yield f"holds {fragment.key} from a different compiler than {family.toolchain}"
+            if {image.kind for image in fragment.images} != set(family.images):
+                yield f"does not hold {fragment.key} as {' and '.join(family.images)}, as declared"
 
 
 def _copy(path: Path, output: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os.path
 import re
@@ -55,27 +54,6 @@ def has_config(pyproject: Path) -> bool:
     """Return whether a ``pyproject.toml`` exists and has ``[tool.jitlto]``."""
     tool = _read_quietly(pyproject).get("tool")
     return isinstance(tool, Mapping) and "jitlto" in tool
-
-
-def find_missing_config(pyproject: Path) -> str | None:
-    """Describe the error in a ``pyproject.toml`` with entry points for families, but without ``[tool.jitlto]``.
-
-    Return None if the databases are files of the source tree.
-    """
-    document = _read_quietly(pyproject)
-    try:
-        tools, points = list(document.get("tool", ())), document["project"]["entry-points"][GROUP]
-        places = [Path(*value.split(".")).with_suffix(SUFFIX) for value in points.values()]
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return None
-    missing = [place for place in places if not any((root / place).is_file() for root in _roots(pyproject.parent))]
-    if "jitlto" in tools or not missing:
-        return None
-    near = difflib.get_close_matches("jitlto", tools, 1)
-    return (
-        f"the package will lack {missing[0]}, which an entry point of the group {GROUP} names: missing table [{_TABLE}]"
-        + (f"; [tool.{near[0]}] may be a misspelling" if near else "")
-    )
 
 
 def _read_quietly(pyproject: Path) -> dict[str, Any]:
@@ -207,9 +185,6 @@ def check_entry_points(config: PackageConfig, families: Iterable[str]) -> None:
     if not faults:
         name = next(name for name in expected if declared[name] != expected[name])
         faults.append(f"the entry point of {name} is {declared[name]!r}, but the database is {str(config.database)!r}")
-        package, other = config.database.parts[0], declared[name].split(".")
-        if not _is_package(config, package) and _is_package(config, other[0]):
-            hint = f"this project has no package {package}: write {_format_database('/'.join(other) + SUFFIX)}"
     raise ProjectError("; ".join(faults), code="project-entry-points", where=str(config.path), hint=hint)
 
 
@@ -220,15 +195,6 @@ def _check_not_in_src(config: PackageConfig) -> None:
         what = f"the wheel has no directory src, where the database {str(config.database)!r} would be"
         hint = f"write {_format_database('/'.join(rest))}"
         raise ProjectError(what, code="project-invalid-value", where=f"{config.path} [{_TABLE}]", hint=hint)
-
-
-def _is_package(config: PackageConfig, name: str) -> bool:
-    return any((root / name).is_dir() for root in _roots(config.root))
-
-
-def _roots(project: Path) -> tuple[Path, Path]:
-    """Return the directories of a project's packages in the two usual layouts."""
-    return (project, project / "src")
 
 
 def _format_database(path: str) -> str:

@@ -6,10 +6,10 @@ Modules for callers' inputs are imported only if there are inputs: they take 5 t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from jitlto.base.errors import JitltoError, PlanError, UnknownParameterError, UnknownValueError
+from jitlto.base.errors import JitltoError, PlanError
 from jitlto.base.events import Kind
 from jitlto.base.text import abbreviate, check_type
 from jitlto.base.versions import Architecture
@@ -74,13 +74,7 @@ class Planner(Generic[Loaded]):
         known = family.parameters
         values = {n: value for n, value in configuration.items() if type(value) is str and value in known.get(n, ())}
         if len(values) < len(configuration):  # some have other spellings, or are wrong
-            try:
-                values = normalize_configuration(configuration, known, family.name)
-            except (UnknownParameterError, UnknownValueError):
-                if not (gaps := family.open()[2].gaps):
-                    raise
-                # With a value that only fragments have that a merge left out, planning says so.
-                values = normalize_configuration(configuration, _with_values_of(gaps, known), family.name)
+            values = normalize_configuration(configuration, known, family.name)
         self._configuration = values
         self._pinned: list[Fragment] = []
         self._functions: list[PythonFunction] = []
@@ -286,15 +280,6 @@ class Planner(Generic[Loaded]):
         _, fragments = database.planned(self._family.name)
         required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
         return inputs.from_binary(data, kind, name, [required[symbol] for symbol in sorted(required)], store)
-
-
-def _with_values_of(keys: Iterable[FragmentKey], known: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """Add the parameters and values of keys to those that are known."""
-    values = {name: dict.fromkeys(several) for name, several in known.items()}
-    for key in keys:
-        for name, value in key.parameters:
-            values.setdefault(name, {})[value] = None
-    return {name: tuple(several) for name, several in values.items()}
 
 
 def _bytes(data: object, name: str) -> bytes:

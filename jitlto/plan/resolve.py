@@ -16,7 +16,6 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from jitlto.base.errors import (
-    AmbiguousConfigurationError,
     InterfaceMismatchError,
     MissingProviderError,
     PlanError,
@@ -79,7 +78,7 @@ def resolve(
         UnknownValueError, AmbiguousConfigurationError, MissingProviderError, InterfaceMismatchError, PlanError: If the
             configuration does not select exactly one fragment for every required symbol.
     """
-    entry = _choose_entry(index, configuration, entry_group, pinned, [*pinned, *supplied])
+    entry = _choose_entry(index, configuration, entry_group, pinned)
     chosen = [entry, *(f for f in dict.fromkeys(pinned) if f.role is Role.DEVICE)]
     _choose_providers(index, configuration, chosen, pinned, supplied)
     owners = _name_owners(chosen, supplied)
@@ -126,7 +125,6 @@ def _choose_entry(
     bound: Mapping[str, str],
     group: str | None,
     pinned: Sequence[Fragment],
-    settled: Sequence[Fragment | UserSymbols],
 ) -> Fragment:
     named = [f for f in pinned if f.role is Role.ENTRYPOINT]
     if len(named) > 1:
@@ -138,18 +136,15 @@ def _choose_entry(
     if not candidates:
         groups = index.entry_groups()
         if not named and (not groups or group not in (None, *groups)):
-            if missing := [key for key in index.gaps if group in (None, key.group) and agrees(key, bound)]:
-                raise resolve_errors.left_out(missing)
             what = f"no entrypoint {group!r}" if groups else "the family has no entrypoint"
             hint = f"the entrypoints are {', '.join(sorted(groups))}"
             hint = hint if groups else "its groups are for families that use it"
             raise PlanError(what, code="plan-unknown-entrypoint", hint=hint)
         pool = [f.key for f in named] or index.entry_keys(group)
-        raise resolve_errors.no_value("entrypoint", pool, bound, index.gaps)
+        raise resolve_errors.no_value("entrypoint", pool, bound)
     if len({f.key.group for f in candidates}) > 1:
-        provided = {symbol.name for owner in settled for symbol in owner.provides}
-        raise resolve_errors.undecided_entrypoint(candidates, bound, provided, _providers(index, bound))
-    raise _undecided(index, {f"several {candidates[0].key.group} fragments agree": candidates}, bound, bound, settled)
+        raise resolve_errors.undecided_entrypoint(candidates, bound)
+    raise resolve_errors.undecided({f"several {candidates[0].key.group} fragments agree": candidates}, bound, bound)
 
 
 def _choose_providers(
@@ -199,13 +194,13 @@ def _choose_providers(
         bound = _agreed(chosen)
         fitting = {n: [f for f in several if agrees(f.key, bound)] or several for n, several in candidates.items()}
         decisions = {_provide(name): several for name, several in fitting.items()}
-        raise _undecided(index, decisions, {**configuration, **bound}, configuration, [*chosen, *supplied])
+        raise resolve_errors.undecided(decisions, {**configuration, **bound}, configuration)
     agreed = _agreed(chosen)
     for name, (several, bound) in sorted(decided.items()):
         still = {parameter: value for parameter, value in bound.items() if parameter in agreed}
         agreeing = [f for f in several if agrees(f.key, still)]
         if len(agreeing) > 1:
-            raise _undecided(index, {_provide(name): agreeing}, still, configuration, [*chosen, *supplied])
+            raise resolve_errors.undecided({_provide(name): agreeing}, still, configuration)
     _check_alternatives(index, {**configuration, **agreed}, configuration, chosen, [*pinned, *supplied])
 
 
@@ -232,23 +227,7 @@ def _check_alternatives(
         )
     for name, several in agreeing.items():
         if len(several) > 1:
-            raise _undecided(index, {_provide(name): several}, bound, given, [*chosen, *explicit])
-
-
-def _undecided(
-    index: Index,
-    decisions: Mapping[str, Sequence[Fragment]],
-    bound: Mapping[str, str],
-    given: Mapping[str, str],
-    owners: Iterable[Fragment | UserSymbols],
-) -> AmbiguousConfigurationError:
-    settled = {symbol.name for owner in owners for symbol in owner.provides}
-    settled.update(symbol.name for several in decisions.values() for f in several for symbol in f.provides)
-    return resolve_errors.undecided(decisions, bound, given, settled, _providers(index, bound))
-
-
-def _providers(index: Index, bound: Mapping[str, str]) -> resolve_errors.Providers:
-    return lambda symbol: index.find_providers(symbol, bound)
+            raise resolve_errors.undecided({_provide(name): several}, bound, given)
 
 
 def _provide(symbol: str) -> str:
@@ -284,16 +263,14 @@ def _missing(
     candidates = index.provider_keys(symbol.name)
     wanted = demangle(symbol.name)
     if candidates:
-        return resolve_errors.no_value(f"provider of {wanted}", candidates, bound, index.gaps)
+        return resolve_errors.no_value(f"provider of {wanted}", candidates, bound)
     for item in supplied:
         for theirs in item.provides:
             if base_name(theirs.name) == base_name(symbol.name):
                 raise _mismatch(item.name, demangle(theirs.name), wanted)
     _check_inputs_used(index, supplied, index.required, [symbol.name])
     others = ", ".join(item.name for item in supplied)
-    if missing := [key for key in index.gaps if agrees(key, bound)]:
-        hint = resolve_errors.left_out(missing).what
-    elif others:
+    if others:
         hint = f"{others} does not define it"
     else:
         hint = "supply it: planner.add_source(text), or --source FILE on the command line"

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from jitlto.base.errors import AmbiguousConfigurationError, UnknownValueError
-from jitlto.base.text import pluralize
 from jitlto.base.types import is_same_value
 from jitlto.plan.configuration import describe_choice
 from jitlto.record.fragment import Fragment, FragmentKey
 from jitlto.record.index import parameter_values
 
-#: Returns the fragments that provide a symbol and agree with the configuration.
-Providers = Callable[[str], Sequence[Fragment]]
-
 
 def undecided(
-    decisions: Mapping[str, Sequence[Fragment]],
-    bound: Mapping[str, str],
-    given: Mapping[str, str],
-    settled: Iterable[str],
-    providers: Providers,
+    decisions: Mapping[str, Sequence[Fragment]], bound: Mapping[str, str], given: Mapping[str, str]
 ) -> AmbiguousConfigurationError:
-    """Return the error for decisions that a configuration leaves open, with every parameter that is still to be given.
-
-    Parameters of fragments that only some of the candidates require are listed too, so that one answer is enough.
+    """Return the error for decisions that a configuration leaves open, with the parameters that would decide.
 
     Args:
         decisions: By what is open, such as ``several fragments provide op(float)``, the candidates; at least one entry.
         bound: The parameters that have values, given by the caller or by fragments that are chosen already.
         given: Those that the caller gave. Where the others contradict every candidate, they are open too.
-        settled: The symbols that need no decision.
-        providers: Finds the candidates for symbols that the candidates require in turn.
     """
     opened = {what: _differences(c, bound) or _differences(c, given) for what, c in decisions.items()}
     for what, values in sorted(opened.items()):
@@ -39,24 +27,20 @@ def undecided(
             listed = ", ".join(fragment.key.text for fragment in decisions[what][:3])
             hint = "no parameter tells them apart: add one to key, or name the fragment with planner.add(key)"
             return AmbiguousConfigurationError(f"{what}: {listed}", code="plan-ambiguous-fragments", hint=hint)
-    further = (_differences(each, bound) for each in _further(decisions.values(), set(settled), providers))
-    names, choices = _describe_choices((*opened.values(), *further))
+    names, choices = _describe_choices(opened.values())
     return AmbiguousConfigurationError(
         f"{min(decisions)}: the configuration leaves open {names}", hint=f"give {choices}"
     )
 
 
-def undecided_entrypoint(
-    candidates: Sequence[Fragment], bound: Mapping[str, str], settled: Iterable[str], providers: Providers
-) -> AmbiguousConfigurationError:
+def undecided_entrypoint(candidates: Sequence[Fragment], bound: Mapping[str, str]) -> AmbiguousConfigurationError:
     """Return the error for entrypoints of several groups, with the parameters that are open for each of these."""
     groups: dict[str, list[Fragment]] = {}
     for fragment in candidates:
         groups.setdefault(fragment.key.group, []).append(fragment)
     ways = []
     for name, group in sorted(groups.items()):
-        further = _further([group], set(settled), providers)
-        _, choices = _describe_choices(_differences(each, bound) for each in (group, *further))
+        _, choices = _describe_choices([_differences(group, bound)])
         ways.append(f"entry={name}" + (f" and {choices}" if choices else ""))
     return AmbiguousConfigurationError(
         f"several entrypoints agree: {', '.join(sorted(groups))}",
@@ -79,23 +63,7 @@ def _differences(candidates: Iterable[Fragment], bound: Mapping[str, str]) -> di
     return {name: several for name, several in values.items() if name not in bound and len(several) > 1}
 
 
-def _further(
-    decisions: Iterable[Sequence[Fragment]], settled: set[str], providers: Providers
-) -> Iterable[Sequence[Fragment]]:
-    """Return the candidates for each symbol that the candidates of open decisions require, in turn."""
-    pending = [fragment for candidates in decisions for fragment in candidates]
-    for fragment in pending:
-        for symbol in fragment.requires:
-            if symbol.name not in settled:
-                settled.add(symbol.name)
-                candidates = providers(symbol.name)
-                pending += candidates
-                yield candidates
-
-
-def no_value(
-    what: str, pool: Sequence[FragmentKey], bound: Mapping[str, str], gaps: Iterable[FragmentKey] = ()
-) -> UnknownValueError:
+def no_value(what: str, pool: Sequence[FragmentKey], bound: Mapping[str, str]) -> UnknownValueError:
     """Return the error for values that exist, but not together.
 
     It names each parameter that alone would have to be different for a fragment of the pool to match; if there is none,
@@ -105,11 +73,7 @@ def no_value(
         what: What is looked for, such as ``entrypoint``.
         pool: The keys of the fragments among which none matches.
         bound: The configuration.
-        gaps: The fragments that a merge left out.
     """
-    groups = {(key.family, key.group) for key in pool}
-    if missing := [key for key in gaps if (key.family, key.group) in groups and not _apart(key, bound)]:
-        return left_out(missing)
     relevant = {name for key in pool for name, _ in key.parameters}
     given = {name: value for name, value in bound.items() if name in relevant}
     others: dict[str, set[str]] = {}
@@ -139,11 +103,3 @@ def no_value(
 def _apart(key: FragmentKey, configuration: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the parameters of a key that contradict a configuration."""
     return [(name, value) for name, value in key.parameters if configuration.get(name, value) != value]
-
-
-def left_out(keys: Sequence[FragmentKey]) -> UnknownValueError:
-    """Return the error for a kernel whose fragments a merge left out."""
-    more = f" and {pluralize(len(keys) - 1, 'more fragment')}" if len(keys) > 1 else ""
-    what = f"{min(keys)}{more} {'were' if more else 'was'} left out at the merge of this database"
-    hint = "merge again with the part that holds it, without --allow-gaps"
-    return UnknownValueError(what, code="plan-unknown-value-left-out", hint=hint)

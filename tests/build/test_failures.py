@@ -36,8 +36,8 @@ def grouped(tmp_path: Path) -> Grouped:
         failures = []
         for rendered in sources:
             try:
-                nvrtc.compile_closure(
-                    search, rendered.source.encode(), family_.architectures, family_.compiler_options()
+                nvrtc.compile_source(
+                    search.closure(rendered.source.encode()), family_.architectures, family_.compiler_options()
                 )
             except CompileError as error:
                 name = f"{rendered.key}.cu"

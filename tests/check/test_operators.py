@@ -93,7 +93,7 @@ def check(package: str, *options: str) -> dict[str, object]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suffix", ["", ".inner", ".inner.operators", ".lazy:declare"])
+@pytest.mark.parametrize("suffix", ["", ".inner", ".inner.operators"])
 def test_every_dtype_flag_and_optional_array_is_called(write: Write, suffix: str) -> None:
     package = write()
     found = check(package + suffix)
@@ -171,17 +171,13 @@ def test_packages_that_declare_nothing_or_cannot_be_imported_are_errors(write: W
         (package, f"{package}.broken"),
         (f"{package}.nothing", f"{package}.nothing"),
         (f"{package}.lazy", f"{package}.lazy"),
-        (f"{package}.lazy:nothing", f"{package}.lazy:nothing"),
     ):
         with raises(OperatorError, "operator-import", where=where):
             find_operators(target)
-    with raises(OperatorError, "operator-import", hint="'declare'"):
-        find_operators(f"{package}.lazy:declares")
-    assert len(check_operators(f"{package}.lazy:declare").operators) == 1
 
 
 def test_it_goes_with_no_option_of_databases(tmp_path: Path) -> None:
-    for arguments in (("--operators", "x", "--complete"), ("x.fragdb", "--operators", "x"), ()):
+    for arguments in (("--operators", "x", "--no-cache"), ("x.fragdb", "--operators", "x"), ()):
         fails(jitlto("check", *arguments), 2)
 
 

@@ -13,8 +13,6 @@ import pytest
 from jitlto.base import files
 from jitlto.base.config import Config
 from jitlto.base.errors import RegistryError, StoreError
-from jitlto.cli.output import Progress
-from jitlto.cli.store import _Megabytes
 from jitlto.runtime.family import load
 from jitlto.runtime.session import Session
 from tests.support.commands import fails, jitlto, succeeds
@@ -55,24 +53,6 @@ def test_a_database_is_pushed_once_and_pulled_by_the_address_that_is_printed(
     copy = tmp_path / "copy.fragdb"
     assert str(copy) in succeeds("pull", done.stdout.strip(), "-o", copy)
     assert copy.read_bytes() == database.read_bytes()
-
-
-@pytest.mark.parametrize("sizes", [[0], [5, 1 << 20], [3_500_000, 10_000_000]])
-def test_progress_counts_every_megabyte_of_every_file(sizes: list[int]) -> None:
-    total, steps = list[int](), list[object]()
-
-    class Counted(Progress):
-        def add(self, count: int) -> None:
-            total.append(count)
-
-        def step(self, done: object = None) -> None:
-            steps.append(done)
-
-    count = _Megabytes(Counted())
-    for size in sizes:
-        for done in (*range(0, size, 1 << 18), size):
-            count(done, size)
-    assert len(steps) == sum(total) == sum(size >> 20 for size in sizes)
 
 
 def test_packs_travel_with_their_database(packed: Path, store_url: str, tmp_path: Path) -> None:
@@ -159,8 +139,8 @@ def test_a_family_is_loaded_from_a_mirror_once_and_then_without_it(packed: Path,
     again = python("-c", f"import sys; {script}; assert 'obstore' not in sys.modules", **variables)
     assert (again.returncode, again.stdout) == (0, first.stdout), again.stderr
     path = Path(first.stdout.strip())
-    assert path.name == "mini.fragdb"
-    assert [each.name for each in files.beside(path, ".pack")] == ["mini.sm_90.pack"]
+    assert path.name == "database.fragdb"
+    assert [each.name for each in files.beside(path, ".pack")] == ["database.sm_90.pack"]
 
 
 def test_load_takes_addresses_and_paths(database: Path, store_url: str, tmp_path: Path) -> None:

@@ -141,6 +141,11 @@ def test_a_question_through_a_macro_is_refused(tmp_path: Path, text: str) -> Non
         HeaderSearch([], as_written=True).closure(f"{text}\n#endif\n".encode())
 
 
+def test_a_question_through_a_macro_of_an_option_is_refused() -> None:
+    with raises(JitltoError, "jitlto-header-unknown", where="-DHAS=__has_include(<k.h>)"):
+        HeaderSearch([], options=["-DHAS=__has_include(<k.h>)"], strict=True)
+
+
 def test_a_macro_in_a_condition_may_ask_for_the_header_that_it_is_given(tmp_path: Path) -> None:
     roots = Tree(("a",), {"a/k.h": "", "a/l.h": "#define MAY(x) 1\n"}, "").write(tmp_path)
     closure = HeaderSearch(roots, strict=True).closure(b"#include <l.h>\n#if MAY(<k.h>)\n#endif\n")

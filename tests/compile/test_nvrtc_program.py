@@ -13,7 +13,7 @@ from jitlto.base.versions import Architecture
 from jitlto.compile import diagnostics
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.compile.nvrtc_program import compile_closure, compile_source
+from jitlto.compile.nvrtc_program import compile_source
 from jitlto.cuda import toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.record.headers import Source
@@ -49,11 +49,11 @@ import hashlib, sys
 from pathlib import Path
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.compile.nvrtc_program import compile_closure
+from jitlto.compile.nvrtc_program import compile_source
 from jitlto.base.versions import Architecture
 root = Path(sys.argv[1])
-c = compile_closure(HeaderSearch([root]), (root / "source.cu").read_bytes(), [Architecture(75), Architecture(80)],
-                    ["--std=c++17"])
+source = HeaderSearch([root]).closure((root / "source.cu").read_bytes())
+c = compile_source(source, [Architecture(75), Architecture(80)], ["--std=c++17"])
 print(*(hashlib.sha256(data).hexdigest() for data in (*c.ltoir.values(), c.ptx.encode())))
 """
 
@@ -64,7 +64,7 @@ def source(text: str, headers: dict[str, bytes] | None = None) -> Source:
 
 def failure(text: str, roots: list[Path] | None = None) -> CompileError:
     with pytest.raises(CompileError) as caught:
-        compile_closure(HeaderSearch(roots or []), text.encode(), BASE, OPTIONS)
+        compile_source(HeaderSearch(roots or []).closure(text.encode()), BASE, OPTIONS)
     return caught.value
 
 
@@ -79,9 +79,8 @@ def test_the_same_bytes_in_every_process_and_directory(tmp_path: Path, monkeypat
         outputs.append(output_of(SCRIPT, root, cwd=Path("/"), TMPDIR=str(root), PYTHONHASHSEED=str(number)))
     assert outputs[0] == outputs[1]
     monkeypatch.chdir("/")  # which NVRTC writes into LTO-IR
-    here = compile_closure(
-        HeaderSearch([], {"helper.h": HELPER.encode()}),
-        INTERNAL.encode(),
+    here = compile_source(
+        HeaderSearch([], {"helper.h": HELPER.encode()}).closure(INTERNAL.encode()),
         [Architecture(75), Architecture(80)],
         OPTIONS,
     )
@@ -253,7 +252,7 @@ def test_an_include_through_a_macro_is_found(tmp_path: Path) -> None:
     (tmp_path / "sub" / "inner.h").write_text('#include "innermost.h"\n')
     (tmp_path / "sub" / "innermost.h").write_text("#define VALUE 42\n")
     text = b'#define OUTER "sub/outer.h"\n#include OUTER\n__device__ int f() { return VALUE; }\n'
-    result = compile_closure(HeaderSearch([tmp_path]), text, BASE, OPTIONS)
+    result = compile_source(HeaderSearch([tmp_path]).closure(text), BASE, OPTIONS)
     assert "42" in result.ptx
 
 
@@ -276,7 +275,7 @@ def test_nothing_is_read_that_was_not_given(tmp_path: Path, monkeypatch: pytest.
     for include in includes:
         text = f"#include {include}\n__device__ int f() {{ return VALUE; }}\n"
         with pytest.raises(CompileError) as caught:
-            compile_closure(HeaderSearch([], deep), text.encode(), BASE, OPTIONS)
+            compile_source(HeaderSearch([], deep).closure(text.encode()), BASE, OPTIONS)
         assert "outside.h" in caught.value.log
 
 
@@ -284,7 +283,7 @@ def test_nothing_is_read_that_was_not_given(tmp_path: Path, monkeypatch: pytest.
 def test_the_toolkits_headers_are_found_by_content_too() -> None:
     search = HeaderSearch(toolkit.header_roots())
     text = b"#include <cuda_fp16.h>\n#include <cuda/std/cstdint>\n__device__ __half f(__half x) { return x + x; }\n"
-    result = compile_closure(search, text, BASE, OPTIONS)
+    result = compile_source(search.closure(text), BASE, OPTIONS)
     assert [s.name for s in result.module.provides] == ["_Z1f6__half"]
 
 

@@ -38,8 +38,8 @@ __device__ float f(float x) {
 )
 def test_the_headers_of_device_code_compile_without_a_cuda_toolkit(header: str, code: str) -> None:
     search = HeaderSearch(toolkit.header_roots())
-    compiled = nvrtc.compile_closure(
-        search, f"#include <{header}>\n{code}".encode(), [Architecture(80)], ["--std=c++17"]
+    compiled = nvrtc.compile_source(
+        search.closure(f"#include <{header}>\n{code}".encode()), [Architecture(80)], ["--std=c++17"]
     )
     assert len(compiled.module.provides) >= 1
 

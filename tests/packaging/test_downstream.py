@@ -277,25 +277,6 @@ def test_setuptools_projects_without_kernels_are_left_alone(tmp_path: Path, monk
         assert "build_fragments" not in dict(distribution.get_command_class("build").sub_commands)
 
 
-@pytest.mark.parametrize("table", ["", "[tool.jitlo]\nx = 1\n", "[tool.jitlto]\n"])
-def test_setuptools_warns_about_entry_points_without_declared_families(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, table: str
-) -> None:
-    hooks = pytest.importorskip("jitlto.packaging.hooks.setuptools", reason="setuptools is not installed")
-    monkeypatch.chdir(tmp_path)
-    points = '[project]\nname = "a"\n[project.entry-points."jitlto.fragments"]\nf = "a.fragments"\n'
-    (tmp_path / "pyproject.toml").write_text(points + table)
-    hooks.add_to_build(hooks.Distribution())
-    assert ("a/fragments.fragdb" in caplog.text) == ("jitlto" not in table)
-    assert ("[tool.jitlo] may be" in caplog.text) == ("jitlo]" in table)
-    # A database that is a file of the package is not a mistake.
-    caplog.clear()
-    (tmp_path / "src" / "a").mkdir(parents=True)
-    (tmp_path / "src" / "a" / "fragments.fragdb").touch()
-    hooks.add_to_build(hooks.Distribution())
-    assert not caplog.text
-
-
 def _two_lines(language: str) -> str:
     """The lines for a build system that the guide shows, for the package ``alpha-kernels``."""
     guide = (ROOT / "docs" / "packaging.md").read_text("utf-8")

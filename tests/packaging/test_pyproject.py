@@ -172,19 +172,6 @@ def test_the_directory_src_is_not_part_of_the_path_of_a_database(tmp_path: Path)
         pyproject.check_entry_points(found, ["mini"])
 
 
-@pytest.mark.parametrize("layout", ["", "src"])
-def test_of_a_package_that_does_not_exist_the_database_is_blamed_and_not_the_entry_point(
-    tmp_path: Path, layout: str
-) -> None:
-    found = pyproject.load_config(project(tmp_path, TABLE.replace("my_package", "other")))
-    (tmp_path / layout / "my_package").mkdir(parents=True)
-    with raises(ProjectError, "project-entry-points", hint='database = "my_package/fragments.fragdb"'):
-        pyproject.check_entry_points(found, ["mini"])
-    (tmp_path / layout / "other").mkdir()
-    with raises(ProjectError, "project-entry-points", hint='mini = "other.fragments"'):
-        pyproject.check_entry_points(found, ["mini"])
-
-
 def test_a_path_without_a_family_is_reported_in_full(tmp_path: Path) -> None:
     error = refusal(tmp_path, TABLE + 'families = ["fragments/other"]')
     assert error.hint == f"{tmp_path / 'fragments' / 'other' / 'family.toml'} does not exist"

@@ -24,7 +24,6 @@ from jitlto.base.errors import (
 )
 from jitlto.base.types import cpp_name
 from jitlto.database import FragmentDatabase
-from jitlto.database.writer import write
 from jitlto.launch.core import make_table
 from jitlto.record.fragment import FragmentKey, Role
 from jitlto.runtime import family as family_module
@@ -265,21 +264,3 @@ def test_a_database_is_where_it_was_wherever_the_process_goes(
     monkeypatch.chdir(tmp_path)
     assert database.location == mini_path
     assert database.path == Path(mini_path.name)
-
-
-def test_what_a_merge_left_out_is_no_unknown_value(mini: KernelFamily, tmp_path: Path) -> None:
-    whole = mini.database
-    held = [f for f in whole.fragments("mini") if dict(f.key.parameters).get("data_type") != "double"]
-    gaps = [f.key for f in whole.fragments("mini") if f not in held]
-    blobs = {image.sha256: whole.read(image) for f in held for image in f.images}
-    write(tmp_path / "gaps.fragdb", list(whole.families.values()), held, blobs, gaps=gaps)
-    family = KernelFamily("mini", FragmentDatabase(tmp_path / "gaps.fragdb"))
-    assert family.parameters["data_type"] == ("float",)
-    for value in ("double", np.float64):
-        with raises(UnknownValueError, "plan-unknown-value-left-out", "mini/kern[data_type=double]"):
-            family.plan(data_type=value, op_name="twice")
-    with raises(UnknownValueError, "plan-unknown-value", "data_type=int"):
-        family.plan(data_type="int", op_name="twice")
-    with raises(UnknownParameterError, None, "'dtype'"):
-        family.plan(dtype="float")
-    family.plan(data_type="float", op_name="twice")

@@ -5,14 +5,12 @@ It does for wheels, sdists and editable installs what :mod:`~jitlto.packaging.ho
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 from setuptools import Distribution
 
-from jitlto.packaging.pyproject import find_missing_config, has_config
+from jitlto.packaging.pyproject import has_config
 
-_log = logging.getLogger(__name__)
 _COMMAND = "build_fragments"
 
 
@@ -23,8 +21,6 @@ def add_to_build(distribution: Distribution) -> None:
     """
     pyproject = Path("pyproject.toml")
     if not has_config(pyproject):
-        if (fault := find_missing_config(pyproject)) is not None:
-            _log.warning("jitlto: %s", fault)
         return
     from jitlto.packaging.hooks.build_fragments import BuildFragments
 

@@ -145,21 +145,6 @@ def test_a_check_on_a_fresh_runner_links_nothing_again(runners: Runners) -> None
     assert known == [(0, 4), (4, 4)]
 
 
-def test_stores_of_a_project_are_used_and_what_they_say_stays_in_the_project(tmp_path: Path) -> None:
-    runners = Runners(tmp_path, {})
-    config = f"[tool.jitlto]\nstore = [{json.dumps((tmp_path / 'store').as_uri())}]\n"
-    taken = []
-    for _ in range(2):
-        runner = runners.fresh()
-        (runner.place / "pyproject.toml").write_text(config)
-        taken.append(runner.build()["store"])
-    assert taken == [0, FRAGMENTS]
-    assert runner.build()["directory"] == FRAGMENTS
-    (runner.place / "pyproject.toml").unlink()
-    again = runner.build()
-    assert (again["compiled"], again["directory"]) == (FRAGMENTS, 0)
-
-
 @pytest.mark.parametrize(
     "conditions",
     [
