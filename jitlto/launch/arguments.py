@@ -71,6 +71,8 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
         return address_of(argument).to_bytes(8, "little")
 
     def address_of(argument: Any) -> int:
+        if type(argument).__module__ == "torch" and (address := _read_tensor(argument, expected)):
+            return address
         try:
             interface = argument.__cuda_array_interface__
         except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype, a gradient)
@@ -90,6 +92,24 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
         return int(pointer) if pointer else _null_address(parameter, argument, interface["shape"])
 
     return convert
+
+
+def _read_tensor(tensor: Any, expected: str | None) -> int:
+    """Return the address of a tensor of PyTorch, a fifth of what its interface takes; 0 where that has more to say."""
+    if not (getattr(tensor, "is_cuda", False) and tensor.is_contiguous()):
+        return 0
+    is_plain = not (tensor.requires_grad or tensor.is_conj() or tensor.is_neg())
+    fits = expected is None or _typestr_of(tensor.dtype) == expected
+    return int(tensor.data_ptr()) if is_plain and fits else 0
+
+
+@cache
+def _typestr_of(dtype: Any) -> str:
+    """Return NumPy's notation for a dtype of PyTorch; empty for one that NumPy does not have."""
+    try:
+        return np.dtype(str(dtype).removeprefix("torch.")).str
+    except TypeError:
+        return "<V2" if str(dtype) == "torch.bfloat16" else ""
 
 
 def _null_address(parameter: Parameter, array: Any, shape: tuple[int, ...]) -> int:
