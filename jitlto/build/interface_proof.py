@@ -1,15 +1,14 @@
 """Proof by the compiler: each interface compiles alone, and together they declare what fragments require of each other.
 
 A source is compiled that has the interfaces, and a line of C++ that refers to each required symbol: it must be
-declared, with exactly these parameters, every type in its signature must be complete, and the PTX must have this
-symbol. What the lines say is never linked.
+declared, with exactly these parameters, and the PTX must have this symbol. What the lines say is never linked.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from jitlto.base.errors import BuildError, FamilyError
 from jitlto.base.mangling import demangle, parameter_types, qualified_name
@@ -18,68 +17,29 @@ from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_compiler import PROBE_NAME, InterfaceCompiler, Question, ask_symbols, ask_syntax
 from jitlto.build.interfaces import path_of
 from jitlto.compile.compiler import CompiledSource
-from jitlto.compile.declarations import read_declarations, words
 from jitlto.record.headers import interfaces_first
 
 #: What no interface declares as a fragment requires it: family, symbol and reason, sorted.
 Faults = tuple[tuple[str, str, str], ...]
 
 _PACK = "jitlto: an interface leaves #pragma pack open"
-_INCOMPLETE = "jitlto: a type of the signature is incomplete"
 _PACKED = f"""
 namespace jitlto_probe {{ struct alignas(128) line@ {{ char jitlto_a[128]; }}; }}
 namespace jitlto_probe {{ struct packed@ {{ char jitlto_a; line@ jitlto_b; }}; }}
 static_assert(sizeof(jitlto_probe::packed@) == 256, "{_PACK}");
 """
-# An array of const elements is const itself, so that each of both has a specialisation of its own.
-_ARRAYS = "".join(
-    f"template <class jitlto_T> struct whole<{each} jitlto_T[]> : whole<jitlto_T> {{}};\n"
-    f"template <class jitlto_T, decltype(sizeof(0)) jitlto_N>\n"
-    f"struct whole<{each} jitlto_T[jitlto_N]> : whole<jitlto_T> {{}};\n"
-    for each in ("", "const", "volatile", "const volatile")
-)
-# A member function's type has qualifiers; a function that does not throw has a type of its own from C++17 on.
-_FUNCTIONS = "\n".join(
-    "template <class jitlto_R, class... jitlto_P> struct whole<"
-    f"jitlto_R(jitlto_P...{more}){qualifier}{reference}{throws}> : all<jitlto_R, jitlto_P...> {{}};"
-    for throws in ("", " noexcept")
-    for qualifier in ("", " const", " volatile", " const volatile")
-    for reference in ("", " &", " &&")
-    for more in ("", ", ...")
-)
 _TOOLS = """
 namespace jitlto_probe {
-template <class jitlto_T> struct has_size {
-  template <class jitlto_U> static __device__ char of(char (*)[sizeof(jitlto_U)]);
-  template <class jitlto_U> static __device__ long of(...);
-  static constexpr bool value = sizeof(of<jitlto_T>(nullptr)) == 1;
-};
-template <class jitlto_T> struct whole { static constexpr bool value = has_size<jitlto_T>::value; };
-template <class jitlto_T> struct whole<jitlto_T&> : whole<jitlto_T> {};
-template <class jitlto_T> struct whole<jitlto_T&&> : whole<jitlto_T> {};
-template <class jitlto_T> struct whole<jitlto_T*> : whole<jitlto_T> {};
-template <class jitlto_T> struct whole<const jitlto_T> : whole<jitlto_T> {};
-template <class jitlto_T> struct whole<volatile jitlto_T> : whole<jitlto_T> {};
-template <class jitlto_T> struct whole<const volatile jitlto_T> : whole<jitlto_T> {};
-@ARRAYS@
-template <class jitlto_T, class jitlto_C> struct whole<jitlto_T jitlto_C::*> : whole<jitlto_T> {};
-template <> struct whole<void> { static constexpr bool value = true; };
 template <int jitlto_N, class jitlto_T> __device__ char type;
 template <class jitlto_A> struct typed { jitlto_A jitlto_a; const void* jitlto_b; };
-template <class... jitlto_T> struct all { static constexpr bool value = true; };
-template <class jitlto_T, class... jitlto_R> struct all<jitlto_T, jitlto_R...> {
-  static constexpr bool value = whole<jitlto_T>::value && all<jitlto_R...>::value;
-};
-@FUNCTIONS@
 }
-""".replace("@ARRAYS@", _ARRAYS).replace("@FUNCTIONS@", _FUNCTIONS)
+"""
 # Types of the toolkit mean the same on both sides wherever they are defined.
 _TOOLKIT_TYPES = {
     "cuda_fp16.h": re.compile(r"\b__half"),
     "cuda_bf16.h": re.compile(r"\b__nv_bfloat16"),
     "cuda_fp8.h": re.compile(r"\b__nv_fp8"),
 }
-_OTHER_TOOLKIT_TYPE = re.compile(r"\b(?:cuda|cub|thrust|nvcuda|cooperative_groups)::|\b(?:__nv_|curand)\w+")
 _PACKS = re.compile(rb"#[ \t]*pragma[ \t]+pack[ \t]*\([ \t]*(?!pop\b|\))")
 # In names: what has none in C++, or none outside of one source.
 _NAMELESS = re.compile(r"\{(?:lambda|unnamed|default arg|parm)|\(anonymous|'lambda|'unnamed")
@@ -112,16 +72,15 @@ class InterfaceProof:
             for symbol in compiled.provides if request.config.interfaces else ():
                 if families.get(symbol.name, set()) - {request.key.family}:
                     self._required[request.key.family, request.config].add(symbol.name)
-        self._in_reverse = {how: _reversed(how) for _, how in self._required if _may_borrow(how)}
+        self._in_reverse = {how: _reversed(how) for _, how in self._required if len(how.interfaces) > 1}
         self._probes = {each: _probe(each[1], sorted(names)) for each, names in self._required.items()}
         compiler.start([*self._in_reverse.values(), *(question for question, _ in self._probes.values())])
 
-    def faults(self, own: Mapping[str, Sequence[str]], opaque: frozenset[str]) -> Faults:
+    def faults(self, own: Mapping[str, Sequence[str]]) -> Faults:
         """Return what the interfaces do not declare, for symbols which the fragments require.
 
         Args:
             own: The interfaces of each family itself, without those of the families that it uses.
-            opaque: Types that are only declared on purpose, by their last names.
 
         Raises:
             BuildError: An interface does not compile alone, or leaves ``#pragma pack`` open.
@@ -134,8 +93,7 @@ class InterfaceProof:
             is_borrowed = in_reverse is not None and self._compiler.answer(in_reverse).log
             if is_borrowed and (error := find_broken(self._compiler, config, own[family])):
                 raise error
-            faults = self._judge(family, config, sorted(names), opaque)
-            found.update((family, name, reason) for name, reason in faults)
+            found.update((family, name, reason) for name, reason in self._judge(family, config, sorted(names)))
         for name, types in self._types.items():
             if len(types) > 1:
                 forms = " and ".join(f"`{each}` in {family}" for each, family in types.items())
@@ -143,14 +101,11 @@ class InterfaceProof:
                 raise FamilyError(f"the type of {demangle(name)} is {forms}", code="family-use", hint=hint)
         return tuple(sorted(found))
 
-    def _judge(
-        self, family: str, config: CompileConfig, names: Sequence[str], opaque: frozenset[str]
-    ) -> Iterator[tuple[str, str]]:
+    def _judge(self, family: str, config: CompileConfig, names: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yield the symbols that the interfaces do not declare, with the reasons, and keep the types of the others.
 
         What compiles may have found another declaration of the name: then its PTX has another symbol.
         """
-        open_names: set[str] = set()  # of symbols whose types may be incomplete
         question, lines = self._probes[family, config]
         while names:
             answer = self._compiler.answer(question)
@@ -164,17 +119,15 @@ class InterfaceProof:
                 return
             errors = [*_ERROR.finditer(answer.log)]
             faulty = {lines[int(m["line"])]: m["text"] for m in reversed(errors) if int(m["line"]) in lines}
-            reasons = {name: text for name, text in faulty.items() if _is_fault(name, text, opaque)}
             if _PACK in answer.log or not faulty:
                 raise _alone_error(config, config.interfaces, answer.log)
+            reasons = {name: text for name, text in faulty.items() if "inaccessible" not in text}
             if len(reasons) == len(faulty):
                 yield from reasons.items()
                 return
-            incomplete = {name for name, text in faulty.items() if _INCOMPLETE in text and name not in reasons}
-            # What is declared and cannot be referred to is left out.
-            names = [name for name in names if name not in faulty or name in reasons or name in incomplete - open_names]
-            open_names |= incomplete
-            question, lines = _probe(config, names, open_names)
+            # Private members are declared, and cannot be referred to.
+            names = [name for name in names if name not in faulty or name in reasons]
+            question, lines = _probe(config, names)
 
 
 def _type_of(symbol: str) -> str:
@@ -193,19 +146,6 @@ def find_broken(compiler: InterfaceCompiler, config: CompileConfig, interfaces: 
     return next((_alone_error(config, [interface], log) for interface, log in logs if log), None)
 
 
-def _may_borrow(config: CompileConfig) -> bool:
-    """Return whether an interface has a word that only one before it declares, or may leave a pragma open."""
-    earlier: dict[str, bytes] = {}
-    for interface in config.interfaces if len(config.interfaces) > 1 else ():
-        own = config.own_closure(interfaces_first([interface])).headers
-        borrowed = {name for header in earlier.keys() - own.keys() for name in read_declarations(earlier[header]).names}
-        known = {name for header in own if header != interface for name in read_declarations(own[header]).names}
-        if any(b"pack" in text or not words(text).isdisjoint(borrowed - known) for text in own.values()):
-            return True
-        earlier |= own
-    return False
-
-
 def _reversed(config: CompileConfig) -> Question:
     return _in_order(config, config.interfaces[::-1])
 
@@ -218,13 +158,6 @@ def _in_order(config: CompileConfig, interfaces: Sequence[str]) -> Question:
 
 def _headers(config: CompileConfig, includes: str = "") -> Mapping[str, bytes]:
     return config.complete(config.closure(includes + interfaces_first(config.interfaces))).headers
-
-
-def _is_fault(name: str, text: str, opaque: frozenset[str]) -> bool:
-    if _INCOMPLETE in text:
-        declared = demangle(name)
-        return not _OTHER_TOOLKIT_TYPE.search(declared) and opaque.isdisjoint(re.findall(r"\w+", declared))
-    return "inaccessible" not in text  # private members are declared, too
 
 
 def _alone_error(config: CompileConfig, interfaces: Sequence[str], log: str) -> BuildError:
@@ -250,41 +183,34 @@ def _alone_error(config: CompileConfig, interfaces: Sequence[str], log: str) -> 
     return BuildError(what, code="build-interface-alone", where=where, hint=hint)
 
 
-def _probe(
-    config: CompileConfig, names: Sequence[str], open_names: Container[str] = ()
-) -> tuple[Question, dict[int, str]]:
+def _probe(config: CompileConfig, names: Sequence[str]) -> tuple[Question, dict[int, str]]:
     """Return a source that refers to some symbols, and the symbol that each of its lines refers to."""
     every = " ".join(map(demangle, names))
     includes = "".join(f"#include <{header}>\n" for header, word in _TOOLKIT_TYPES.items() if word.search(every))
     head = f"{includes}{_PACKED.replace('@', '')}{_TOOLS}"
-    asked = {name: line for n, name in enumerate(names) if (line := _line(n, name, is_open=name in open_names))}
+    asked = {name: line for n, name in enumerate(names) if (line := _line(n, name))}
     lines = dict(enumerate(asked, head.count("\n") + 1))
     text = "".join([interfaces_first(config.interfaces), head, *(f"{line}\n" for line in asked.values())])
     return Question(config, text, ask_symbols, _headers(config, includes)), lines
 
 
-def _line(number: int, name: str, *, is_open: bool) -> str | None:
-    """Return C++ that refers to a symbol if it is declared with complete types; None if C++ cannot name it.
+def _line(number: int, name: str) -> str | None:
+    """Return C++ that refers to a symbol if it is declared; None if C++ cannot name it.
 
     Args:
         number: Makes the names in it unique.
         name: The symbol.
-        is_open: Whether its types may be incomplete.
     """
     types, called = parameter_types(name), _FUNCTION_ARGUMENT.sub(r"&\1", qualified_name(name))
     if _NAMELESS.search(", ".join([called, *(types or ())])):
         return None
     asked = f"jitlto_asked{number}"
     if _is_structor(name):  # declared with its class
-        return f'static_assert(jitlto_probe::whole<::{_owner(called)}>::value, "{_INCOMPLETE}");'
+        return f"typedef ::{_owner(called)} {asked};"
     if types is None:  # of C, or a variable
-        whole = "true" if is_open else f"jitlto_probe::whole<decltype(::{called})>::value"
-        typed = _typed(number, f"&::{called}", f"decltype(::{called})")
-        return f'__device__ auto {asked}() {{ static_assert({whole}, "{_INCOMPLETE}"); return {typed}; }}'
-    given = [each for each in types if each != "void"]
-    parameters, checked = ", ".join(given), ", ".join(["jitlto_R", *(each for each in given if each != "...")])
-    whole = "true" if is_open else f"jitlto_probe::all<{checked}>::value"
-    body = f'{{ static_assert({whole}, "{_INCOMPLETE}"); return {_typed(number, "jitlto_f", "jitlto_R")}; }}'
+        return f"__device__ auto {asked}() {{ return {_typed(number, f'&::{called}', f'decltype(::{called})')}; }}"
+    parameters = ", ".join(each for each in types if each != "void")
+    body = f"{{ return {_typed(number, 'jitlto_f', 'jitlto_R')}; }}"
     return (
         f"template <class jitlto_R> __device__ auto {asked}_of(jitlto_R (*jitlto_f)({parameters})) {body} "
         f"template <class jitlto_R, class jitlto_C> __device__ auto {asked}_of("

@@ -212,17 +212,13 @@ def _check_declared(
             f'interface = "{group.name}.cuh"; or write interface = false, and only its layout is compared',
         )
     if reason is not None:
-        is_whole = "incomplete" not in reason
         what += f" of {provider.key}, and" if is_defined else ", which no fragment defines, and"
-        does = "does not declare it" if is_whole else "leaves a type of its signature incomplete"
-        hint = "declare it there and nowhere else" if is_whole else "define there every type of its signature"
-        if is_whole and not is_defined:
-            hint = "call what the interface declares; or declare it there and nowhere else, and define it"
+        call = "" if is_defined else "call what the interface declares; or "
         raise BuildError(
-            f"{what} the interface {group.interface} {does}",
-            code="build-interface-undeclared" if is_whole else "build-interface-incomplete",
+            f"{what} the interface {group.interface} does not declare it",
+            code="build-interface-undeclared",
             where=where(fragment.key),
-            hint=hint,
+            hint=f"{call}declare it there and nowhere else{'' if is_defined else ', and define it'}",
         )
 
 

@@ -118,7 +118,7 @@ def build(
         observer.phase("check")
         advice, records, part = [*sources.advice, *made.list_advice()], [*sources.records.values()], None
         fragments = tuple(sorted(made.fragments, key=lambda fragment: fragment.key))
-        find_faults = partial(interfaces.faults, sources.own_interfaces(), sources.opaque())
+        find_faults = partial(interfaces.faults, sources.own_interfaces())
         if shard is not None:
             whole = sources.source_digests(), find_faults(), sources.toolchain_identities()
             part = shards.make_part_record(shard, *whole, advice)

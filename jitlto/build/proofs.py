@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import JitltoError
 from jitlto.base.version import __version__
+from jitlto.build.cache.cache import Cache
 from jitlto.database import FragmentDatabase
 from jitlto.record.fragment import Image
 
@@ -34,9 +35,8 @@ class Proofs:
     """
 
     def __init__(self, store: CacheDir | None, stores: SharedStores | None = None) -> None:
-        self._store = store
-        self._stores = stores
-        self._fetched: set[str] = set()  # keys of proofs that shared stores have
+        self._cache = Cache(store, stores) if store else None
+        self._known: set[str] = set()  # keys of proofs that were found
         self._intact: set[str] = set()  # images that were read
 
     def key(self, of: str, *inputs: object) -> str:
@@ -55,27 +55,20 @@ class Proofs:
         return self.key(of, *inputs)
 
     def has(self, key: str | None) -> bool:
-        """Return whether something was proved before."""
-        # The key is in the entry too, because a file may have been renamed.
-        if key in self._fetched:
-            return True
-        return key is not None and self._store is not None and self._store.get(ENTRIES, key) == key.encode()
+        """Return whether something was proved before, as far as the directory and :meth:`fetch` know."""
+        if key is None or self._cache is None:
+            return False
+        return key in self._known or self._cache.store.get(ENTRIES, key) == key.encode()
 
     def fetch(self, keys: Iterable[str | None]) -> None:
-        """Ask shared stores for the proofs that the directory lacks, and store them there."""
-        if self._stores is None:
-            return
-        missing = [key for key in dict.fromkeys(keys) if key is not None and not self.has(key)]
-        for key, data in self._stores.get_many(ENTRIES, missing).items():
-            if data == key.encode():
-                self._fetched.add(key)
-                if self._store is not None:
-                    self._store.put(ENTRIES, key, data)
+        """Look for proofs in shared stores too."""
+        if self._cache is not None:
+            found = self._cache.find(ENTRIES, [key for key in keys if key is not None])
+            # The key is in the entry too, because a file may have been renamed.
+            self._known.update(key for key, (data, _) in found.items() if data == key.encode())
 
     def add(self, key: str | None) -> None:
         """Store that something is proved."""
-        if key is not None and self._store is not None:
-            self._store.put(ENTRIES, key, key.encode())
-            self._store.prune_if_due()
-        if key is not None and self._stores is not None and not (self._store and self._store.readonly):
-            self._stores.put(ENTRIES, key, key.encode())
+        if key is not None and self._cache is not None:
+            self._cache.put(ENTRIES, key, key.encode())
+            self._cache.store.prune_if_due()

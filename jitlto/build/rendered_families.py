@@ -153,10 +153,6 @@ class RenderedFamilies:
         """The interfaces of each family, without those of the families that it uses."""
         return {family.name: family.own_interfaces for family in self.families}
 
-    def opaque(self) -> frozenset[str]:
-        """The types that interfaces only declare on purpose, by their last names."""
-        return frozenset(name.rpartition("::")[2] for family in self.families for name in family.opaque)
-
     def _add_failure(self, rendered: RenderedSource, error: JitltoError) -> None:
         self.failures.append(Failure(rendered, error))
 

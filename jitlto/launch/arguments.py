@@ -71,6 +71,8 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
         return address_of(argument).to_bytes(8, "little")
 
     def address_of(argument: Any) -> int:
+        if type(argument).__module__ == "torch" and (address := _read_tensor(argument, expected)):
+            return address
         try:
             interface = argument.__cuda_array_interface__
         except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype, a gradient)
@@ -90,6 +92,27 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
         return int(pointer) if pointer else _null_address(parameter, argument, interface["shape"])
 
     return convert
+
+
+def _read_tensor(tensor: Any, expected: str | None) -> int:
+    """Return the address of a tensor of PyTorch, a fifth of what its interface takes; 0 where that has more to say."""
+    try:
+        is_plain = tensor.is_cuda and tensor.is_contiguous() and not tensor.requires_grad
+        if not is_plain or tensor.is_conj() or tensor.is_neg():
+            return 0
+        typestr = _typestr_of(tensor.dtype)
+        return int(tensor.data_ptr()) if typestr and expected in (None, typestr) else 0
+    except Exception:  # noqa: BLE001 - of one that has no strides, or no storage
+        return 0
+
+
+@cache
+def _typestr_of(dtype: Any) -> str:
+    """Return NumPy's notation for a dtype of PyTorch; empty for one that NumPy does not have."""
+    try:
+        return np.dtype(str(dtype).removeprefix("torch.")).str
+    except TypeError:
+        return "<V2" if str(dtype) == "torch.bfloat16" else ""
 
 
 def _null_address(parameter: Parameter, array: Any, shape: tuple[int, ...]) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import accumulate
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from jitlto.base.errors import LaunchError
 from jitlto.base.frozen import Frozen
@@ -54,10 +54,10 @@ class Slot(Frozen):
     name: str
 
 
-class Step(NamedTuple):
+class Step:
     """One launch; of a sequence it is made by :meth:`Launcher.step <jitlto.Launcher.step>`.
 
-    A named tuple, because every launch the plain way makes one.
+    A plain class: a named tuple takes longer to define, a frozen class to be made, which each plain launch does.
 
     Args:
         launcher (Launcher): The kernel.
@@ -65,14 +65,22 @@ class Step(NamedTuple):
             may be a :class:`Slot`.
     """
 
-    launcher: Any  # a Launcher, whose module imports this one
-    grid: Extent
-    block: Extent
-    args: tuple[Any, ...]
-    shared_memory: int = 0
-    cluster: Extent | None = None
-    cooperative: bool = False
-    programmatic: bool = False
+    __slots__ = ("args", "block", "cluster", "cooperative", "grid", "launcher", "programmatic", "shared_memory")
+
+    def __init__(
+        self,
+        launcher: Any,  # a Launcher, whose module imports this one
+        grid: Extent,
+        block: Extent,
+        args: tuple[Any, ...],
+        shared_memory: int = 0,
+        cluster: Extent | None = None,
+        cooperative: bool = False,
+        programmatic: bool = False,
+    ) -> None:
+        self.launcher, self.grid, self.block, self.args = launcher, grid, block, args
+        self.shared_memory, self.cluster = shared_memory, cluster
+        self.cooperative, self.programmatic = cooperative, programmatic
 
     def check(self) -> tuple[Extents, Extents, Extents | None]:
         """Check the launch configuration, and prepare the kernel for it.
@@ -126,9 +134,10 @@ class Launch:
         self.step, self.kernel = step, launcher.kernel.handle
         self._grid, self._block, self._cluster = step.check()
         padded = [value.ljust(-(-len(value) // _ALIGNMENT) * _ALIGNMENT, b"\0") for value in values]
-        self._buffer = ctypes.create_string_buffer(b"".join(padded))
+        data = b"".join(padded)
+        self._buffer = _array_type(ctypes.c_char, len(data)).from_buffer_copy(data)
         starts = accumulate(map(len, padded), initial=ctypes.addressof(self._buffer))
-        self._pointers = (ctypes.c_void_p * (len(values) + 1))(*starts)
+        self._pointers = _array_type(ctypes.c_void_p, len(values) + 1)(*starts)
         #: Address of an array of pointers to the values.
         self.address = ctypes.addressof(self._pointers)
         attributes = []
@@ -176,6 +185,11 @@ class Launch:
         (status,) = driver.cuLaunchKernelEx(self._native, self.kernel, self.address, 0)
         if status:
             raise self.step.failure(status)
+
+
+@cache  # ctypes itself forgets it with its last array, and takes longer to make it than a launch
+def _array_type(element: Any, length: int) -> Any:
+    return element * length
 
 
 @cache

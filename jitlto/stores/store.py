@@ -210,24 +210,25 @@ class Store:
             call.replies.put((key, error))
 
     def _get(self, call: _Call, kind: str, key: str) -> tuple[bytes, bytes] | None:
-        name = entry.object_name(kind, key)
-        found = self._backend.open(name) if self._backend else None
-        if found is None or self._backend is None:
+        name, backend = entry.object_name(kind, key), self._backend
+        found = backend.open(name) if backend else None
+        if found is None or backend is None:
             self._absent.add(name)
             return None
-        self._backend.check_size(found)
-        data = b""
+        backend.check_size(found)
+        pieces: list[bytes] = []
         for piece in found.pieces:
-            if not data and len(piece) < found.size:  # the rest of what would be rejected is not received
+            if not pieces and len(piece) < found.size:  # the rest of what would be rejected is not received
                 entry.read_header(kind, key, piece, found.size, self._trusted)
-            data += piece
-            if len(data) < found.size:
+            pieces.append(piece)
+            if len(piece) < found.size:  # it is large
                 if call.has_left or self._bound.is_spent:
                     raise StoreError("nobody waits any more", code="store-failed")
                 call.replies.put((key, ...))
+        data = b"".join(pieces)
         payload = entry.decode(kind, key, data, self._trusted)
         if self.writes and time.time() - found.modified > REFRESH_AFTER:
-            self._writers.submit(partial(_refresh, self._backend, name, data))
+            self._writers.submit(partial(_refresh, backend, name, data))
         return payload, data
 
     def _late(self, since: float, opening: bool) -> None:

@@ -1,4 +1,4 @@
-"""The search for the fastest variant: few times of all, more of those that may be the best, until the choice is sure.
+"""The search for the fastest variant: few times of all, and more of those that may be the best.
 
 Each candidate is timed early, once or twice, which shows those that are far behind. The others are timed in turn,
 round after round, so that clocks and neighbours weigh on all alike; only these times decide between them. After each
@@ -37,9 +37,7 @@ Prepare: TypeAlias = Callable[[Variant], Launch]
 class Timer(Protocol):
     """What times launches."""
 
-    def time(self, launch: Launch) -> float:
-        """Return the seconds that one launch takes on the device."""
-        ...
+    def time(self, launch: Launch) -> float: ...
 
 
 @dataclass
@@ -176,7 +174,7 @@ class Search:
         return candidate
 
     def _narrow(self, default: Candidate) -> bool:
-        """Time those that may be the best more often, and drop the others; return whether the choice is sure."""
+        """Time those that may be the best more often, and drop the others; return False if the budget ended it."""
         timed, edge = self._candidates.values(), _FAR * self._fastest()
         live = [c for c in timed if c is default or (c.launch is not None and c.seconds <= edge)]
         allowed = _SHARE * EXHAUSTIVE * sum(each.seconds for each in timed)
@@ -184,7 +182,7 @@ class Search:
         while not self._is_late():
             live = self._survivors(live, allowed - self._measured)
             few = min(len(each.in_turn) for each in live) < _ENOUGH
-            if not few and (self._measured >= allowed or self._is_sure(live)):
+            if not few and (self._measured >= allowed or len(live) == 1):
                 return True
             for turn in range(rounds):
                 for each in (*live[turn % len(live) :], *live[: turn % len(live)]):
@@ -213,14 +211,6 @@ class Search:
             half = near[: len(near) // 2]
             near = [*half, default] if default in near and default not in half else near[: (len(near) + 1) // 2]
         return near
-
-    def _is_sure(self, live: list[Candidate]) -> bool:
-        """Return whether more times would hardly change the choice: nothing is near the edge of a tie."""
-        fastest, *others = live
-        if 4 * self._noise(fastest) > TIE:
-            return not others  # the noise, and not the tie, would decide
-        edge = fastest.seconds * (1 + TIE)
-        return all(abs(each.seconds - edge) > 2 * (self._noise(each) + self._noise(fastest)) * edge for each in others)
 
     def _noise(self, candidate: Candidate) -> float:
         """Return the standard error of a candidate's time, relative to it."""

@@ -71,15 +71,14 @@ def test_another_machine_knows_what_stores_have_and_a_reader_writes_nothing(tmp_
     assert run(other, [1, 2], stores=stores) == ([2], [])
     assert [len(names) for names in stores.asked] == [2]
     assert run(other, [1, 2]) == ([], [])
-    assert run(None, [1, 2], stores=stores) == ([], [])
 
 
-def test_a_proof_under_another_key_proves_nothing() -> None:
+def test_a_proof_under_another_key_proves_nothing(tmp_path: Path) -> None:
     stores = MemoryStores()
-    run(None, [1, 2], stores=stores)
+    run(CacheDir(tmp_path / "one", 1 << 30), [1, 2], stores=stores)
     one, two = stores.objects
     stores.objects[one], stores.objects[two] = stores.objects[two], stores.objects[one]
-    assert run(None, [1, 2], stores=stores) == ([1, 2], [])
+    assert run(CacheDir(tmp_path / "other", 1 << 30), [1, 2], stores=stores) == ([1, 2], [])
 
 
 def test_without_a_cache_everything_is_done_again() -> None:

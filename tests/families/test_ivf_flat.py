@@ -56,7 +56,7 @@ KERNELS: list[Configuration] = [
 
 
 def covering(strength: int) -> list[Configuration]:
-    return [KERNELS[place] for place in choose_cover(KERNELS, strength).chosen]
+    return [KERNELS[place] for place in choose_cover(KERNELS, strength)[0]]
 
 
 def faults(plan: Plan, fragments: int = 4) -> list[str]:

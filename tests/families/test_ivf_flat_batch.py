@@ -34,7 +34,7 @@ LINKED = [
 
 def covering(family: KernelFamily, entry: str, strength: int) -> list[dict[str, str]]:
     every = [each for each in family.configurations() if each["entry"] == entry]
-    return [every[place] for place in choose_cover(every, strength).chosen]
+    return [every[place] for place in choose_cover(every, strength)[0]]
 
 
 def test_it_has_these_kernels(ivf_flat_batch: KernelFamily) -> None:

@@ -154,7 +154,7 @@ FAMILIES: dict[str, Callable[[KernelFamily], int]] = {
 def _few(kernels: KernelFamily, names: Sequence[str]) -> list[dict[str, str]]:
     """Kernels in which each value of the parameters occurs."""
     every = list(kernels.configurations())
-    return [every[place] for place in choose_cover([{name: c[name] for name in names} for c in every], 1).chosen]
+    return [every[place] for place in choose_cover([{name: c[name] for name in names} for c in every], 1)[0]]
 
 
 def _run(name: str, database: Path) -> None:

@@ -37,4 +37,4 @@ FRAGMENTS: Final = {
     "turn": 2,
 }
 CONFIGURATIONS: Final = [dict(zip(PARAMETERS, values, strict=True)) for values in product(*PARAMETERS.values())]
-COVER: Final = [CONFIGURATIONS[place] for place in choose_cover(CONFIGURATIONS, 2).chosen]
+COVER: Final = [CONFIGURATIONS[place] for place in choose_cover(CONFIGURATIONS, 2)[0]]

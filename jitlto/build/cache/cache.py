@@ -72,7 +72,7 @@ class Cache:
         held = {key: data for key in wanted if (data := self.store.get(kind, key)) is not None}
         found = {key: (data, Layer.DIRECTORY) for key, data in held.items()}
         if self.stores is not None:
-            if self.stores.takes_writes:
+            if self.stores.takes_writes and not self.store.readonly:
                 for key, data in held.items():
                     self.stores.put(kind, key, data)
             for key, data in self.stores.get_many(kind, [key for key in wanted if key not in held]).items():
@@ -83,7 +83,7 @@ class Cache:
     def put(self, kind: str, key: str, data: bytes) -> None:
         """Store an entry whose key is made of all that it depends on."""
         self.store.put(kind, key, data)
-        if self.stores is not None:
+        if self.stores is not None and not self.store.readonly:
             self.stores.put(kind, key, data)
 
     def find_units(self, wanted: Mapping[str, CompileConfig]) -> dict[str, tuple[Unit, Layer]]:
