@@ -24,7 +24,10 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import libraries
 from jitlto.cuda.compatibility import check_target, machine_code_links
 from jitlto.cuda.elf import CUDA_OBJECT, FUNCTION, OBJECT, ElfFile, read_architecture
+from jitlto.cuda.nvfatbin import find_unfit
+from jitlto.cuda.nvjitlink_file import name_loaded
 from jitlto.cuda.ptx import is_toolkit_symbol, missing_symbol_hint, parse_ptx
+from jitlto.cuda.toolkit import missing_error
 
 
 class InputKind(StrEnum):
@@ -91,8 +94,6 @@ def version() -> Version:
         raise
     # Besides an ImportError, cuda.bindings raises a RuntimeError, or its own status error.
     except Exception as error:
-        from jitlto.cuda.toolkit import missing_error
-
         raise missing_error("cannot load nvJitLink", error) from error
 
 
@@ -290,8 +291,6 @@ def _link_error(status: str, log: str, current: LinkInput | None, target: Archit
     _check_log(log)
     reason = _first_line(log)
     if any(words in log for words in _NEWER_INPUT):
-        from jitlto.cuda.nvjitlink_file import name_loaded
-
         what = f"an input was made by a newer toolkit than nvJitLink {linker}: {reason}"
         hint = "install an nvJitLink at least as new as the compiler"
         return name_loaded(VersionError(what, code="link-version-newer", log=log, hint=hint), linker)
@@ -305,8 +304,6 @@ def _link_error(status: str, log: str, current: LinkInput | None, target: Archit
     if any(words in log for words in _NEEDS_LTO):
         what = f"{current.name if current else 'an input'} holds LTO-IR, which only link-time optimisation reads"
         return LinkError(what, code="link-needs-lto", log=log, hint='link with link_mode="lto", or give PTX too')
-    from jitlto.cuda.nvfatbin import find_unfit  # imported lazily: few links fail
-
     if current and current.kind in _CONTAINERS and (held := find_unfit(current.data, target, linker)):
         return ArchitectureError(
             f"{current.name} holds code for {', '.join(held)}, which does not link for {target.sm}",

@@ -6,21 +6,21 @@ too. Nothing here needs a driver.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import re
+import shutil
 import struct
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from jitlto.base.errors import ToolchainError
 from jitlto.base.uninterrupted import uninterrupted
+from jitlto.base.versions import Version
 from jitlto.cuda import libraries
-
-if TYPE_CHECKING:
-    from jitlto.base.versions import Version
 
 
 def cuda_major() -> int | None:
@@ -71,8 +71,6 @@ def nvfatbin_version() -> Version:
 
 def _query_version(name: str, function: str) -> tuple[int, int]:
     """Ask a library for its version, with a function that writes two integers and returns a status."""
-    import ctypes
-
     major, minor = ctypes.c_int(), ctypes.c_int()
     with uninterrupted:
         library = ctypes.CDLL(libraries.load(name).path)
@@ -83,8 +81,6 @@ def _query_version(name: str, function: str) -> tuple[int, int]:
 
 
 def _version(name: str, query: Callable[[], tuple[int, int]]) -> Version:
-    from jitlto.base.versions import Version
-
     try:
         return Version(*query())
     except ToolchainError:
@@ -188,8 +184,6 @@ def header_roots() -> tuple[Path, ...]:
 
 def _headers_version(root: Path) -> Version | None:
     """Return the release of the runtime's headers in a directory (``CUDART_VERSION``: 1000 major + 10 minor)."""
-    from jitlto.base.versions import Version
-
     try:
         match = re.search(r"^#define\s+CUDART_VERSION\s+(\d+)", (root / "cuda_runtime_api.h").read_text("utf-8"), re.M)
     except (OSError, UnicodeDecodeError):
@@ -204,6 +198,4 @@ def find_binary(name: str) -> str | None:
         found: str | None = packaged or libraries.find_nvidia_binary_utility(name)
     except OSError:  # a directory that this user may not look into
         found = None
-    import shutil  # 2 ms, which a plan does not need
-
     return found or shutil.which(name)

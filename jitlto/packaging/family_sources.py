@@ -1,9 +1,9 @@
-"""The sources of an existing family, as they go into a new package: ``jitlto new --family``."""
+"""The files that building families may read: for an sdist, and for a new package with them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from jitlto.base.errors import ProjectError
@@ -13,7 +13,30 @@ from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.source_files import walk_sources
 from jitlto.families.templates import render_family
 
-_FOLDERS = ("matrices", "templates")
+
+def list_files(families: Iterable[FamilyDeclaration]) -> list[Path]:
+    """List every file that building families may read, sorted."""
+    files: set[Path] = set()
+    for family in families:
+        found = {family.path}
+        folders = set(family.include)
+        for group in family.groups:
+            if group.matrix and group.template:
+                found.update(group.matrices)
+                folders.add(group.template.parent)  # templates include others of their directory
+        found.update(walk_sources(folders, thorough=False))
+        files |= found | set(_find_headers(family, found))
+    return sorted({Path(os.path.normpath(path.absolute())) for path in files})
+
+
+def _find_headers(family: FamilyDeclaration, sources: Iterable[Path]) -> Iterable[Path]:
+    """Find the headers that sources include: some are outside the include directories, hidden, or behind links."""
+    search = HeaderSearch(family.include)
+    texts = [rendered.source.encode() for rendered in render_family(family)]
+    texts += [path.read_bytes() for path in sorted(sources)]
+    for name in {name for text in texts for name in search.reachable(text)}:
+        if path := search.path(name):
+            yield path
 
 
 def place_sources(family: FamilyDeclaration) -> dict[Path, Path]:
@@ -25,60 +48,22 @@ def place_sources(family: FamilyDeclaration) -> dict[Path, Path]:
         ProjectError: If a file is outside the places that a project has.
     """
     families = [family, *family.all_used().values()]
-    places: dict[Path, Path] = {}
     directories = [each.path.parent.absolute() for each in families]
-    for each in families:
-        directory = each.path.parent.absolute()
-        if directory.parent != family.path.parent.absolute().parent:
-            raise _outside(family, f"the family {each.name} in {directory}")
-        places |= dict(_place_family(each, directory, directories))
-    for include in (Path(os.path.normpath(path.absolute())) for path in family.include):
-        if not any(include.is_relative_to(directory) for directory in directories):
-            raise _outside(family, f"the include directory {include}")
-    return places
-
-
-def _place_family(
-    family: FamilyDeclaration, directory: Path, directories: Sequence[Path]
-) -> Iterator[tuple[Path, Path]]:
     root = declaration.project_root(family.path.absolute())
-    beside = [root / folder for folder in _FOLDERS]
-    found = set(walk_sources([directory], thorough=False))
-    for path in sorted(found | set(find_headers(family, found))):
-        if not any(path.is_relative_to(folder) for folder in beside):
-            place = Path(os.path.normpath(path))
-            if not place.is_relative_to(directory):
-                if any(place.is_relative_to(other) for other in directories):
-                    continue  # placed with the family whose header it is
-                raise _outside(family, str(place))
-            yield path, Path("fragments", directory.name, place.relative_to(directory))
-    for group in family.groups:
-        if group.matrix is None or group.template is None:
-            continue
-        # A template includes others of its directory.
-        matrices = (path.absolute() for path in group.matrices)
-        for path in (*matrices, *walk_sources([group.template.absolute().parent], thorough=False)):
-            place = Path(os.path.normpath(path))
-            if any(place.is_relative_to(folder) for folder in beside):
-                yield path, place.relative_to(root)
-            elif not place.is_relative_to(directory):
-                raise _outside(family, str(place))
-
-
-def find_headers(family: FamilyDeclaration, sources: Iterable[Path]) -> Iterator[Path]:
-    """Find the headers that sources include: some are outside the include directories, hidden, or behind links."""
-    search = HeaderSearch(family.include)
-    texts = [rendered.source.encode() for rendered in render_family(family)]
-    texts += [path.read_bytes() for path in sorted(sources)]
-    for name in {name for text in texts for name in search.reachable(text)}:
-        if path := search.path(name):
-            yield path
-
-
-def _outside(family: FamilyDeclaration, what: str) -> ProjectError:
-    return ProjectError(
-        f"{what} is outside the family's directory",
-        code="project-outside-file",
-        where=str(family.path),
-        hint="move it below the directory of family.toml, or beside fragments/ into matrices/ or templates/",
-    )
+    includes = [Path(os.path.normpath(path.absolute())) for each in families for path in each.include]
+    beside = [directory for directory in directories if directory.parent != directories[0].parent]
+    places: dict[Path, Path] = {}
+    for path in (*list_files(families), *includes, *beside):
+        folder = next((each for each in directories if path.is_relative_to(each) and each not in beside), None)
+        if folder is not None:
+            places[path] = Path("fragments", folder.name, path.relative_to(folder))
+        elif path.is_relative_to(root) and path.relative_to(root).parts[0] in ("matrices", "templates"):
+            places[path] = path.relative_to(root)
+        else:
+            raise ProjectError(
+                f"{path} is outside the family's directory",
+                code="project-outside-file",
+                where=str(family.path),
+                hint="move it below the directory of family.toml, or beside fragments/ into matrices/ or templates/",
+            )
+    return {path: place for path, place in places.items() if path.is_file()}

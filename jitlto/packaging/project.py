@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,8 +14,7 @@ from jitlto.build.pipeline import BuildReport
 from jitlto.build.rendered_families import with_used
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.families.source_files import walk_sources
-from jitlto.packaging.family_sources import find_headers
+from jitlto.packaging.family_sources import list_files
 from jitlto.packaging.pack import recording
 from jitlto.packaging.prebuilt import copy_prebuilt
 from jitlto.packaging.pyproject import PackageConfig, check_entry_points, load_config
@@ -108,18 +106,8 @@ def list_sources(package: Package) -> list[Path]:
         ProjectError: If one of them is outside the project.
     """
     recorded = recording(package.config)
-    sources: set[Path] = {recorded} if recorded else set()
-    for family in package.families:
-        sources.add(family.path)
-        folders = set(family.include)
-        for group in family.groups:
-            if group.matrix and group.template:
-                sources.update(group.matrices)
-                folders.add(group.template.parent)  # templates include others of their directory
-        sources.update(walk_sources(folders, thorough=False))
-        sources.update(find_headers(family, sources))
     root = package.config.root
-    files = sorted({Path(os.path.normpath(path)) for path in sources})
+    files = sorted({*list_files(package.families), *([recorded] if recorded else [])})
     for path in files:
         if not path.is_relative_to(root):
             what = f"{path} is outside the project and cannot be part of an sdist"
