@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -59,22 +58,6 @@ def assign_shards(compiles: Mapping[FragmentKey, str], count: int) -> dict[Fragm
     first = {compiles[key]: None for key in sorted(compiles)}
     numbers = {compile_: number % count + 1 for number, compile_ in enumerate(first)}
     return {key: numbers[compile_] for key, compile_ in compiles.items()}
-
-
-def make_ci_matrix(compiles: Mapping[FragmentKey, str], count: int) -> dict[str, list[dict[str, object]]]:
-    """Describe the shards in the form of GitHub Actions' ``strategy.matrix``.
-
-    Returns:
-        dict: ``{"include": [{"shard": "1/4", "number": 1, "fragments": 12}, ...]}``: the argument of ``--shard``, its
-            number and the number of fragments that it compiles.
-    """
-    held = Counter(assign_shards(compiles, count).values())
-    return {
-        "include": [
-            {"shard": str(Shard(number, count)), "number": number, "fragments": held[number]}
-            for number in range(1, count + 1)
-        ]
-    }
 
 
 def digest_source(rendered: RenderedSource, config: CompileConfig) -> str:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import json
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 
 from jitlto.base.text import pluralize
-from jitlto.build import lineinfo, pipeline, shards, validate
+from jitlto.build import lineinfo, pipeline, validate
 from jitlto.build.cache.cache import Cache, open_cache, open_shared_cache
 from jitlto.build.execution import trace
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
@@ -66,14 +65,13 @@ def render(name: str, output: Path) -> None:
 @dataclass(frozen=True, slots=True)
 class _Options:
     names: tuple[str, ...]
-    output: Path | None
+    output: Path
     project: Path | None
     jobs: int | None
     executor: str | None
     no_cache: bool
     keep_going: bool
     shard: Shard | None
-    plan_shards: int | None
     lineinfo: bool
     timings: Path | None
     allow_incomplete: bool
@@ -86,11 +84,10 @@ class _Options:
 Example:
   jitlto build search -o search.fragdb
   jitlto build --project . -o fragments.fragdb
-  jitlto build search -o part-2.fragdb --shard 2/4
-  jitlto build search --plan-shards 4 --json"""
+  jitlto build search -o part-2.fragdb --shard 2/4"""
 )
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
-@click.option("-o", "--output", type=DATABASE_FILE, help="The database to write.")
+@click.option("-o", "--output", type=DATABASE_FILE, required=True, help="The database to write.")
 @click.option(
     "--project", type=PathType(exists=True),
     help="Build what [tool.jitlto] in the pyproject.toml of this directory declares.",
@@ -100,7 +97,6 @@ Example:
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the build cache.")
 @click.option("-k", "--keep-going", is_flag=True, help="Continue after failures, and report them by cause at the end.")
 @shard_option("Build part I of N, for `jitlto merge`.")
-@click.option("--plan-shards", metavar="N", type=click.IntRange(min=1), help="Print the jobs of a build in N parts.")
 @click.option(
     "--lineinfo", is_flag=True,
     help="Also build the database's twin with line information, for profilers: the directory STEM.lineinfo beside it.",
@@ -117,18 +113,25 @@ def build(**options: Any) -> None:
 
     With --project, families and compiler options are those of the package in that directory, whose entry points are
     checked too. If JITLTO_PREBUILT names a database, it is checked and copied instead of compiling.
-
-    --plan-shards compiles nothing: it prints what a build would do.
     """
     o = _Options(**options)
     outputs = _check_usage(o)
     if gc.isenabled():  # what a build makes it keeps to its end, and looking for garbage takes a third of its time
         gc.disable()
         click.get_current_context().call_on_close(gc.enable)
-    prepared = _prepare(o, outputs)
-    if prepared is None or o.output is None:
-        return
-    rendered, cache = prepared
+    package = None if o.project is None else _package(o.project, o.names)
+    if package and not (o.shard or o.lineinfo):
+        allow = {"allow_incomplete": o.allow_incomplete}
+        if taken := prebuilt.copy_prebuilt(package.config, package.families, o.output, **allow):
+            print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
+            return
+    families = with_used(package.families if package else map(declaration.load_family, _paths(o.names)))
+    check_outputs(outputs, _sources(families), database="-o")
+    cache = None if o.no_cache else open_shared_cache()
+    _build(RenderedFamilies(families, keep_going=o.keep_going, cache=cache), cache, o)
+
+
+def _build(rendered: RenderedFamilies, cache: Cache | None, o: _Options) -> None:
     if o.lineinfo:
         lineinfo.check_writable(o.output)
     twin = None
@@ -152,34 +155,11 @@ def build(**options: Any) -> None:
     _print_report(report, twin, o)
 
 
-def _prepare(o: _Options, outputs: dict[str, Path | None]) -> tuple[RenderedFamilies, Cache | None] | None:
-    """Return what to build, and the cache; None if there is nothing to compile."""
-    package = None if o.project is None else _package(o.project, o.names)
-    if package and o.output and not (o.plan_shards or o.shard or o.lineinfo):
-        how = {"allow_incomplete": o.allow_incomplete}
-        taken = prebuilt.copy_prebuilt(package.config, package.families, o.output, **how)
-        if taken:
-            print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
-            return None
-    families = with_used(package.families if package else map(declaration.load_family, _paths(o.names)))
-    check_outputs(outputs, _sources(families), database="-o")
-    cache = None if o.no_cache else open_shared_cache()
-    rendered = RenderedFamilies(families, keep_going=o.keep_going, cache=cache)
-    if o.plan_shards is not None:
-        _print_shards(rendered, o.plan_shards, o.as_json)
-        return None
-    return rendered, cache
-
-
 def _check_usage(o: _Options) -> dict[str, Path | None]:
     """Check the options that exclude each other; return the files to write, by option."""
-    if o.output is None and o.plan_shards is None:
-        raise click.UsageError("Missing option '-o' / '--output'.")
-    if o.plan_shards is not None and o.shard:
-        raise click.UsageError("--plan-shards N prints all N parts: leave out --shard")
-    if o.lineinfo and (o.shard or o.plan_shards):
-        raise click.UsageError("--lineinfo builds the twin of a whole database: leave it out of shards and listings")
-    outputs = {"-o": None if o.plan_shards else o.output, "--timings": o.timings}
+    if o.lineinfo and o.shard:
+        raise click.UsageError("--lineinfo builds the twin of a whole database: leave it out of shards")
+    outputs = {"-o": o.output, "--timings": o.timings}
     check_outputs(outputs, (), database="-o")
     if o.timings is not None:
         trace.check_writable(o.timings)
@@ -233,15 +213,6 @@ def _executor(o: _Options, cache: Cache | None) -> contextlib.AbstractContextMan
     return contextlib.nullcontext(workers)
 
 
-def _print_shards(rendered: RenderedFamilies, count: int, as_json: bool) -> None:
-    document = shards.make_ci_matrix(rendered.compiles(), count)
-    if as_json:
-        click.echo(json.dumps(document))  # on one line, as $GITHUB_OUTPUT needs it
-        return
-    for entry in document["include"]:
-        click.echo(f"{entry['shard']:>7}  {entry['fragments']} fragments")
-
-
 def _print_failures(error: FailedFragmentsError) -> None:
     failures = [
         {
@@ -261,15 +232,12 @@ def _print_failures(error: FailedFragmentsError) -> None:
 @click.option("--allow-gaps", is_flag=True, help="Leave out fragments that no PART holds.")
 @click.option("--allow-mixed", is_flag=True, help="Accept parts made by different compilers.")
 @allow_incomplete_option
-@click.option("--prefer", type=click.Choice(["first", "last"]), help="The PART to prefer where they differ.")
 @json_option
-def merge(
-    parts: tuple[Path, ...], output: Path, as_json: bool, prefer: Literal["first", "last"] | None, **allow: bool
-) -> None:
+def merge(parts: tuple[Path, ...], output: Path, as_json: bool, **allow: bool) -> None:
     """Merge PARTs, which `jitlto build --shard I/N` wrote, into one fragment database.
 
     The result is byte for byte that of an unsharded build. Complete databases of different families are joined too.
     The database is written at the end, completely or not at all.
     """
-    report = merge_databases(parts, output, prefer=prefer, cache=open_cache(), **allow)
+    report = merge_databases(parts, output, cache=open_cache(), **allow)
     print_built(report, f"from {pluralize(len(parts), 'file')} in {report.path}", as_json=as_json)

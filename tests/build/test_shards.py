@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jitlto.base.errors import BuildError
 from jitlto.build.rendered_families import RenderedFamilies
-from jitlto.build.shards import Shard, assign_shards, make_ci_matrix, make_part_record
+from jitlto.build.shards import Shard, assign_shards, make_part_record
 from jitlto.families import declaration
 from jitlto.record.fragment import FragmentKey
 from tests.support.errors import raises
@@ -72,16 +72,6 @@ def test_fragments_that_one_compile_makes_go_to_one_shard(made: dict[FragmentKey
     assert len(together) == len(set(made.values()))
     spread = Counter(number for _, number in together)
     assert max(spread.values(), default=0) - min((spread[n] for n in range(1, count + 1)), default=0) <= 1
-
-
-@pytest.mark.slow
-@given(compiles, counts)
-def test_the_matrix_for_ci_lists_all_shards(made: dict[FragmentKey, str], count: int) -> None:
-    include = make_ci_matrix(made, count)["include"]
-    assert [entry["number"] for entry in include] == list(range(1, count + 1))
-    assert [entry["shard"] for entry in include] == [f"{number}/{count}" for number in range(1, count + 1)]
-    numbers = list(assign_shards(made, count).values())
-    assert [entry["fragments"] for entry in include] == [numbers.count(n) for n in range(1, count + 1)]
 
 
 @pytest.mark.slow

@@ -94,10 +94,6 @@ def test_a_misspelled_command_gets_the_nearest() -> None:
     fails(jitlto("buidl"), 2, "'buidl'", "'build'")
 
 
-def test_the_parts_of_a_build_and_one_of_them_exclude_each_other() -> None:
-    fails(jitlto("build", "search", "--plan-shards", "4", "--shard", "1/4"), 2, "--plan-shards", "leave out --shard")
-
-
 @pytest.mark.slow
 def test_a_family_is_rendered_built_listed_shown_and_verified(tmp_path: Path) -> None:
     family = write_family(tmp_path / "mini", MINI)

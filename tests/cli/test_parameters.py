@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from jitlto.cli import cli
 from jitlto.cli.parameters import Target
 from tests.support.commands import fails, jitlto
+from tests.support.families import MINI, write_family
 
 TWICE = ("data_type=float", "op_name=twice")
 #: The commands that take an architecture, each with the option for it last.
@@ -60,11 +61,12 @@ def test_a_wrong_architecture_is_a_usage_error_in_every_command(
     assert arch in done.stderr
 
 
-@pytest.mark.parametrize("command", [("build", "--plan-shards", "1", "search"), ("merge", "mini.fragdb")])
+@pytest.mark.parametrize("command", [("build", "./mini"), ("merge", "mini.fragdb")])
 def test_an_unexpected_suffix_of_an_output_is_a_warning(
     command: tuple[str, ...], mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    write_family(tmp_path / "mini", MINI)
     shutil.copy(mini_path, "mini.fragdb")
     for name, warns in (("out.txt", True), ("out.fragdb", False)):
         done = CliRunner().invoke(cli, [*command, "-o", name])

@@ -314,9 +314,6 @@ def test_the_command_takes_a_database_from_ci(tmp_path: Path, mini_path: Path, e
 @pytest.mark.slow
 def test_the_shards_of_a_project_use_its_options(tmp_path: Path) -> None:
     make(tmp_path, 'archs = ["80"]')
-    status, text = run("--project", str(tmp_path), "--plan-shards", "2", "--json")
-    assert status == 0, text
-    assert len(json.loads(text)["include"]) == 2
     status, text = run("--project", str(tmp_path), "-o", str(tmp_path / "part.fragdb"), "--shard", "1/2", "-j", "1")
     assert status == 0, text
     with FragmentDatabase(tmp_path / "part.fragdb") as part:
