@@ -144,7 +144,7 @@ def test_exit_status_is_0_1_or_2_and_an_error_is_a_message(good: Path, tmp_path:
     good.write_text('{"a": ["x",]}')
     failed = jitlto("expand", good, "--json")
     assert (failed.returncode, failed.stdout) == (1, "")
-    assert failed.stderr.startswith(f"error: {good}:1:11: ") and "[matrix-not-json]" in failed.stderr
+    assert failed.stderr.startswith(f"error: {good}:1:12: ") and "[matrix-not-json]" in failed.stderr
     assert "Traceback" not in failed.stderr
 
 
