@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from jitlto.base import config
 from jitlto.base.cache_dir import CacheDir, Usage
 from jitlto.base.config import Config
 from jitlto.base.errors import JitltoError
-from jitlto.base.files import write_hint
+from jitlto.base.files import SUFFIX, write_hint
 
 CACHE_OFF = "JITLTO_CACHE=off: nothing is read or stored"
 
@@ -107,3 +108,31 @@ def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:
         UserCache("cubins", "linked kernels and what leads to them", cubins, settings.cache_size, settings.cache),
         UserCache("build", "build cache", build, settings.build_cache_size),
     )
+
+
+def kept_databases(name: str, settings: Config) -> dict[Path, int]:
+    """Return the databases in one of the folders ``editable`` and ``fetched``, with the bytes kept for each."""
+    found = {}
+    with suppress(OSError):
+        CacheDir(settings.cache_dir / name, 0, readonly=True)
+        for path in sorted((settings.cache_dir / name).glob(f"[!.]*/*{SUFFIX}")):
+            if not path.parent.is_symlink():
+                found[path] = sum(each.lstat().st_size for each in path.parent.iterdir() if each.suffix != ".lock")
+    return found
+
+
+def clear_databases(name: str, settings: Config) -> int:
+    """Remove these databases, and return their number; a process that has opened one keeps it.
+
+    Lock files stay, because a process may be waiting for one.
+    """
+    removed = 0
+    for path in kept_databases(name, settings):
+        with suppress(OSError):
+            path.unlink()  # first, so that nobody finds a part of it
+            removed += 1
+            for each in path.parent.iterdir():
+                if each.suffix != ".lock":
+                    each.unlink()
+            path.parent.rmdir()
+    return removed

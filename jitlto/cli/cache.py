@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
 
 from jitlto.base import config
+from jitlto.base.files import EDITABLE, FETCHED
 from jitlto.base.text import format_bytes, pluralize
-from jitlto.base.user_caches import CACHE_OFF, Removed, UserCache, user_caches
+from jitlto.base.user_caches import (
+    CACHE_OFF,
+    Removed,
+    UserCache,
+    clear_databases,
+    kept_databases,
+    user_caches,
+)
 from jitlto.cli.output import print_json
 from jitlto.cli.parameters import Size, json_option
-from jitlto.runtime.discovery import editable
-from jitlto.stores import fetched
 
-# Databases that are kept whole: what they are, the directory, how they are listed and removed.
-_KEPT: dict[str, tuple[str, Callable[[config.Config], dict[Path, int]], Callable[[config.Config], int]]] = {
-    editable.DIRECTORY: (
-        "databases of packages that are installed editable",
-        editable.built_databases,
-        editable.clear,
-    ),
-    fetched.DIRECTORY: ("databases fetched from shared stores", fetched.copies, fetched.clear),
-}
+# Databases that are kept whole.
+_KEPT = {EDITABLE: "databases of packages that are installed editable", FETCHED: "databases fetched from shared stores"}
 _NOUNS = {"compiled": "compiled source", "rendered": "rendered template"}
 
 
@@ -40,7 +37,7 @@ def info(as_json: bool) -> None:
     """Show the caches' directories, contents and size limits."""
     settings = config.current()
     caches = [(place.title, _describe(place)) for place in user_caches()]
-    caches += [(title, _describe_databases(name)) for name, (title, _, _) in _KEPT.items()]
+    caches += [(title, _describe_databases(name)) for name, title in _KEPT.items()]
     mode, stores = settings.mode, settings.store.split() if settings.cache != "off" else []
     if as_json:
         print_json({"caches": [about for _, about in caches], "stores": stores, "mode": mode})
@@ -81,7 +78,7 @@ def _describe(place: UserCache) -> dict[str, Any]:
 
 def _describe_databases(name: str) -> dict[str, Any]:
     settings = config.current()
-    kept = _KEPT[name][1](settings)
+    kept = kept_databases(name, settings)
     entries = {"databases": len(kept)} if kept else {}
     directory = str(settings.cache_dir / name)
     return {"name": name, "directory": directory, "bound": None, "entries": entries, "bytes": sum(kept.values())}
@@ -103,10 +100,10 @@ def clear(only: str | None) -> None:
     Kernels and databases are linked, compiled or fetched again when they are needed.
     """
     _remove(only, everything=True)
-    for name, (title, _, remove) in _KEPT.items():
+    for name, title in _KEPT.items():
         if only in (None, name):
             before = _describe_databases(name)
-            count = remove(config.current())
+            count = clear_databases(name, config.current())
             left = _describe_databases(name)["bytes"]
             _print_removed(title, before["directory"], "database", Removed(count, before["bytes"] - left, left))
 

@@ -41,10 +41,9 @@ def new(name: str, output: Path | None, cuda: str | None, family: Path | None, t
     With --family, the package has that family in place of the sample: the files in its directory, and the matrices and
     templates that it names.
 
-    With --torch, the sample's kernels are operators of PyTorch too.
+    With --torch, its kernels are operators of PyTorch too; those of another family are declared from their signatures,
+    to be adapted.
     """
-    if torch and family:
-        raise click.UsageError("--torch is for the sample; declare the operators of a family as docs/pytorch.md does")
     directory = output or Path(name)
     major = int(cuda) if cuda else _at_hand()
     files = write_package(name, directory, major, find_family(family) if family else None, torch=torch)

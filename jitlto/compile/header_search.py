@@ -18,7 +18,7 @@ from typing import NamedTuple, NoReturn
 
 from jitlto.base.errors import JitltoError
 from jitlto.compile.header_places import GIVEN, HeaderPlaces, Place, split_name
-from jitlto.compile.includes import Include, rewrite, scan, scan_quickly
+from jitlto.compile.includes import Include, outline, rewrite, scan, scan_quickly
 from jitlto.record.headers import HeaderSet, Source
 
 _ELSE_DEFINED = re.compile(rb"(?:#|%:)[ \t]*+elifn?def\b")
@@ -68,6 +68,7 @@ class HeaderSearch:
             raise JitltoError("a macro asks for a header", code="jitlto-header-unknown", where=asking, hint=hint)
         self._texts: dict[Place, _Text] = {}
         self._closures: dict[frozenset[Place], HeaderSet] = {}  # the sources of a build share includes
+        self._outlines: dict[bytes | None, HeaderSet] = {}
         self._sets: dict[frozenset[str], HeaderSet] = {}
         self._visible: dict[str, bytes] | None = None
         self._completed: dict[frozenset[str], HeaderSet] = {}
@@ -102,6 +103,9 @@ class HeaderSearch:
         Raises:
             JitltoError: ``jitlto-header-…``, if the headers would not be those that nvcc's preprocessor reads.
         """
+        like = outline(text)
+        if like in self._outlines:
+            return Source(text, self._outlines[like])
         main = self._read(None, text)
         start = {place for _, place in main.found if place}
         if main.is_open:
@@ -110,6 +114,8 @@ class HeaderSearch:
         if key not in self._closures:
             made = self._name(self._reach(start))
             self._closures[key] = self._sets.setdefault(frozenset(made), made)
+        if like is not None and main.rewritten is text:
+            self._outlines[like] = self._closures[key]
         return Source(main.rewritten, self._closures[key])
 
     def _reach(self, start: Iterable[Place]) -> dict[Place, _Text]:

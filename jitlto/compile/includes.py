@@ -25,8 +25,9 @@ _WORDS = rb"(include\w*+|import|embed|if|elif|define)\b"
 # A toolkit's headers are megabytes: each line that begins with a # counts.
 _QUICK = re.compile(rb"(?m:^)[ \t]*+#[ \t]*+" + _WORDS + rb"(" + _LINE_REST + rb")")
 # A text without these is read line by line.
-_INVOLVED = re.compile(rb'/\*|R"|%:|\\[ \t\f\v]*+\r?\n')
+_INVOLVED = re.compile(rb'/\*|R"|%:|\?\?|\\[ \t\f\v]*+\r?\n')
 _LINE = re.compile(rb"^[ \t\f\v]*+#[ \t\f\v]*+" + _WORDS + rb"([^\n]*+)", re.M)
+_HASH = re.compile(rb"^[ \t\f\v]*+#[^\n]*+", re.M)
 _WHOLE = re.compile(
     rb"^" + _GAP + rb"(?:#|%:)" + _GAP + _WORDS + rb"(" + _GAP + _NAME + rb"|" + _REST + rb")"
     rb"|" + _LINE_COMMENT + rb"|" + _COMMENT + rb'|\b(?:u8|[uUL])?R"([^ ()\\\t\v\f\n"]{0,16})\((?s:.*?)\)\3"'
@@ -102,6 +103,14 @@ def scan(text: bytes) -> Scan:
             found = match[0].decode("utf-8", "replace").strip()
             unclear.append(Unclear(match.start(), "unsupported", f"{found} {what}", hint))
     return Scan(tuple(includes), tuple(unclear))
+
+
+def outline(text: bytes) -> bytes | None:
+    """Return the lines of a text that are directives: texts with equal ones have equal scans but for places.
+
+    None for a text of which only a whole scan tells.
+    """
+    return None if _INVOLVED.search(text) else b"\n".join(_HASH.findall(text))
 
 
 @lru_cache(maxsize=16384)

@@ -96,11 +96,14 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
 
 def _read_tensor(tensor: Any, expected: str | None) -> int:
     """Return the address of a tensor of PyTorch, a fifth of what its interface takes; 0 where that has more to say."""
-    if not (getattr(tensor, "is_cuda", False) and tensor.is_contiguous()):
+    try:
+        is_plain = tensor.is_cuda and tensor.is_contiguous() and not tensor.requires_grad
+        if not is_plain or tensor.is_conj() or tensor.is_neg():
+            return 0
+        typestr = _typestr_of(tensor.dtype)
+        return int(tensor.data_ptr()) if typestr and expected in (None, typestr) else 0
+    except Exception:  # noqa: BLE001 - of one that has no strides, or no storage
         return 0
-    is_plain = not (tensor.requires_grad or tensor.is_conj() or tensor.is_neg())
-    fits = expected is None or _typestr_of(tensor.dtype) == expected
-    return int(tensor.data_ptr()) if is_plain and fits else 0
 
 
 @cache

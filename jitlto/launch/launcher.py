@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jitlto.base.cached import cached_property
 from jitlto.base.errors import LaunchError
 from jitlto.base.frozen import Shared
 from jitlto.base.types import Parameter
@@ -74,6 +73,7 @@ class Launcher(Shared):
             raise LaunchError(what, code="launch-load", where=chosen.kernel, hint=hint) from error
         #: Duration of loading, in seconds.
         self.load_seconds = time.perf_counter() - begin
+        self._converters: tuple[Converter, ...] | None = None
         self._granted = 0
         self._launches = 0  # the plain way
 
@@ -108,10 +108,12 @@ class Launcher(Shared):
         """The kernel's parameters."""
         return self.chosen.signature
 
-    @cached_property
+    @property
     def converters(self) -> tuple[Converter, ...]:
         """Those of the parameters, made at the first launch: a kernel may be loaded ahead and never be launched."""
-        return make_converters(tuple(self.signature))
+        if self._converters is None:
+            self._converters = make_converters(tuple(self.signature))
+        return self._converters
 
     @property
     def cubin(self) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import accumulate
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from jitlto.base.errors import LaunchError
 from jitlto.base.frozen import Frozen
@@ -54,10 +54,10 @@ class Slot(Frozen):
     name: str
 
 
-class Step(NamedTuple):
+class Step:
     """One launch; of a sequence it is made by :meth:`Launcher.step <jitlto.Launcher.step>`.
 
-    A named tuple, because every launch the plain way makes one.
+    A plain class: a named tuple takes longer to define, a frozen class to be made, which each plain launch does.
 
     Args:
         launcher (Launcher): The kernel.
@@ -65,14 +65,22 @@ class Step(NamedTuple):
             may be a :class:`Slot`.
     """
 
-    launcher: Any  # a Launcher, whose module imports this one
-    grid: Extent
-    block: Extent
-    args: tuple[Any, ...]
-    shared_memory: int = 0
-    cluster: Extent | None = None
-    cooperative: bool = False
-    programmatic: bool = False
+    __slots__ = ("args", "block", "cluster", "cooperative", "grid", "launcher", "programmatic", "shared_memory")
+
+    def __init__(
+        self,
+        launcher: Any,  # a Launcher, whose module imports this one
+        grid: Extent,
+        block: Extent,
+        args: tuple[Any, ...],
+        shared_memory: int = 0,
+        cluster: Extent | None = None,
+        cooperative: bool = False,
+        programmatic: bool = False,
+    ) -> None:
+        self.launcher, self.grid, self.block, self.args = launcher, grid, block, args
+        self.shared_memory, self.cluster = shared_memory, cluster
+        self.cooperative, self.programmatic = cooperative, programmatic
 
     def check(self) -> tuple[Extents, Extents, Extents | None]:
         """Check the launch configuration, and prepare the kernel for it.

@@ -89,43 +89,29 @@ class Structure:
     ) -> None:
         self._parameter, self._layout, self._make_converter = parameter, layout, make_converter
         self._encode_fields = None if layout is None else self._fields_encoder(layout)
-        # How to encode a value whose type or dtype was checked.
-        self._checked: dict[Any, Callable[[Any], bytes]] = {}
+        self._layouts: dict[Any, Layout] = {}  # of types and dtypes that were checked
 
     def __call__(self, argument: Any) -> bytes:
         """Return the bytes of an argument, exactly as many as the type has."""
-        kind: Any = type(argument)
-        encode = self._checked.get(kind)
-        if encode is None:
-            if isinstance(argument, np.void) or (kind is np.ndarray and argument.ndim == 0):
-                kind = argument.dtype
-                encode = self._checked.get(kind)
-            encode = encode or self._find_encoder(argument, kind)
-        return encode(argument)
-
-    def _find_encoder(self, argument: Any, kind: Any) -> Callable[[Any], bytes]:
-        """Return how to encode an argument of a type that is new here, and remember it if it holds for the type."""
         if isinstance(argument, _Bytes):
-            return self._checked.setdefault(kind, self._check_size)
+            return self._check_size(argument)
         if isinstance(argument, ctypes.Structure | ctypes.Union | ctypes.Array):
-            self._check_layout(kind)
-            return self._checked.setdefault(kind, _ctypes_bytes)
-        if isinstance(kind, np.dtype) and kind.fields is not None:
-            self._check_layout(kind)
-            return self._checked.setdefault(kind, _numpy_bytes)
-        if isinstance(argument, np.void) or (
-            isinstance(argument, np.generic) and from_numpy_name(argument.dtype.name) == self._parameter.type
-        ):
-            return lambda value: self._check_size(value.tobytes())  # bytes, or a number of ml_dtypes
-        if self._encode_fields and (
-            isinstance(argument, Mapping | Sequence | np.ndarray) or dataclasses.is_dataclass(argument)
-        ):
-            return self._encode_fields
-        if dataclasses.is_dataclass(argument):
-            encode = self._fields_encoder(self._check_layout(kind))
-            return self._checked.setdefault(kind, encode)
+            self._check_layout(type(argument))
+            return memoryview(argument).tobytes()
+        if isinstance(argument, np.void | np.ndarray) and argument.ndim == 0 and argument.dtype.fields is not None:
+            self._check_layout(argument.dtype)
+            return argument.tobytes()
+        if isinstance(argument, np.void):
+            return self._check_size(argument.tobytes())
+        if isinstance(argument, np.generic) and from_numpy_name(argument.dtype.name) == self._parameter.type:
+            return self._check_size(argument.tobytes())  # a number of ml_dtypes
+        is_dataclass = dataclasses.is_dataclass(argument)
+        if self._encode_fields and (is_dataclass or isinstance(argument, Mapping | Sequence | np.ndarray)):
+            return self._encode_fields(argument)
+        if is_dataclass:
+            return self._fields_encoder(self._check_layout(type(argument)))(argument)
         if self._parameter.type in _DESCRIPTORS:
-            return self._encode_descriptor
+            return self._encode_descriptor(argument)
         raise self._type_error(argument)
 
     def _type_error(self, argument: Any) -> ArgumentError:
@@ -146,7 +132,9 @@ class Structure:
         return bytes(data)  # whose memory need not be contiguous
 
     def _check_layout(self, kind: Any) -> Layout:
-        """Return the layout of a Python type; check it against what is known of the parameter's."""
+        """Return the layout of a Python type; check it against what is known of the parameter's, once."""
+        if kind in self._layouts:
+            return self._layouts[kind]
         parameter, name = self._parameter, "the dtype" if isinstance(kind, np.dtype) else kind.__name__
         try:
             layout = layout_of(kind)
@@ -167,7 +155,7 @@ class Structure:
                 "declare the fields as in C++, a dtype with align=True; bytes of the right number are taken as they are"
             )
             raise argument_error(parameter, "layout", difference, hint)
-        return layout
+        return self._layouts.setdefault(kind, layout)
 
     def _encode_descriptor(self, argument: Any) -> bytes:
         kind, size = type(argument), self._parameter.size
@@ -245,12 +233,3 @@ class Structure:
             return b"".join(map(element, argument))
 
         return encode
-
-
-def _ctypes_bytes(argument: Any) -> bytes:
-    return memoryview(argument).tobytes()
-
-
-def _numpy_bytes(argument: Any) -> bytes:
-    data: bytes = argument.tobytes()
-    return data

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jitlto.link.sources import KernelSource
 
 #: Increment when planning may give a different result for the same request, or the format of these entries changes.
-_REVISION = 5
+_REVISION = 6
 _VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 
 
@@ -181,16 +181,7 @@ class Contents(Frozen):
 
     def to_json(self) -> bytes:
         """The contents as JSON, for :meth:`from_json`."""
-        families = {
-            name: [
-                family.version,
-                dict(family.parameters),
-                family.entrypoints,
-                family.architectures,
-                family.compilers,
-            ]
-            for name, family in self.families.items()
-        }
+        families = {name: list(family.as_dict().values()) for name, family in self.families.items()}
         return json.dumps([self.digest, self.part, families]).encode()
 
     @classmethod
@@ -202,10 +193,10 @@ class Contents(Frozen):
         """
         digest, part, families = json.loads(text)
         read = {}
-        for name, (version, parameters, *rest) in families.items():
+        for name, (parameters, entrypoints, architectures, compilers, version) in families.items():
             values = {parameter: _texts(several) for parameter, several in parameters.items()}
-            entrypoints, architectures, compilers = map(_texts, rest)
-            read[name] = FamilyContents(values, entrypoints, architectures, compilers, str(version))
+            groups, made_for, made_by = map(_texts, (entrypoints, architectures, compilers))
+            read[name] = FamilyContents(values, groups, made_for, made_by, str(version))
         return cls(digest, part, read)
 
 

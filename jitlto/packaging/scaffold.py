@@ -19,7 +19,9 @@ import jinja2
 from jitlto.base import files
 from jitlto.base.errors import ProjectError
 from jitlto.base.version import __version__
+from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
+from jitlto.packaging import operator_sources, project
 from jitlto.packaging.family_sources import place_sources
 
 _TEMPLATES = Path(__file__).parent / "new_package"
@@ -58,12 +60,13 @@ def write_package(
         directory: The project's; it must not exist yet, or be empty.
         cuda: The CUDA major that its wheel is compiled with.
         family: The ``family.toml`` of a family, which takes the place of the sample.
-        torch: Whether the sample's kernels are also operators of PyTorch.
+        torch: Whether its kernels are also operators of PyTorch. To declare those of a family, the package is built.
 
     Raises:
         ProjectError: If the name is invalid, the directory is not empty or cannot be written, or a file of the family
             is in a place that a project does not have.
         FamilyError: If the declaration of the family is invalid.
+        JitltoError: If the family does not build, or no kernel can be an operator.
     """
     # Without "..", which would hide that a file is below a directory.
     declared = declaration.load_family(Path(os.path.normpath(family.absolute()))) if family else None
@@ -91,16 +94,29 @@ def write_package(
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".jitlto-") as temporary:
             # A subdirectory, because the temporary directory itself is readable by its owner only.
             root = Path(temporary) / "project"
-            _write(root, package, values)
+            _write(root, package, values | {"torch": torch and declared is None})
             for source, place in sources.items():
                 (root / place).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, root / place)
+            if torch and declared:
+                _write(root, package, values | _operator_values(root, Path(temporary), declared.name, package))
             root.rename(directory)
     except OSError as error:
         what = f"cannot write the package: {error.strerror}"
         hint = files.write_hint(error, "name a directory that you may write")
         raise ProjectError(what, code="project-unwritable", where=str(directory), hint=hint) from error
     return sorted(path for path in directory.rglob("*") if path.is_file())
+
+
+def _operator_values(root: Path, directory: Path, family: str, package: str) -> dict[str, object]:
+    """Build a new package, and return what its operators and their tests are rendered with."""
+    report = project.build_package(root, directory / "built.fragdb")
+    with FragmentDatabase(report.path) as database:
+        made = operator_sources.make_operators(database, family, package)
+    declarations = "\n".join(each.declaration for each in made).rstrip("\n")
+    used = [part for part in ("Array", "Flag", "Launch", "Operator", "Scalar") if f"{part}(" in declarations]
+    calls = "\n".join(each.call for each in made)
+    return {"parts": ", ".join((*used, "torch_operator")), "declarations": declarations, "calls": calls}
 
 
 def _write(root: Path, package: str, values: dict[str, object]) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from jitlto.base.errors import AmbiguousConfigurationError, PlanError, UnknownParameterError, UnknownValueError
 from jitlto.base.text import abbreviate, suggest
 from jitlto.base.types import cpp_name, find_scalar, from_numpy_name, is_same_value
 from jitlto.record.index import numbers_first
-
-if TYPE_CHECKING:
-    pass
 
 #: The ways to link fragments.
 LINK_MODES = ("lto", "ptx")
@@ -44,7 +40,8 @@ def normalize_configuration(
         except TypeError as error:
             what = f"invalid value for parameter {name!r}: {error}"
             raise PlanError(what, code="plan-invalid-value", where=family) from None
-        exact = is_exact_name(value, text) and text in known[name]
+        # The text of a dtype is worth no more than its other names.
+        exact = (isinstance(value, str) or find_scalar(text) is None) and text in known[name]
         result[name] = text if exact else _match_value(name, text, known[name], family)
     return result
 
@@ -52,17 +49,6 @@ def normalize_configuration(
 def unknown_link_mode(link_mode: str) -> PlanError:
     """Return the error for a link mode that is none of :data:`LINK_MODES`."""
     return PlanError(f"unknown link mode {abbreviate(link_mode)}", code="plan-link-mode", hint="use lto or ptx")
-
-
-def find_same_values(text: str, values: Iterable[str]) -> list[str]:
-    """Return the values that name the type that ``text`` names, in C++ or in NumPy."""
-    spelled = from_numpy_name(text)
-    return [v for v in values if is_same_value(text, v) or (spelled and is_same_value(spelled, v))]
-
-
-def is_exact_name(value: object, text: str) -> bool:
-    """Return whether the text of a value is the caller's own: that of a dtype is worth no more than its other names."""
-    return isinstance(value, str) or find_scalar(text) is None
 
 
 def _match_value(name: str, text: str, values: Sequence[str], family: str) -> str:
@@ -73,7 +59,7 @@ def _match_value(name: str, text: str, values: Sequence[str], family: str) -> st
         AmbiguousConfigurationError: If several of the family's values name its type.
     """
     spelled = from_numpy_name(text)
-    same = find_same_values(text, values)
+    same = [v for v in values if is_same_value(text, v) or (spelled and is_same_value(spelled, v))]
     if len(same) > 1:
         what = f"several values of {name} name the type {spelled or text}"
         hint = f"give one as text: {describe_choice(name, same)}"

@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING
 
 from jitlto.base.cache_dir import STALE, TEMPORARY, CacheDir
 from jitlto.base.errors import DatabaseError, JitltoError
-from jitlto.base.files import SUFFIX, digest_of, remove_directory, write_hint
+from jitlto.base.files import FETCHED, SUFFIX, digest_of, remove_directory, write_hint
 from jitlto.base.lock import locked
-from jitlto.stores.address import ArtifactAddress
 
 if TYPE_CHECKING:
     from jitlto.base.config import Config
+    from jitlto.stores.address import ArtifactAddress
 
-#: Below the user's cache directory.
-DIRECTORY = "fetched"
 _NAME = "database" + SUFFIX
 _PATIENCE = 600.0  # seconds that a process waits for another one that fetches the same
 
@@ -39,15 +37,18 @@ def fetch(address: str, settings: Config) -> Path:
         DatabaseError: If it is not a fragment database.
         JitltoError: If the cache directory cannot be used.
     """
-    parsed, directory = ArtifactAddress.parse(address), settings.cache_dir / DIRECTORY
-    path = directory / parsed.digest / _NAME
+    directory, digest = settings.cache_dir / FETCHED, address.rpartition("#sha256=")[2]
+    path = directory / digest / _NAME
     with contextlib.suppress(OSError):  # a directory that can only be read is enough for what is there
         CacheDir(directory, 0, readonly=True)
-        if digest_of(path) is not None:
+        if digest.isalnum() and digest_of(path) is not None:
             return path
+    from jitlto.stores.address import ArtifactAddress  # 10 ms with the packages that stores need
+
+    parsed = ArtifactAddress.parse(address)
     try:
         CacheDir(directory, 0)
-        with locked(directory / f"{parsed.digest[:3]}.lock", _PATIENCE, f"fetches {address}"):
+        with locked(directory / f"{digest[:3]}.lock", _PATIENCE, f"fetches {address}"):
             if digest_of(path) is None:
                 _fetch(parsed, path.parent)
     except OSError as error:
@@ -80,25 +81,3 @@ def _fetch(address: ArtifactAddress, target: Path) -> None:
                 raise
     finally:
         remove_directory(temporary)
-
-
-def copies(settings: Config) -> dict[Path, int]:
-    """Return the directories of this user's copies, with their bytes."""
-    found = {}
-    with contextlib.suppress(OSError):
-        CacheDir(settings.cache_dir / DIRECTORY, 0, readonly=True)
-        for path in sorted((settings.cache_dir / DIRECTORY).glob(f"*/{_NAME}")):
-            if digest_of(path) is not None:
-                found[path.parent] = sum(file.lstat().st_size for file in path.parent.iterdir())
-    return found
-
-
-def clear(settings: Config) -> int:
-    """Remove these copies; return their number. A process that has opened one keeps it."""
-    removed = 0
-    for path in copies(settings):
-        with contextlib.suppress(OSError):
-            (path / _NAME).unlink()  # first, so that nobody finds a part of it
-            remove_directory(path)
-            removed += 1
-    return removed

@@ -150,9 +150,9 @@ def _goals(result: dict[str, object]) -> dict[str, dict[str, float]]:
     launches: Any = result.get("launch", {})
     ratios = launches.get("ratios to cuda.core.launch, median over rounds", {})
     for name, python, compiled in (
-        ("CuPy arrays, stream of CuPy", 1.25, 0.85),
-        ("PyTorch tensors, stream of PyTorch", 1.25, 0.90),
-        ("Numba arrays, stream of Numba", 1.25, None),
+        ("CuPy arrays, stream of CuPy", 2.0, 0.90),
+        ("PyTorch tensors, stream of PyTorch", 2.0, 0.90),
+        ("Numba arrays, stream of Numba", 2.0, None),
     ):
         goals[name] = (python, ratios.get(f"jitlto, {name}"))
         if compiled is not None:

@@ -307,3 +307,9 @@ def test_a_definition_that_is_not_understood_is_as_none(definition: str) -> None
     assert convert_declared(BYTES, definition) == BYTES
     with raises(ArgumentError, "launch-argument-type"):
         convert_declared((1,), definition)
+
+
+def test_an_array_of_one_number_is_no_structure() -> None:
+    for size, definition in ((4, ""), (4, "struct s { int x; };")):
+        with raises(ArgumentError, "launch-argument-type"):
+            make_converter(Parameter("p", "s", size, 4, definition))(np.array(3, np.int32))

@@ -299,8 +299,8 @@ def test_ptx_in_the_place_of_ltoir_is_said_by_every_process(
 
 @pytest.mark.parametrize("wrong", [0.5, None, ["x"]])
 def test_values_and_parameters_of_a_wrong_type_are_not_taken(wrong: object) -> None:
-    for rest in ([{"p": ["x", wrong]}, [], [], [], []], [{}, [], [wrong], [], []]):
-        assert decode_contents("d", json.dumps(["d", None, {"mini": ["", *rest]}]).encode()) is None
+    for contents in ([{"p": ["x", wrong]}, [], [], [], ""], [{}, [wrong], [], [], ""]):
+        assert decode_contents("d", json.dumps(["d", None, {"mini": contents}]).encode()) is None
     for parameter in (["n", "int", wrong, 4], ["n", wrong, 4, 4]):
         assert Chosen.decode(json.dumps(["mini/kern[]", "0" * 64, [parameter]]).encode()) is None
 

@@ -6,11 +6,13 @@ import importlib
 import keyword
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -24,7 +26,8 @@ from jitlto.check.operators import check_operators
 from jitlto.families import declaration
 from jitlto.families.templates import render_family
 from jitlto.packaging import project, scaffold
-from jitlto.runtime.family import load
+from jitlto.packaging.operator_sources import make_operators
+from jitlto.runtime.family import KernelFamily, load
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 from tests.support.process import ROOT
@@ -244,10 +247,99 @@ def test_operators_of_pytorch_are_added_to_the_sample(tmp_path: Path, package: P
     assert "torch" not in (package / "README.md").read_text()
 
 
-def test_operators_of_an_existing_family_are_its_author_s_to_declare(tmp_path: Path) -> None:
-    family = str(ROOT / "fragments" / "transform")
-    status, text = run("my-kernels", "-o", str(tmp_path / "new"), "--family", family, "--torch")
-    assert (status, "--torch is for the sample" in text) == (2, True)
+STRUCTURES = {
+    "family.toml": """
+[family]
+name = "structures"
+
+[entrypoint.step]
+matrix = "step.json"
+template = "step.cu.jinja"
+key = ["step", "data_type"]
+
+[entrypoint.other]
+matrix = "other.json"
+template = "other.cu.jinja"
+key = ["import"]
+""",
+    "step.json": """[
+      {"step": "first", "name": "first", "data_type": ["float", "__half"],
+       "rest": "const Point p, const float* const* from"},
+      {"step": "second", "name": "second", "data_type": "float", "rest": "bool import, unsigned char in"}
+    ]""",
+    "step.cu.jinja": """#include <cuda_fp16.h>
+struct Point { float x; int y; };
+template <typename T> __global__ void {{name}}(T* x, {{rest}}) { x[0] = T(1); }
+template __global__ void {{name}}<{{data_type}}>({{data_type}}*, {{rest}});
+""",
+    "other.json": '{"import": ["a", "b"]}',
+    "other.cu.jinja": "__global__ void other_{{import}}(void* to, float scale) { *(float*)to = scale; }\n",
+}
+
+
+def write_operators(family: Path, name: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a package with operators for a family, as if it was installed; return its directory."""
+    root, package = directory / "new", name.replace("-", "_")
+    scaffold.write_package(name, root, 13, family, torch=True)
+    database = project.build_package(root, root / "src" / package / "fragments.fragdb").path
+    monkeypatch.syspath_prepend(str(root / "src"))
+    monkeypatch.setattr("jitlto.family", lambda name, distribution: load(name, database))
+    return root
+
+
+def trace_operators(root: Path) -> list[str]:
+    """Call each operator as its own test does, with tensors without memory; return their names."""
+    namespace: dict[str, Any] = runpy.run_path(str(root / "tests" / "test_torch_operators.py"))
+    for name in namespace["CALLS"]:
+        namespace["test_an_operator_takes_tensors_without_memory"](name)
+    return sorted(namespace["CALLS"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("files", "names"), [(STRUCTURES, ["other", "step_first", "step_second"]), (MINI, ["kern"])], ids=["hard", "mini"]
+)
+def test_operators_are_written_for_every_kernel_of_another_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], names: list[str]
+) -> None:
+    """With structures, pointers to pointers, types that a parameter names, and names that Python reserves."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    name = f"torch_{names[0]}"
+    root = write_operators(write_family(tmp_path / "family", files), name, tmp_path, monkeypatch)
+    checked = check_operators(f"{name}.torch_operators")
+    assert checked.holds, checked
+    assert trace_operators(root) == names == [each.operator.partition("::")[2] for each in checked.operators]
+    test_its_python_files_are_clean(root)
+    assert f"jitlto check --operators {name}.torch_operators" in (root / "README.md").read_text()
+
+
+def test_operators_are_declared_from_signatures(mini: KernelFamily) -> None:
+    (made,) = make_operators(mini.database, "mini", "package")
+    compile(made.declaration, "declaration", "exec")
+    assert made.name == "kern"
+    assert "package::kern" in made.declaration
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "kernels"), [("search", 96), ("transport", 576)])
+def test_operators_are_written_for_shipped_families(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kernels: int
+) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    root = write_operators(ROOT / "fragments" / name / "family.toml", f"torch_{name}", tmp_path, monkeypatch)
+    # That kernels of these families link is proved elsewhere.
+    monkeypatch.setattr("jitlto.plan.plan.Plan.link", lambda plan: plan.digest)
+    checked = check_operators(f"torch_{name}.torch_operators")
+    assert checked.holds, checked
+    assert [each.kernels for each in checked.operators] == [kernels]
+    assert trace_operators(root) == [f"{name}_kernel"]
+
+
+@pytest.mark.slow
+def test_a_family_without_a_kernel_for_an_operator_is_refused(tmp_path: Path) -> None:
+    family = ROOT / "fragments" / "transform" / "family.toml"
+    with raises(ProjectError, "project-operators", where="transform"):
+        scaffold.write_package("my-kernels", tmp_path / "new", 13, family, torch=True)
     assert not (tmp_path / "new").exists()
 
 

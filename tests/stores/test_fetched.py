@@ -11,7 +11,7 @@ import pytest
 
 from jitlto.base.config import Config
 from jitlto.base.errors import DatabaseError, JitltoError, StoreError
-from jitlto.stores import fetched
+from jitlto.base.user_caches import clear_databases, kept_databases
 from jitlto.stores.address import parse_store
 from jitlto.stores.artifacts import open_store, push, push_with_packs
 from jitlto.stores.backend import Backend
@@ -79,7 +79,7 @@ def test_a_copy_that_was_cut_off_is_fetched_again(
     else:
         os.truncate(path, 0 if damage == "empty" else 5000)
     assert fetch(address, settings).read_bytes() == database.read_bytes()
-    assert len(fetched.copies(settings)) == 1
+    assert len(kept_databases("fetched", settings)) == 1
 
 
 def test_what_is_no_database_leaves_nothing(backend: Backend, tmp_path: Path, settings: Config) -> None:
@@ -101,24 +101,24 @@ def test_an_interrupted_fetch_leaves_nothing_that_is_found(
         patch.setattr("jitlto.stores.artifacts.download", interrupt)
         with pytest.raises(KeyboardInterrupt):
             fetch(address, settings)
-    assert fetched.copies(settings) == {}
+    assert kept_databases("fetched", settings) == {}
     fetch(address, settings)
 
 
 def test_copies_are_counted_and_cleared(backend: Backend, database: Path, settings: Config) -> None:
-    assert fetched.copies(settings) == {}
+    assert kept_databases("fetched", settings) == {}
     address = str(push(backend, database).address)
     path = fetch(address, settings)
-    assert fetched.copies(settings) == {path.parent: database.stat().st_size}
-    assert fetched.clear(settings) == 1
-    assert fetched.copies(settings) == {}
+    assert kept_databases("fetched", settings) == {path: database.stat().st_size}
+    assert clear_databases("fetched", settings) == 1
+    assert kept_databases("fetched", settings) == {}
     assert fetch(address, settings) == path
 
 
 def test_what_a_killed_process_has_left_is_removed_after_a_day(
     backend: Backend, database: Path, settings: Config
 ) -> None:
-    directory = settings.cache_dir / fetched.DIRECTORY
+    directory = settings.cache_dir / "fetched"
     for name in ("old", "new"):
         (directory / f".jitlto-{name}").mkdir(0o700, parents=True)
     settings.cache_dir.chmod(0o700)
@@ -142,7 +142,7 @@ def test_a_copy_is_found_in_a_cache_that_can_only_be_read(
     path = fetch(address, settings)
     monkeypatch.setattr(os, "access", lambda _path, mode: mode == os.R_OK)  # root may write everywhere
     assert fetch(address, settings) == path
-    with raises(JitltoError, "jitlto-unusable-cache", where=fetched.DIRECTORY):
+    with raises(JitltoError, "jitlto-unusable-cache", where="fetched"):
         fetch(address[:-64] + "0" * 64, settings)
 
 

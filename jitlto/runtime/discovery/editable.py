@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from jitlto.base import files
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
-from jitlto.base.files import GROUP, SUFFIX, digest_of
+from jitlto.base.files import EDITABLE, GROUP, digest_of
 from jitlto.base.lock import locked
 from jitlto.compile.header_places import is_outside
 from jitlto.compile.header_search import HeaderSearch
@@ -37,8 +37,6 @@ from jitlto.runtime.discovery.entry_points import InstalledFamily
 if TYPE_CHECKING:
     from jitlto.base.config import Config
 
-#: Below the user's cache directory.
-DIRECTORY = "editable"
 _MOST_FILES = 20_000  # a start of a program may take as long as reading them
 _log = logging.getLogger(__name__)
 _PATIENCE = 600.0  # seconds of waiting for a concurrent build
@@ -109,44 +107,11 @@ def outdated_metadata(installed: InstalledFamily, source: Path) -> RegistryError
     )
 
 
-def built_databases(settings: Config) -> dict[Path, int]:
-    """Return the existing databases that were built for such packages, with their bytes."""
-    sizes = {}
-    for folder in _folders(settings):
-        for path in folder.glob(f"*{SUFFIX}"):
-            with contextlib.suppress(OSError):
-                sizes[path] = path.lstat().st_size
-    return sizes
-
-
-def clear(settings: Config) -> int:
-    """Remove these databases and the records of their sources; return their number.
-
-    Lock files stay, because a process may be waiting for one.
-    """
-    removed = 0
-    for path in built_databases(settings):
-        with contextlib.suppress(OSError):
-            _record(path).unlink(missing_ok=True)
-            path.unlink()
-            removed += 1
-    return removed
-
-
-def _folders(settings: Config) -> list[Path]:
-    """Return the folders of such databases."""
-    try:
-        directory = CacheDir(settings.cache_dir / DIRECTORY, 0, readonly=True).directory
-        return [path for path in sorted(directory.iterdir()) if path.is_dir() and not path.is_symlink()]
-    except OSError:
-        return []  # nothing was built, or the directory belongs to a different user
-
-
 def _built(installed: InstalledFamily, source: Path, settings: Config) -> Path:
     # A different environment has a different compiler.
     of = json.dumps([os.path.realpath(source), sys.prefix, installed.distribution])
     name = hashlib.sha256(of.encode("utf-8", "surrogateescape")).hexdigest()
-    return settings.cache_dir / DIRECTORY / name / installed.location.name
+    return settings.cache_dir / EDITABLE / name / installed.location.name
 
 
 def _read_table(installed: InstalledFamily, source: Path) -> dict[str, object] | None:
