@@ -69,7 +69,7 @@ class Backend:
         self._pid = os.getpid()
 
     def open(self, name: str, first: int | None = None) -> StoredObject | None:
-        """Begin to receive an object, or its first bytes alone; None if there is no such object, or no byte of these."""
+        """Begin to receive an object, or its first bytes alone; None if there is no such object, or no such bytes."""
         options = None if first is None else {"range": (0, first)}
         result = self._call(name, lambda: self._store.get(name, options=options), missing_ok=True)
         if result is None:
