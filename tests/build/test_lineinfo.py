@@ -13,7 +13,6 @@ from jitlto.build.lineinfo import build_twin
 from jitlto.build.pipeline import build
 from jitlto.compile.compiler import find_toolchain
 from jitlto.cuda import nvjitlink
-from jitlto.cuda.line_table import read_files
 from jitlto.database import FragmentDatabase
 from jitlto.database.twin import SOURCES, TwinManifest, twin_directory
 from jitlto.families.declaration import load_family
@@ -21,7 +20,7 @@ from jitlto.runtime.discovery.lineinfo import point_to_sources
 from jitlto.runtime.family import load
 from tests.support.errors import raises
 from tests.support.families import MINI, SHARED, write_family
-from tests.support.line_information import machine_code
+from tests.support.line_information import machine_code, read_files
 
 CONFIGURATION = {"data_type": "float", "op_name": "twice"}
 SOURCE = "mini/op/data_type-float+op_name-twice.cu"
