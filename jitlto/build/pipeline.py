@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from jitlto.base.errors import BuildError, CompileError
 from jitlto.base.text import check_type
+from jitlto.base.type_spelling import is_same_type
 from jitlto.build import proof, shards, validate
 from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache, CacheUse, find_use
@@ -32,10 +34,12 @@ from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import Fragment
+from jitlto.record.headers import interfaces_first
 
 # What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds,
 # while something is written within those.
 _FINISH_PART, _FINISH, _STALL = 0.1, 2.0, 0.5
+_ERROR = re.compile(r"^(.+?)\((\d+)\): [\w ]*error", re.M)  # of NVRTC and nvcc
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,9 @@ def build(
         scheduler = Scheduler(compile_, width, cache, observer, begin, made.add, keep_going=keep_going)
         outcome = scheduler.run(_announce(sources, shard, observer))
         compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
-        _raise_failures(sources, outcome, compiler, keep_going=keep_going)
+        if outcome.failures or sources.failures:
+            observer.phase("check")
+            _raise_failures(sources, outcome, compiler, keep_going=keep_going)
         interfaces = InterfaceProof(outcome.requests, outcome.sources, compiler)
         sources.check_texts(compiler)
         observer.phase("check")
@@ -183,7 +189,7 @@ def _raise_failures(
     failures = []
     for position, failure in outcome.failures:
         error, config = failure.error, outcome.requests[position].config
-        if error.code == CompileError.code:
+        if _may_be_broken(failure, config):
             if config not in broken:
                 broken[config] = find_broken(compiler, config, config.interfaces)
             error = broken[config] or error
@@ -193,6 +199,22 @@ def _raise_failures(
     if failed := [*sources.failures, *failures]:
         tried = [failure.rendered for failure in sources.failures] + [request.rendered for request in outcome.requests]
         raise FailedFragmentsError(group_failures(failed, tried), len(tried))
+
+
+def _may_be_broken(failure: Failure, config: CompileConfig) -> bool:
+    """Return whether a source may fail because an interface does: there, where its own code begins, or at its end."""
+    error, rendered = failure.error, failure.rendered
+    if not isinstance(error, CompileError) or error.code != CompileError.code:
+        return False
+    first = _ERROR.search(error.log)
+    if first is None or "At end of source: error" in error.log:
+        return True
+    if first[1] != f"{rendered.key}.cu":
+        return first[1] in config.own_closure(interfaces_first(config.interfaces)).headers
+    lines = enumerate(rendered.text.split("\n"), 1)
+    return int(first[2]) <= next(
+        (n for n, line in lines if line.strip() and not line.lstrip().startswith(("#", "//"))), 1
+    )
 
 
 @dataclass
@@ -209,8 +231,10 @@ class _Assembled:
         fragment, images = assemble(rendered, compiled)
         self.fragments.append(fragment)
         self.blobs.update(images)
+        every = max((text for _, text in rendered.group.structures), key=len, default="")
         for name, _ in rendered.group.structures:
-            is_taken = any(f"{name} {{" in parameter.definition for parameter in fragment.signature)
+            is_field = len(re.findall(rf"(?<![\w:]){re.escape(name)}(?![\w:])", every)) > 1
+            is_taken = is_field or any(is_same_type(name, parameter.type) for parameter in fragment.signature)
             self.structures[rendered.key.family, name] = is_taken or self.structures.get(
                 (rendered.key.family, name), False
             )

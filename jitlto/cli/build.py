@@ -119,19 +119,9 @@ def build(**options: Any) -> None:
     if gc.isenabled():  # what a build makes it keeps to its end, and looking for garbage takes a third of its time
         gc.disable()
         click.get_current_context().call_on_close(gc.enable)
-    package = None if o.project is None else _package(o.project, o.names)
-    if package and not (o.shard or o.lineinfo):
-        allow = {"allow_incomplete": o.allow_incomplete}
-        if taken := prebuilt.copy_prebuilt(package.config, package.families, o.output, **allow):
-            print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
-            return
-    families = with_used(package.families if package else map(declaration.load_family, _paths(o.names)))
-    check_outputs(outputs, _sources(families), database="-o")
-    cache = None if o.no_cache else open_shared_cache()
-    _build(RenderedFamilies(families, keep_going=o.keep_going, cache=cache), cache, o)
-
-
-def _build(rendered: RenderedFamilies, cache: Cache | None, o: _Options) -> None:
+    if (prepared := _prepare(o, outputs)) is None:
+        return
+    rendered, cache = prepared
     if o.lineinfo:
         lineinfo.check_writable(o.output)
     twin = None
@@ -153,6 +143,20 @@ def _build(rendered: RenderedFamilies, cache: Cache | None, o: _Options) -> None
             _print_failures(error)
         raise
     _print_report(report, twin, o)
+
+
+def _prepare(o: _Options, outputs: dict[str, Path | None]) -> tuple[RenderedFamilies, Cache | None] | None:
+    """Return what to build, and the cache; None if there is nothing to compile."""
+    package = None if o.project is None else _package(o.project, o.names)
+    if package and not (o.shard or o.lineinfo):
+        allow = {"allow_incomplete": o.allow_incomplete}
+        if taken := prebuilt.copy_prebuilt(package.config, package.families, o.output, **allow):
+            print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
+            return None
+    families = with_used(package.families if package else map(declaration.load_family, _paths(o.names)))
+    check_outputs(outputs, _sources(families), database="-o")
+    cache = None if o.no_cache else open_shared_cache()
+    return RenderedFamilies(families, keep_going=o.keep_going, cache=cache), cache
 
 
 def _check_usage(o: _Options) -> dict[str, Path | None]:

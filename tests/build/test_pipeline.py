@@ -291,8 +291,7 @@ def test_a_definition_that_contradicts_the_interface_does_not_compile(build_fami
     files["op.cu.jinja"] = "__device__ int op({{data_type}} a) { return 2 * a; }  // {{op_name}}\n"
     files["kern.json"] = '{"data_type": ["float"]}'
     files["kern.cu.jinja"] = '#include "op.cuh"\n__global__ void kern(float* x, unsigned n) { x[0] = op(x[0]); }\n'
-    both = "`__device__ float op(float a);`", "`__device__ int op(float a)`"
-    with raises(CompileError, "compile", "data_type=float, op_name=twice", "op.cuh:2", *both):
+    with raises(CompileError, "compile", "data_type=float, op_name=twice", "int op(float a)"):
         build_family(files)
 
 
@@ -306,7 +305,7 @@ def test_a_requirer_that_declares_an_interface_for_itself_is_refused(build_famil
     files["kern.cu.jinja"] = (
         "__device__ int op(float a);\n__global__ void kern(float* x, unsigned n) { x[0] = op(x[0]); }\n"
     )
-    with raises(CompileError, "compile", hint="op.cuh:2"):
+    with raises(CompileError, "compile", "int op(float a)"):
         build_family(files)
 
 
