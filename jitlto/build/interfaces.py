@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from jitlto.base.errors import BuildError, FamilyError
-from jitlto.base.mangling import base_name, demangle
+from jitlto.base.mangling import demangle
 from jitlto.base.text import suggest
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.compile.declarations import (
@@ -26,14 +26,12 @@ from jitlto.compile.declarations import (
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
 from jitlto.record.family_record import FamilyRecord
-from jitlto.record.fragment import Fragment, FragmentKey, Symbol
+from jitlto.record.fragment import Fragment, FragmentKey
 from jitlto.record.headers import interfaces_first
-from jitlto.record.index import agrees
 from jitlto.record.options import option_macros
 
 # Types that NVIDIA's headers define, or only declare.
 _OF_TOOLKIT = re.compile(r"__\w+|CU\w+_st\b|cuda\w+|(?:cuda|cub|thrust|nvcuda|cooperative_groups)::")
-_BRACKET = re.compile(r"[<>(]")
 _REMEDY = {
     "macro": "define it for the whole family, in {header} or with -D in [family] options; "
     "or make what depends on it a template parameter of the interface",
@@ -165,141 +163,47 @@ def check_interfaces(
     faults: Iterable[tuple[str, str, str]],
     where: Where = lambda _: None,
 ) -> None:
-    """Check that what fragments require of each other is declared in interfaces, and defined as declared.
+    """Check that what fragments require of each other is declared in interfaces.
 
     Args:
-        faults: What the compiler did not find declared, see :func:`jitlto.build.interface_proof.prove_interfaces`.
+        faults: What the compiler did not find declared, see :class:`jitlto.build.interface_proof.InterfaceProof`.
         where: See :data:`Where`.
 
     Raises:
         BuildError: A fragment requires a symbol of a group that has no interface, or that its interface does not
-            declare; or a fragment defines a function of other types than its interface declares.
+            declare.
     """
-    providers: dict[str, list[Fragment]] = defaultdict(list)
-    one_by_group: dict[str, dict[str, Fragment]] = defaultdict(dict)  # whose interface all the others have too
-    alike: dict[str, Fragment] = {}  # of groups with interfaces
+    providers: dict[str, dict[str, Fragment]] = defaultdict(dict)  # one of each group, whose interface all have
     for fragment in fragments:
         for symbol in fragment.provides:
-            providers[symbol.name].append(fragment)
-            one_by_group[symbol.name].setdefault(fragment.key.group, fragment)
-            if (group := family.group(fragment.key.group)) and group.interface:
-                alike.setdefault(_instance(symbol.name), fragment)
-    reasons = {(owner, name): reason for owner, name, reason in faults}
+            providers[symbol.name].setdefault(fragment.key.group, fragment)
+    undeclared = {(owner, name) for owner, name, _ in faults}
     for fragment in fragments:
         for symbol in fragment.requires:
-            reason = reasons.get((fragment.key.family, symbol.name))
-            for provider in one_by_group[symbol.name].values():
-                _check_declared(family, fragment, symbol, provider, reason, where)
-            if reason and symbol.name not in providers and (like := alike.get(_instance(symbol.name))):
-                _check_declared(family, fragment, symbol, like, reason, where)
-    _check_types(family, fragments, providers, where)
-
-
-def _check_declared(
-    family: FamilyRecord, fragment: Fragment, symbol: Symbol, provider: Fragment, reason: str | None, where: Where
-) -> None:
-    """Check what one fragment requires of another, which defines it, or an overload of it if nothing does."""
-    group = family.group(provider.key.group)
-    if group is None or group.interface == "":  # declared as meant to have none
-        return
-    what = f"{fragment.key} requires {demangle(symbol.name)}"
-    is_defined = any(each.name == symbol.name for each in provider.provides)
-    if group.interface is None:
-        raise BuildError(
-            f"{what} of {provider.key}, whose group {group.name} has no interface",
-            code="build-no-interface",
-            hint="declare it in a header that both include, and name that in the group's table: "
-            f'interface = "{group.name}.cuh"; or write interface = false, and only its layout is compared',
-        )
-    if reason is not None:
-        what += f" of {provider.key}, and" if is_defined else ", which no fragment defines, and"
-        call = "" if is_defined else "call what the interface declares; or "
-        raise BuildError(
-            f"{what} the interface {group.interface} does not declare it",
-            code="build-interface-undeclared",
-            where=where(fragment.key),
-            hint=f"{call}declare it there and nowhere else{'' if is_defined else ', and define it'}",
-        )
-
-
-def _check_types(
-    family: FamilyRecord, fragments: Sequence[Fragment], providers: Mapping[str, Sequence[Fragment]], where: Where
-) -> None:
-    """Check that no fragment defines what nothing requires, in place of what its interface declares.
-
-    It does if nothing defines that, or another fragment of its group: a plan could then take that one instead. Another
-    instance of a template is no mistake: callers may bring the one that is missing. In a family that this one uses, nor
-    is an overload that only others call. A fragment that also defines something required is accepted, unless one
-    fragment requires both.
-    """
-    required: dict[str, list[Fragment]] = defaultdict(list)
-    for fragment in fragments:
-        for symbol in fragment.requires:
-            required[symbol.name].append(fragment)
-    headers = {group.interface for group in family.groups if group.supplied}
-    supplied = " ".join(text for name, text in family.headers if name in headers)
-    alike: dict[str, list[str]] = defaultdict(list)
-    for name in required:
-        if name in providers or not re.search(rf"\b{re.escape(base_name(name))}\b", supplied):
-            alike[_instance(name)].append(name)
-    for fragment in fragments:
-        group = family.group(fragment.key.group)
-        if group is None or not group.interface:
-            continue
-        provided = {symbol.name for symbol in fragment.provides}
-        useful = provided & required.keys()
-        for symbol in (each for each in fragment.provides if each.name not in useful):
-            names = alike.get(_instance(symbol.name), ())
-            for name in names if provided.isdisjoint(names) else ():
-                is_own = fragment.key.family == family.name
-                others = [o for o in providers.get(name, ()) if is_own and o.key.group == group.name]
-                requirers = (r for r in required[name] if agrees(r.key, dict(fragment.key.parameters)))
-                requirer = next((r for r in requirers if not useful or _requires_any(r, useful)), None)
-                if requirer is not None and (others or name not in providers):
-                    error = _mismatch(group.interface, fragment, symbol.name, requirer, name, others)
-                    error.where = where(fragment.key)
-                    raise error
-
-
-def _requires_any(fragment: Fragment, names: set[str]) -> bool:
-    return any(symbol.name in names for symbol in fragment.requires)
-
-
-def _mismatch(
-    interface: str,
-    fragment: Fragment,
-    defined: str,
-    requirer: Fragment,
-    name: str,
-    others: Sequence[Fragment],
-) -> BuildError:
-    ours, theirs = demangle(defined), demangle(name)
-    if ours == theirs:  # templates with different types in their declarations
-        ours, theirs = f"{ours} ({defined})", f"{theirs} ({name})"
-    definer = f"{others[0].key} defines" if others else "nothing defines"
-    return BuildError(
-        f"{fragment.key} defines {ours}, which nothing requires; {requirer.key} requires {theirs} of its interface "
-        f"{interface}, which {definer}",
-        code="build-interface-mismatch",
-        hint=f"define it with the namespace, types and linkage that {interface} declares",
-    )
+            for provider in providers[symbol.name].values():
+                group = family.group(provider.key.group)
+                if group is None or group.interface == "":  # declared as meant to have none
+                    continue
+                what = f"{fragment.key} requires {demangle(symbol.name)} of {provider.key}"
+                if group.interface is None:
+                    raise BuildError(
+                        f"{what}, whose group {group.name} has no interface",
+                        code="build-no-interface",
+                        hint="declare it in a header that both include, and name that in the group's table: "
+                        f'interface = "{group.name}.cuh"; or write interface = false, and only its layout is compared',
+                    )
+                if (fragment.key.family, symbol.name) in undeclared:
+                    raise BuildError(
+                        f"{what}, and the interface {group.interface} does not declare it",
+                        code="build-interface-undeclared",
+                        where=where(fragment.key),
+                        hint="declare it there and nowhere else",
+                    )
 
 
 def path_of(config: CompileConfig, header: str) -> str:
     """Return the path of a header of a family; its name where it has none."""
     return str(config.own.path(header) or header)
-
-
-def _instance(name: str) -> str:
-    """The name of a function or variable with its template arguments, but without namespaces and types."""
-    text, base = demangle(name), base_name(name)
-    start = max(0, text.find(base))
-    depth = 0
-    for bracket in _BRACKET.finditer(text, start):
-        depth += {"<": 1, ">": -1}.get(bracket[0], 0)
-        if bracket[0] == "(" and depth == 0:
-            return text[start : bracket.start()]
-    return text[start:]
 
 
 def own_texts(rendered: RenderedSource, config: CompileConfig) -> dict[str, bytes]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TypeAlias
 
 from msgspec.structs import astuple
 
-from jitlto.base.cached import cached_property
 from jitlto.base.errors import BuildError
 from jitlto.base.text import describe_differences, pluralize
 from jitlto.build import proof, validate
@@ -56,7 +55,6 @@ def merge_databases(
     *,
     allow_gaps: bool = False,
     allow_mixed: bool = False,
-    prefer: Literal["first", "last"] | None = None,
     allow_incomplete: bool = False,
     cache: Cache | None = None,
 ) -> MergeReport:
@@ -69,7 +67,6 @@ def merge_databases(
         output: The database file. It is written after all checks, or not at all.
         allow_gaps: Leave out fragments that no part holds.
         allow_mixed: Accept parts from different compilers.
-        prefer: The input to prefer if fragments with the same key or families with the same name differ.
         allow_incomplete: Write the database although kernels lack something, and report that as advice.
         cache: The build cache, which keeps what was proved of databases; None to plan every kernel again.
 
@@ -81,30 +78,32 @@ def merge_databases(
     paths, output = [Path(path) for path in paths], Path(output)
     if not paths:
         raise BuildError("nothing to merge", code="build-no-parts", hint="give the parts, or complete databases")
+    advice: list[str] = []
     with ExitStack() as stack:
         opened = [stack.enter_context(FragmentDatabase(path)) for path in paths]
         for one in opened:
             one.verify(keep=True)
-        merger = _Merger(opened[::-1] if prefer == "last" else opened, allow_gaps, allow_mixed, prefer is not None)
-        families = merger.merge()
-        fragments: list[Fragment] = []
+        parts = [(one, one.part) for one in opened if one.part]
+        read = [family for one in opened if one.part is None for family in _read(one)]
+        if parts:
+            _check_not_both(parts, read)
+            read += _join(parts, advice, allow_gaps=allow_gaps, allow_mixed=allow_mixed)
+        families = _distinct(read)
         records = {family.record.name: family.record for family in families}
         check_uses(records)
-        for family in families:
-            fragments += [fragment for fragment, _ in family.fragments.values()]
+        fragments = [fragment for family in families for fragment, _ in family.fragments.values()]
         for family in families:
             record = family.record.with_used(records)
             planned = record.select(fragments)
             if family.faults is not None:
                 check_interfaces(record, planned, family.faults)
             validate.check_layouts(planned)
-            merger.advice += _report_mixed(record.name, planned)
-        blobs = _Images(families)
+            advice += _report_mixed(record.name, planned)
         gaps = [key for family in families for key in family.gaps]
         whole = [*records.values()], fragments, gaps, cache.store if cache else None
-        check = partial(proof.prove_once, merger.advice, *whole, allow_incomplete=allow_incomplete)
-        digest = writer.write(output, [*records.values()], fragments, blobs, gaps=gaps, check=check)
-    return MergeReport(output, digest, tuple(fragments), tuple(dict.fromkeys(merger.advice)))
+        check = partial(proof.prove_once, advice, *whole, allow_incomplete=allow_incomplete)
+        digest = writer.write(output, [*records.values()], fragments, _Images(families), gaps=gaps, check=check)
+    return MergeReport(output, digest, tuple(fragments), tuple(dict.fromkeys(advice)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +113,11 @@ class _Family:
     fragments: Mapping[FragmentKey, tuple[Fragment, FragmentDatabase]]  # sorted by key
     gaps: tuple[FragmentKey, ...]  # declared fragments that no database holds
     faults: Sequence[tuple[str, str, str]] | None  # of parts, whose checks are done by the merge
+
+    @property
+    def contents(self) -> tuple[FamilyRecord, list[Fragment], tuple[FragmentKey, ...]]:
+        """What is the same in equal families."""
+        return self.record, [fragment for fragment, _ in self.fragments.values()], self.gaps
 
 
 class _Images(Mapping[str, bytes]):
@@ -138,146 +142,125 @@ class _Images(Mapping[str, bytes]):
         return len(self._sources)
 
 
-@dataclass
-class _Merger:
-    """Joins the families of several databases; if allowed, the earlier of two differing databases is preferred."""
+def _read(one: FragmentDatabase) -> Iterator[_Family]:
+    """Read the families of a complete database."""
+    for name, record in one.families.items():
+        fragments = {fragment.key: (fragment, one) for fragment in one.fragments(name)}
+        yield _Family(record, one.path, fragments, tuple(key for key in one.gaps if key.family == name), None)
 
-    opened: Sequence[FragmentDatabase]
-    allow_gaps: bool
-    allow_mixed: bool
-    allow_conflicts: bool
-    advice: list[str] = field(default_factory=list)
 
-    @cached_property
-    def _parts(self) -> list[tuple[FragmentDatabase, PartRecord]]:
-        return [(one, one.part) for one in self.opened if one.part]
+def _distinct(families: Iterable[_Family]) -> list[_Family]:
+    """Return families sorted by name, each once; BuildError if two of one name differ."""
+    found: dict[str, _Family] = {}
+    for family in families:
+        known = found.setdefault(family.record.name, family)
+        if known.contents != family.contents:
+            keys = known.fragments.keys() | family.fragments.keys()
+            differing = (key for key in sorted(keys) if _fragment(known, key) != _fragment(family, key))
+            why = next((f"{key} differs" for key in differing), "it is declared differently")
+            what = f"{family.path} and {known.path} both hold the family {family.record.name}: {why}"
+            raise BuildError(what, code="build-conflict", hint="leave out one of them")
+    return [family for _, family in sorted(found.items())]
 
-    def merge(self) -> list[_Family]:
-        """Merge all families, sorted by name."""
-        if not self.allow_conflicts:
-            self._check_not_both()
-        families: dict[str, _Family] = {}
-        for family in self._read_families():
-            known = families.setdefault(family.record.name, family)
-            if known is not family and (difference := _find_difference(known, family)):
-                self._conflict(
-                    f"{family.path} and {known.path} both hold the family {known.record.name}: {difference}", known.path
-                )
-        return [family for _, family in sorted(families.items())]
 
-    def _read_families(self) -> Iterable[_Family]:
-        """Read the families of every database; those of all parts are joined, in the place of the first part."""
-        for one in self.opened:
-            if one.part is None:
-                for name, record in one.families.items():
-                    fragments = {fragment.key: (fragment, one) for fragment in one.fragments(name)}
-                    gaps = tuple(key for key in one.gaps if key.family == name)
-                    yield _Family(record, one.path, fragments, gaps, None)
-            elif one is self._parts[0][0]:
-                self._check_one_build()
-                self._check_compilers()
-                yield from self._join_parts()
+def _fragment(family: _Family, key: FragmentKey) -> Fragment | None:
+    return family.fragments[key][0] if key in family.fragments else None
 
-    def _check_not_both(self) -> None:
-        complete = {name: one.path for one in self.opened if one.part is None for name in one.families}
-        for part, record in self._parts:
-            for name in part.families:
-                if name in complete:
-                    what = f"{record} of a build of family {name}, which is complete in {complete[name]}"
-                    shared = any(name in each.uses for each in part.families.values())
-                    hint = "merge the parts first, and their result with complete databases"
-                    hint = hint if shared else "merge only the parts, or use the complete database"
-                    raise BuildError(what, code="build-part-and-whole", where=str(part.path), hint=hint)
 
-    def _check_one_build(self) -> None:
-        first, expected = self._parts[0]
-        for other, part in self._parts[1:]:
-            if part.whole == expected.whole and other.families == first.families:
-                continue
-            odd = sorted(set(part.keys) ^ set(expected.keys))
-            records = sorted(name for name, record in other.families.items() if record != first.families.get(name))
-            if odd:
-                why = f"only the build of {(other if odd[0] in part.keys else first).path} has {odd[0]}"
-            elif records:
-                why = f"family {records[0]} is declared differently"
-            else:
-                why = "the sources differ"
-            what = f"not a part of the same build as {first.path}: {why}"
-            hint = "build all parts from the same sources, with the same list of families"
-            raise BuildError(what, code="build-foreign-part", where=str(other.path), hint=hint)
+# --- parts of one build
 
-    def _check_compilers(self) -> None:
-        seen: dict[str, tuple[str, Path]] = {}
-        for source, part in self._parts:
-            for family, identity in part.toolchains:
-                if source.fragments(family):
-                    other, path = seen.setdefault(family, (identity, source.path))
-                    if other != identity:
-                        theirs, ours = describe_differences(other, identity)
-                        self._fail_or_advise(
-                            f"family {family} was compiled by {theirs} in {path}, and by {ours} in {source.path}",
-                            code="build-mixed-compilers",
-                            hint="build all parts with the same compiler, or mix them with --allow-mixed",
-                            allowed="mixed as requested" if self.allow_mixed else None,
-                        )
+_Parts: TypeAlias = Sequence[tuple[FragmentDatabase, PartRecord]]
 
-    def _join_parts(self) -> Iterable[_Family]:
-        fragments: dict[FragmentKey, tuple[Fragment, FragmentDatabase]] = {}
-        for source, _ in self._parts:
-            for fragment in source.fragments():
-                known, holder = fragments.setdefault(fragment.key, (fragment, source))
-                if known != fragment:
-                    self._conflict(f"{fragment.key} differs between {holder.path} and {source.path}", holder.path)
-        gaps = self._find_gaps(fragments)
-        faults = sorted({fault for _, part in self._parts for fault in part.faults})
-        # Every part has the advice on all matrices.
-        self.advice += dict.fromkeys(text for _, part in self._parts for text in part.advice)
-        first, part = self._parts[0]
-        # The keys of the build are sorted, and all that there are unless a part was made by hand.
-        in_order = part.keys if len(fragments) + len(gaps) == len(part.keys) else sorted(fragments, key=astuple)
-        for name, record in first.families.items():
-            own = {key: fragments[key] for key in in_order if key.family == name and key in fragments}
-            yield _Family(record, first.path, own, tuple(key for key in gaps if key.family == name), faults)
 
-    def _find_gaps(self, fragments: Mapping[FragmentKey, object]) -> list[FragmentKey]:
-        """Find the fragments that no part holds; an error unless gaps are allowed."""
-        gaps = [key for key in self._parts[0][1].keys if key not in fragments]
-        if not gaps:
-            return gaps
-        counts = sorted({part.count for _, part in self._parts})
-        absent = sorted(set(range(1, counts[0] + 1)) - {part.number for _, part in self._parts})
-        if len(counts) > 1:
-            what = f"parts of builds in {' and '.join(map(str, counts))} parts"
-            hint = "build all parts with the same number of shards"
-        elif absent:
-            numbers = ", ".join(map(str, absent))
-            what = f"missing part{'s' if len(absent) > 1 else ''} {numbers} of {counts[0]}"
-            hint = f"build with --shard {absent[0]}/{counts[0]} and merge again"
+def _join(parts: _Parts, advice: list[str], *, allow_gaps: bool, allow_mixed: bool) -> Iterator[_Family]:
+    """Join the parts of a build: yield its families, and add to the advice what is allowed and was found."""
+    _check_one_build(parts)
+    for what in _find_mixed(parts):
+        hint = "build all parts with the same compiler, or mix them with --allow-mixed"
+        _fail_or_advise(advice, allow_mixed, what, "mixed as requested", code="build-mixed-compilers", hint=hint)
+    fragments: dict[FragmentKey, tuple[Fragment, FragmentDatabase]] = {}
+    for source, _ in parts:
+        for fragment in source.fragments():
+            known, holder = fragments.setdefault(fragment.key, (fragment, source))
+            if known != fragment:
+                what = f"{fragment.key} differs between {holder.path} and {source.path}"
+                raise BuildError(what, code="build-conflict", hint="leave out one of them")
+    first, part = parts[0]
+    gaps = [key for key in part.keys if key not in fragments]
+    if gaps:
+        what, hint = _describe_gaps(parts, gaps)
+        hint = f"{hint}, or leave the missing fragments out with --allow-gaps"
+        _fail_or_advise(advice, allow_gaps, what, "left out as requested", code="build-missing-parts", hint=hint)
+    faults = sorted({fault for _, part in parts for fault in part.faults})
+    advice += dict.fromkeys(text for _, part in parts for text in part.advice)  # every part has that on all matrices
+    # The keys of the build are sorted, and all that there are unless a part was made by hand.
+    in_order = part.keys if len(fragments) + len(gaps) == len(part.keys) else sorted(fragments, key=astuple)
+    for name, record in first.families.items():
+        own = {key: fragments[key] for key in in_order if key.family == name and key in fragments}
+        yield _Family(record, first.path, own, tuple(key for key in gaps if key.family == name), faults)
+
+
+def _fail_or_advise(advice: list[str], is_allowed: bool, what: str, allowed: str, *, code: str, hint: str) -> None:
+    if not is_allowed:
+        raise BuildError(what, code=code, hint=hint)
+    advice.append(f"{what}: {allowed}")
+
+
+def _check_not_both(parts: _Parts, complete: Sequence[_Family]) -> None:
+    paths = {family.record.name: family.path for family in complete}
+    for part, record in parts:
+        for name in (each for each in part.families if each in paths):
+            what = f"{record} of a build of family {name}, which is complete in {paths[name]}"
+            hint = "merge only the parts, or use the complete database"
+            if any(name in each.uses for each in part.families.values()):
+                hint = "merge the parts first, and their result with complete databases"
+            raise BuildError(what, code="build-part-and-whole", where=str(part.path), hint=hint)
+
+
+def _check_one_build(parts: _Parts) -> None:
+    first, expected = parts[0]
+    for other, part in parts[1:]:
+        if part.whole == expected.whole and other.families == first.families:
+            continue
+        odd = sorted(set(part.keys) ^ set(expected.keys))
+        records = sorted(name for name, record in other.families.items() if record != first.families.get(name))
+        if odd:
+            why = f"only the build of {(other if odd[0] in part.keys else first).path} has {odd[0]}"
+        elif records:
+            why = f"family {records[0]} is declared differently"
         else:
-            what = f"the {counts[0]} parts are incomplete"
-            hint = "build all parts with the same compiler and the same --costs"
-        listed = ", ".join(map(str, gaps[:_MAX_LISTED])) + (", ..." if len(gaps) > _MAX_LISTED else "")
-        self._fail_or_advise(
-            f"{what}: {pluralize(len(gaps), 'fragment')} in no part: {listed}",
-            code="build-missing-parts",
-            hint=f"{hint}, or leave the missing fragments out with --allow-gaps",
-            allowed="left out as requested" if self.allow_gaps else None,
-        )
-        return gaps
+            why = "the sources differ"
+        what = f"not a part of the same build as {first.path}: {why}"
+        hint = "build all parts from the same sources, with the same list of families"
+        raise BuildError(what, code="build-foreign-part", where=str(other.path), hint=hint)
 
-    def _conflict(self, what: str, taken: Path) -> None:
-        self._fail_or_advise(
-            what,
-            code="build-conflict",
-            hint="leave out one of them, or give --prefer first or --prefer last",
-            allowed=f"taken from {taken}" if self.allow_conflicts else None,
-        )
 
-    def _fail_or_advise(self, what: str, *, code: str, hint: str, allowed: str | None) -> None:
-        """Raise an error, or add advice if the caller allows it."""
-        if allowed is None:
-            raise BuildError(what, code=code, hint=hint)
-        self.advice.append(f"{what}: {allowed}")
+def _find_mixed(parts: _Parts) -> Iterator[str]:
+    """Yield the families of which parts were made by other compilers than earlier parts."""
+    seen: dict[str, tuple[str, Path]] = {}
+    for source, part in parts:
+        for family, identity in part.toolchains:
+            if source.fragments(family):
+                other, path = seen.setdefault(family, (identity, source.path))
+                if other != identity:
+                    theirs, ours = describe_differences(other, identity)
+                    yield f"family {family} was compiled by {theirs} in {path}, and by {ours} in {source.path}"
+
+
+def _describe_gaps(parts: _Parts, gaps: Sequence[FragmentKey]) -> tuple[str, str]:
+    """Return why no part holds some fragments, and the remedy."""
+    counts = sorted({part.count for _, part in parts})
+    absent = sorted(set(range(1, counts[0] + 1)) - {part.number for _, part in parts})
+    if len(counts) > 1:
+        what = f"parts of builds in {' and '.join(map(str, counts))} parts"
+        hint = "build all parts with the same number of shards"
+    elif absent:
+        what = f"missing part{'s' if len(absent) > 1 else ''} {', '.join(map(str, absent))} of {counts[0]}"
+        hint = f"build with --shard {absent[0]}/{counts[0]} and merge again"
+    else:
+        what, hint = f"the {counts[0]} parts are incomplete", "build all parts with the same compiler"
+    listed = ", ".join(map(str, gaps[:_MAX_LISTED])) + (", ..." if len(gaps) > _MAX_LISTED else "")
+    return f"{what}: {pluralize(len(gaps), 'fragment')} in no part: {listed}", hint
 
 
 def _report_mixed(family: str, fragments: Sequence[Fragment]) -> Iterable[str]:
@@ -288,16 +271,3 @@ def _report_mixed(family: str, fragments: Sequence[Fragment]) -> Iterable[str]:
         if without:
             how = f"do not link if they contain a fragment without PTX, of which there are {without}"
         yield f"{family} holds LTO-IR made by CUDA {versions}, which does not link together: kernels of both {how}"
-
-
-def _find_difference(one: _Family, other: _Family) -> str | None:
-    """Describe the first difference between two versions of a family; None if they are equal."""
-    if one.record != other.record:
-        return "it is declared differently"
-    for key in sorted(one.fragments.keys() | other.fragments.keys()):
-        a, b = one.fragments.get(key), other.fragments.get(key)
-        if a is None or b is None:
-            return f"{key} is in {(one if b is None else other).path} only"
-        if a[0] != b[0]:
-            return f"{key} differs"
-    return "different fragments are left out" if one.gaps != other.gaps else None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from jitlto.base.cache_dir import CacheDir
@@ -204,7 +203,7 @@ def _dead_end(index: Index, end: DeadEnd, named: Mapping[str, Sequence[_Provided
         hint = _describe_near(near, end) if near else "declare a group that defines it, or that callers supply it"
     elif error.code == "plan-unknown-value-combination":  # its hint is for callers
         hint = f"add it to the matrix of the group that provides it, or leave it out of that of {group}"
-    elif error.code == "plan-duplicate-definition" and _share_helper(index, end.fragments):
+    elif error.code == "plan-duplicate-definition" and "itself" not in error.what:
         hint = "make it inline or static in each, or declare it in an interface and define it in one group"
     elif error.code == "plan-ambiguous-fragments":
         hint = "leave it out of all but one, or tell them apart by a parameter that all have in key"
@@ -222,12 +221,6 @@ def _describe_near(near: Sequence[_Provided], end: DeadEnd) -> str:
         return f"add {values} to the matrix of {group}, or leave it out of that of {end.entry.key.group}"
     key, name = next(provided for provided, names in zip(near, apart, strict=True) if not names)
     return f"{key} provides {demangle(name)}: give both the same types"
-
-
-def _share_helper(index: Index, fragments: Iterable[Fragment]) -> bool:
-    """Return whether two fragments define what no fragment requires of another."""
-    helpers = [{symbol.name for symbol in f.provides} - index.required for f in fragments]
-    return any(not one.isdisjoint(other) for one, other in combinations(helpers, 2))
 
 
 def _kind(error: JitltoError) -> Kind:

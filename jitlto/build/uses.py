@@ -48,7 +48,7 @@ def _check_headers(family: FamilyRecord, used: FamilyRecord) -> None:
         if (found := headers.get(header)) == text:
             continue
         # An include of a header that is not searched for first has its exact name.
-        other = next((each for each in re.findall(r'"\+\d+[^"/]*//([^"]+)"', found or "") if each in headers), header)
+        other = next((each for each in re.findall(r'[<"]\+\d+//([^">]+)[">]', found or "") if each in headers), header)
         what = f"{family.name} uses {used.name}, but finds another header {other!r} than its interfaces mean"
         hint = f"give {other} another name in one of the families, or build both from the same sources"
         raise FamilyError(what, code="family-use", hint=hint)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from jitlto.base.versions import Architecture
 from jitlto.build.findings import Finding, group_findings, link_failure
 from jitlto.build.proofs import Proofs
 from jitlto.build.shards import Shard
-from jitlto.check.compare import FamilyComparison, compare_families
+from jitlto.check.compare import FamilyComparison, compare_family
 from jitlto.check.covering_array import choose_cover
 from jitlto.check.link_all import LinkJob, link_all, require_readable
 from jitlto.check.prove import FamilyProof, prove
@@ -79,11 +78,16 @@ def check(
     stores = stores if use_cache else None
     known = Proofs(families[0].session.kernel_cache.store if use_cache else None, stores)
     scope = Scope(shard or Shard(1, 1), known, workers, on_links, on_link)
-    compared = compare_families(families, proofs, scope) if compare else [None] * len(families)
-    checks = [_family_check(*each) for each in zip(families, proofs, compared, strict=True)]
-    for each in checks:
-        on_proof(each)
-    link = _link(families, proofs, targets, strength, mode, scope) if targets else None
+    checks = []
+    for family, proof in zip(families, proofs, strict=True):
+        checks.append(_family_check(family, proof, compare_family(family, proof, scope) if compare else None))
+        on_proof(checks[-1])
+    link = None
+    if targets:
+        begin = time.perf_counter()
+        links = tuple(_link(*each, targets, strength, mode, scope) for each in zip(families, proofs, strict=True))
+        seconds = round(time.perf_counter() - begin, 3)
+        link = LinkCheck(tuple(target.sm for target in targets), mode, str(nvjitlink.version()), links, seconds)
     if stores is not None:
         stores.finish(_FINISH, _STALL)
     holds = all(each.holds for each in checks) and all(each.holds for each in (link.families if link else ()))
@@ -118,41 +122,30 @@ def _family_check(family: KernelFamily, proof: FamilyProof, compared: FamilyComp
 
 
 def _link(
-    families: Sequence[KernelFamily],
-    proofs: Sequence[FamilyProof],
+    family: KernelFamily,
+    proof: FamilyProof,
     targets: Sequence[Architecture],
     strength: int | None,
     mode: str,
     scope: Scope,
-) -> LinkCheck:
-    begin = time.perf_counter()
+) -> FamilyLinks:
     # The other kernels cannot be linked without callers' code.
-    complete = [[kernel for kernel in proof.kernels if not kernel.user_symbols] for proof in proofs]
-    chosen = [(kernels, None) if strength is None else _covering(kernels, strength) for kernels in complete]
-    every = [(family, kernel) for family, (kernels, _) in zip(families, chosen, strict=True) for kernel in kernels]
-    share = scope.shard.share(every)
-    mine = {family.name: [kernel for own, kernel in share if own is family] for family in families}
-    jobs = [LinkJob(f, kernel, target, mode) for f in families for target in targets for kernel in mine[f.name]]
-    failures: list[tuple[int, str, Finding]] = []
-    known = Counter(job.family.name for job in jobs)
+    complete = [kernel for kernel in proof.kernels if not kernel.user_symbols]
+    chosen, tuples = (complete, None) if strength is None else _covering(complete, strength)
+    mine = scope.shard.share(chosen)
+    jobs = [LinkJob(family, kernel, target, mode) for target in targets for kernel in mine]
+    failures: dict[int, Finding] = {}
+    known = len(jobs)
     # A kernel that is linked with a warning is linked again by the next check, which warns too.
     for position, job, found in scope.run(link_all, jobs, lambda job: scope.link_key(job, "link")):
-        known[job.family.name] -= 1
+        known -= 1
         if isinstance(found, JitltoError):
             subject = str(job.kernel.resolution.entry.key)
-            failure = link_failure(found, subject, job.kernel.configuration, job.arch.sm)
-            failures.append((position, job.family.name, failure))
-    failures.sort(key=lambda failure: failure[0])
-    links = []
-    for family, proof, kernels, (_, tuples) in zip(families, proofs, complete, chosen, strict=True):
-        name = family.name
-        own = [finding for _, failed, finding in failures if failed == name]
-        causes = group_findings(own, family.database.planned(name)[1])
-        waiting = len(proof.kernels) - len(kernels)
-        counts = len(mine[name]), len(kernels), strength, tuples
-        links.append(FamilyLinks(name, not own, *counts, causes, waiting, known[name]))
-    archs, seconds = tuple(target.sm for target in targets), round(time.perf_counter() - begin, 3)
-    return LinkCheck(archs, mode, str(nvjitlink.version()), tuple(links), seconds)
+            failures[position] = link_failure(found, subject, job.kernel.configuration, job.arch.sm)
+    own = [failures[position] for position in sorted(failures)]
+    causes = group_findings(own, family.database.planned(family.name)[1])
+    counts = len(mine), len(complete), strength, tuples
+    return FamilyLinks(family.name, not own, *counts, causes, len(proof.kernels) - len(complete), known)
 
 
 def _covering(kernels: Sequence[Kernel], strength: int) -> tuple[list[Kernel], int]:

@@ -63,53 +63,37 @@ class Comparison:
         return len(self.positions) > _FEW
 
 
-def compare_families(
-    families: Sequence[KernelFamily],
-    proofs: Sequence[FamilyProof],
-    scope: Scope,
-) -> list[FamilyComparison]:
+def compare_family(family: KernelFamily, proof: FamilyProof, scope: Scope) -> FamilyComparison:
     """Compare the inline functions of every two fragments that meet in a kernel, for each architecture of a family.
 
     Of several shares, each compares some kernels' fragments; ``pairs`` is the number of all.
     """
+    try:
+        linker = nvjitlink.version()
+        require_readable(family.database.planned(family.name)[1], "lto", str(family.database.path))
+    except JitltoError as reason:
+        message = f"inline functions are not compared: {message_of(reason)}"
+        return FamilyComparison(notes=(Finding(Kind.UNCOMPARED, message, reason.hint, family.name, code=reason.code),))
     comparisons: list[Comparison] = []
-    failures: list[tuple[int, str, Finding]] = []
-    pairs: dict[str, int] = {}
-    notes: dict[str, Finding] = {}
-    for family, proof in zip(families, proofs, strict=True):
-        try:
-            linker = nvjitlink.version()
-            require_readable(family.database.planned(family.name)[1], "lto", str(family.database.path))
-        except JitltoError as reason:
-            message = f"inline functions are not compared: {message_of(reason)}"
-            notes[family.name] = Finding(Kind.UNCOMPARED, message, reason.hint, family.name, code=reason.code)
-            continue
-        for target in comparable_targets(family.record.architectures, linker):
-            jobs = [LinkJob(family, kernel, target, "lto") for kernel in proof.kernels]
-            chosen, pairs[family.name] = choose_comparisons(jobs)
-            comparisons += chosen
-        few = {f.key for c in comparisons if c.job.family is family and not c.is_large for f in c.fragments}
-        failures += _find_hidden(family, proof, scope, few)
+    pairs = None
+    for target in comparable_targets(family.record.architectures, linker):
+        chosen, pairs = choose_comparisons([LinkJob(family, kernel, target, "lto") for kernel in proof.kernels])
+        comparisons += chosen
+    few = {fragment.key for each in comparisons if not each.is_large for fragment in each.fragments}
+    failures = list(_find_hidden(family, proof, scope, few))
 
     def key(comparison: Comparison) -> str | None:
         strong = sorted(_strong_names(comparison))
         what = "comparison of many" if comparison.is_large else "comparison"
         return scope.link_key(comparison.job, what, comparison.positions, strong)
 
+    found: dict[int, Finding] = {}
     for position, comparison, error in scope.run(partial(run_parallel, _compare), scope.shard.share(comparisons), key):
         if isinstance(error, ToolchainError):
             raise error
         if error is not None:
-            failures.append((position, comparison.job.family.name, _finding(comparison.job, error)))
-    failures.sort(key=lambda failure: failure[0])
-    return [
-        FamilyComparison(
-            tuple(finding for _, name, finding in failures if name == family.name),
-            (notes[family.name],) if family.name in notes else (),
-            pairs.get(family.name),
-        )
-        for family in families
-    ]
+            found[position] = _finding(comparison.job, error)
+    return FamilyComparison((*failures, *(found[position] for position in sorted(found))), (), pairs)
 
 
 def _finding(job: LinkJob, error: JitltoError) -> Finding:
@@ -206,7 +190,7 @@ def _strong_names(comparison: Comparison) -> set[str]:
 
 def _find_hidden(
     family: KernelFamily, proof: FamilyProof, scope: Scope, keys: Collection[FragmentKey]
-) -> Iterator[tuple[int, str, Finding]]:
+) -> Iterator[Finding]:
     """Find functions that are inline in one fragment and not in another: the link keeps the latter in every order."""
     fragments = [f for f in family.database.planned(family.name)[1] if f.key in keys]
     strong = {fragment.key: _strong_functions(fragment) for fragment in fragments}
@@ -250,5 +234,4 @@ def _find_hidden(
                 reported.add((one.key, other.key))
                 what = _say_hidden(min(names), one.key, other.key)
                 subject, configuration = str(one.key), kernel.configuration
-                found_here = Finding(Kind.DEFINITION, what, _HIDDEN_HINT, subject, configuration, code=CONFLICT)
-                yield -1, family.name, found_here
+                yield Finding(Kind.DEFINITION, what, _HIDDEN_HINT, subject, configuration, code=CONFLICT)

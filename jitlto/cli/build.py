@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 
@@ -232,15 +232,12 @@ def _print_failures(error: FailedFragmentsError) -> None:
 @click.option("--allow-gaps", is_flag=True, help="Leave out fragments that no PART holds.")
 @click.option("--allow-mixed", is_flag=True, help="Accept parts made by different compilers.")
 @allow_incomplete_option
-@click.option("--prefer", type=click.Choice(["first", "last"]), help="The PART to prefer where they differ.")
 @json_option
-def merge(
-    parts: tuple[Path, ...], output: Path, as_json: bool, prefer: Literal["first", "last"] | None, **allow: bool
-) -> None:
+def merge(parts: tuple[Path, ...], output: Path, as_json: bool, **allow: bool) -> None:
     """Merge PARTs, which `jitlto build --shard I/N` wrote, into one fragment database.
 
     The result is byte for byte that of an unsharded build. Complete databases of different families are joined too.
     The database is written at the end, completely or not at all.
     """
-    report = merge_databases(parts, output, prefer=prefer, cache=open_cache(), **allow)
+    report = merge_databases(parts, output, cache=open_cache(), **allow)
     print_built(report, f"from {pluralize(len(parts), 'file')} in {report.path}", as_json=as_json)

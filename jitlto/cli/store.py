@@ -25,7 +25,7 @@ from jitlto.stores.address import ArtifactAddress, parse_store
 from jitlto.stores.artifacts import Pushed
 from jitlto.stores.backend import Backend
 from jitlto.stores.trust import Trust, TrustedKeys
-from jitlto.stores.upkeep import Damage, Pruned
+from jitlto.stores.upkeep import Damage
 
 _PACK = ".pack"
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -39,8 +39,7 @@ def _open(url: str, *, writes: bool) -> Backend:
 @click.command(epilog="Example: jitlto push search.fragdb s3://kernels/prod")
 @click.argument("files", metavar=f"{DATABASE}|FILE...", nargs=-1, required=True, type=PATH)
 @_url
-@json_option
-def push(files: tuple[Path, ...], url: str, as_json: bool) -> None:
+def push(files: tuple[Path, ...], url: str) -> None:
     """Store databases, packs, recorded plans and other files in a store, and print the address of each.
 
     A DB is verified first, and pushed with the packs beside it. The address ends with the SHA-256 of the content:
@@ -48,23 +47,14 @@ def push(files: tuple[Path, ...], url: str, as_json: bool) -> None:
     """
     paths = [locate(path)[0] for path in files]
     backend = _open(url, writes=True)
-    done = []
     for path in paths:
         with progress("pushing") as shown:
             held = _push(backend, path, shown)
-        if not as_json:
-            click.echo(str(held[0].address))
-            size = format_bytes(sum(each.size for each in held))
-            beside = f" and {pluralize(len(held) - 2, 'pack')}" if len(held) > 1 else ""
-            known = ", already there" if all(each.was_there for each in held) else ""
-            click.echo(f"{path}{beside}: {size}{known}", err=True)
-        named = [
-            {"path": str(each.path), "address": str(each.address), "bytes": each.size, "was_there": each.was_there}
-            for each in (held[1:] or held)
-        ]
-        done.append({"path": str(path), "address": str(held[0].address), "files": named})
-    if as_json:
-        print_json({"files": done})
+        size = format_bytes(sum(each.size for each in held))
+        beside = f" and {pluralize(len(held) - 2, 'pack')}" if len(held) > 1 else ""
+        known = ", already there" if all(each.was_there for each in held) else ""
+        click.echo(str(held[0].address))
+        click.echo(f"{path}{beside}: {size}{known}", err=True)
 
 
 def _push(backend: Backend, path: Path, shown: Progress) -> Sequence[Pushed]:
@@ -143,8 +133,7 @@ def info(url: str, as_json: bool) -> None:
 @click.option("--size", type=Size(), help="Then remove the least recently used until this is left.")
 @click.option("--artifacts", "pushed", is_flag=True, help="Remove pushed files too, which nobody makes again.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing; show what would be removed.")
-@json_option
-def prune(url: str, age: float | None, size: int | None, pushed: bool, dry_run: bool, as_json: bool) -> None:
+def prune(url: str, age: float | None, size: int | None, pushed: bool, dry_run: bool) -> None:
     """Remove objects that were not used for long, and the least recently used ones until the rest is small enough.
 
     What is removed is compiled or linked again when it is needed. Files that `jitlto push` has stored stay, and do not
@@ -154,13 +143,6 @@ def prune(url: str, age: float | None, size: int | None, pushed: bool, dry_run: 
         raise click.UsageError("give --older-than, --size or both")
     backend = _open(url, writes=not dry_run)
     done = upkeep.prune(backend, older_than=age, size=size, with_artifacts=pushed, dry_run=dry_run)
-    if as_json:
-        print_json({"store": url, "dry_run": dry_run, **asdict(done)})
-    else:
-        _print_pruned(url, done, dry_run)
-
-
-def _print_pruned(url: str, done: Pruned, dry_run: bool) -> None:
     nouns = {"compiled": "compiled source"}
     removed = ", ".join(
         pluralize(count, nouns.get(kind, kind.removesuffix("s"))) for kind, count in sorted(done.removed.items())

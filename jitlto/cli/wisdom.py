@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from msgspec import to_builtins
 
 from jitlto.base import config
 from jitlto.base.text import pluralize
-from jitlto.cli.output import print_json
-from jitlto.cli.parameters import FILE, PATH, json_option
+from jitlto.cli.parameters import FILE, PATH
 from jitlto.tuning import wisdom_file
-from jitlto.tuning.wisdom import Entry, Wisdom
+from jitlto.tuning.wisdom import Wisdom
 
 
 @click.group(epilog="Example: jitlto wisdom merge node1.wisdom node2.wisdom -o search.wisdom")
@@ -25,13 +23,9 @@ def wisdom() -> None:
 
 @wisdom.command(epilog="Example: jitlto wisdom show search.wisdom")
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=PATH)
-@json_option
-def show(files: tuple[Path, ...], as_json: bool) -> None:
+def show(files: tuple[Path, ...]) -> None:
     """Show what each FILE, by default the user's own, chooses for which problem, and by how much that is faster."""
     found = _read(files or (config.current().wisdom,))
-    if as_json:
-        print_json({"entries": [_as_dict(entry) for entry in found.entries]})
-        return
     for entry in found.entries:
         chosen, count = entry.chosen, sum(trial.count for trial in entry.trials)
         problem = " ".join(f"{name}={value}" for name, value in (*entry.configuration, *entry.bucket))
@@ -58,19 +52,3 @@ def merge(files: tuple[Path, ...], output: Path) -> None:
 
 def _read(paths: tuple[Path, ...]) -> Wisdom:
     return Wisdom().merge(*map(wisdom_file.read, paths))
-
-
-def _as_dict(entry: Entry) -> dict[str, object]:
-    return {
-        "family": entry.family,
-        "entry": entry.entry,
-        "configuration": dict(entry.configuration),
-        "bucket": dict(entry.bucket),
-        "device": to_builtins(entry.device),
-        "cold": entry.cold,
-        "chosen": str(entry.chosen.variant),
-        "kernel": entry.chosen.kernel,
-        "speed_up": round(entry.speed_up, 4),
-        "tie": round(entry.band, 4),
-        "trials": [to_builtins(trial) | {"variant": str(trial.variant)} for trial in entry.trials],
-    }

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from jitlto.base.cached import cached_property
 from jitlto.base.errors import CompileError, ToolchainError
 from jitlto.base.files import temporary_directory
 from jitlto.base.versions import Architecture, Version
@@ -96,7 +97,7 @@ class Compiler:
         machine = self._query([self._host, "-dumpmachine"], _INSTALL_HOST).strip()
         front_end = self._query([self._host, "-print-prog-name=cc1plus"], _INSTALL_HOST).strip()
         builds = [toolkit.file_id(Path(program)) for program in (self._host, front_end) if Path(program).is_file()]
-        self.identity = "\n".join([text.strip(), host, machine, *builds, f"nvfatbin {toolkit.nvfatbin_version()}"])
+        self._own_identity = "\n".join([text.strip(), host, machine, *builds])
         # The file found may be a script or a link, so ask nvcc for its directory and include directories.
         settings = self._query([nvcc, "--dryrun", "-ccbin", self._host, "-E", "-x", "cu", os.devnull], _INSTALL_HOST)
         folder = re.search(r"^#\$ _HERE_=(.*\S)", settings, re.M)
@@ -108,6 +109,11 @@ class Compiler:
         verbose = self._query([self._host, "-E", "-v", "-x", "c++", os.devnull], _INSTALL_HOST)
         self._search = SearchPath([*self._roots, *host_directories(verbose)])
         self._hashes: dict[str, str | None] = {}
+
+    @cached_property
+    def identity(self) -> str:
+        """What nvcc and the host compiler say of themselves, and the release of nvFatbin, which compresses images."""
+        return f"{self._own_identity}\nnvfatbin {toolkit.nvfatbin_version()}"
 
     def identify(self, images: Sequence[ImageKind]) -> str:
         """The identity; without PTX nvJitLink reads the symbols if it can."""
@@ -173,7 +179,7 @@ class Compiler:
         for root in header_tree.include_directories(job.source.headers):
             command += ["-I", root]
         command += ["-ccbin", self._host, "--keep", "--keep-dir", _KEPT, "-o", f"{_KEPT}/all.fatbin"]
-        if "clang" not in self.identity:  # GCC takes the path behind all links for the toolkit's, if it is shorter
+        if "clang" not in self._own_identity:  # GCC takes the path behind all links for the toolkit's, if it is shorter
             command += ["-Xcompiler", "-fno-canonical-system-headers"]
         # The seed depends on the text alone, like the name: headers that are not read must not change the result.
         command += [f"--frandom-seed={source}", "-Xcicc", f"--orig_src_path_name,{_HERE}/{source}"]

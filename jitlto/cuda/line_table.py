@@ -38,22 +38,6 @@ class _Unit(NamedTuple):
     rest: int  # behind the last of them
 
 
-def read_files(cubin: bytes) -> list[str]:
-    """Return the names of the files that a cubin's line table lists; none without a table.
-
-    Raises:
-        ValueError: If the cubin is malformed.
-    """
-    try:
-        sections = _read_sections(cubin)
-        if _TABLE not in sections:
-            return []
-        table = _content(cubin, sections[_TABLE])
-        return list(dict.fromkeys(name for unit in _read_units(table) for name, _ in _files(table, unit)))
-    except _MALFORMED as error:
-        raise ValueError(f"malformed line table: {error}") from error
-
-
 def rename_files(cubin: bytes, rename: Callable[[str], str]) -> bytes:
     """Return a cubin whose line table has other names for files; nothing else in it changes.
 

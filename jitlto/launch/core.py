@@ -5,6 +5,7 @@ Whatever the core does not know, and every error, it leaves to the method in Pyt
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -126,7 +127,8 @@ def _key(place: Callable[[], int], values: tuple[Any, ...]) -> tuple[Any, ...] |
     try:
         number = place()
         spelled = tuple(map(_spell, values))
-        return values if number == 0 and spelled == values else (*spelled, number, _SPELLED)
+        is_plain = number == 0 and all(map(operator.is_, spelled, values))
+        return values if is_plain else (*spelled, number, _SPELLED)
     except (JitltoError, TypeError):
         return None  # no device, or a wrong value, which the method reports
 

@@ -15,6 +15,7 @@ import numpy as np
 from jitlto.base.types import Parameter, find_scalar
 from jitlto.cuda import device
 from jitlto.cuda.libraries import Stream, driver
+from jitlto.launch import torch_interface
 from jitlto.launch.arguments import Converter, is_cupy, pointed_type
 from jitlto.launch.core import extension
 from jitlto.launch.step import make_converters
@@ -95,8 +96,6 @@ def _learn_array(array: Any) -> object:
             return False
         return True if array._c_contiguous is True and array.data.ptr == shown["data"][0] else None
     if kind.__module__.partition(".")[0] == "torch" and kind.__name__ in ("Tensor", "Parameter"):
-        from jitlto.launch import torch_interface  # imported lazily: needed for PyTorch only
-
         return torch_interface.describe(array) or getattr(kind, _EXCHANGE, None)
     return vars(kind).get(_EXCHANGE)  # of the type itself: a subclass may be anything, such as a tensor without memory
 

@@ -68,12 +68,13 @@ class Backend:
         self._store = store
         self._pid = os.getpid()
 
-    def open(self, name: str, piece: int = PIECE) -> StoredObject | None:
-        """Begin to receive an object, in pieces of at least so many bytes; None if there is none of this name."""
-        result = self._call(name, lambda: self._store.get(name), missing_ok=True)
+    def open(self, name: str, first: int | None = None) -> StoredObject | None:
+        """Begin to receive an object, or its first bytes alone; None if there is no such object, or no such bytes."""
+        options = None if first is None else {"range": (0, first)}
+        result = self._call(name, lambda: self._store.get(name, options=options), missing_ok=True)
         if result is None:
             return None
-        stream = iter(result.stream(min_chunk_size=piece))
+        stream = iter(result.stream(min_chunk_size=PIECE))
 
         def pieces() -> Iterator[bytes]:
             while (each := self._call(name, lambda: next(stream, None))) is not None:
@@ -153,7 +154,7 @@ class Backend:
         # obstore has classes for some statuses, and not where it lists objects.
         match = _ANSWER.search(text)
         status = match[1] if match else ""
-        if isinstance(error, FileNotFoundError) or status == "404":
+        if isinstance(error, FileNotFoundError) or status == "404" or "InvalidRange" in text:
             return "missing", ""
         if isinstance(error, NotImplementedError) or status == "501":
             return "store-unsupported", "use a different kind of store"

@@ -253,25 +253,17 @@ def test_parts_that_were_cut_differently_say_so(hand: Whole, tmp_path: Path) -> 
     keys = [fragment.key for fragment in hand.fragments]
     one = hand.part(tmp_path / "1", "1/2", keys[:2])
     code = "build-missing-parts"
-    refused([one, hand.part(tmp_path / "2", "2/2", keys[3:])], code, "the 2 parts", str(keys[2]), "--costs")
+    refused([one, hand.part(tmp_path / "2", "2/2", keys[3:])], code, "the 2 parts", str(keys[2]))
     refused([one, hand.part(tmp_path / "2", "2/3", keys[3:])], code, "2 and 3 parts", str(keys[2]))
     merge_databases([one, hand.part(tmp_path / "2", "2/3", keys[2:])], tmp_path / "merged")
     assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
 
 
-def test_one_key_with_two_contents_is_refused_or_the_preferred_one_is_taken(hand: Whole, tmp_path: Path) -> None:
+def test_one_key_with_two_contents_is_refused(hand: Whole, tmp_path: Path) -> None:
     one, two = hand.parts(tmp_path, 2)
     other = by_hand(tmp_path / "other.fragdb", data=b"!")
     again = other.part(tmp_path / "again.fragdb", "1/2", [fragment.key for fragment in other.fragments[:1]])
-    refused([one, two, again], "build-conflict", "f/kern[t=float]", str(one), str(again), "--prefer")
-    report = merge_databases([one, two, again], tmp_path / "merged", prefer="first")
-    assert report.fragments == hand.fragments
-    assert any(f"taken from {one}" in advice for advice in report.advice)
-    assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
-    report = merge_databases([one, two, again], tmp_path / "merged", prefer="last")
-    assert report.fragments == (other.fragments[0], *hand.fragments[1:])
-    with FragmentDatabase(tmp_path / "merged") as opened:
-        opened.verify()
+    refused([one, two, again], "build-conflict", "f/kern[t=float]", str(one), str(again))
 
 
 def test_parts_of_different_wholes_are_refused(hand: Whole, mini: Whole, tmp_path: Path) -> None:
@@ -286,7 +278,7 @@ def test_parts_of_different_wholes_are_refused(hand: Whole, mini: Whole, tmp_pat
     declared = replace(hand, families=(structs.replace(hand.families[0], options=("-DX",)),))
     third = declared.part(tmp_path / "y", "2/2", keys)
     refused([one, third], code, "family f is declared differently")
-    refused([one, two, third], code, "declared differently", prefer="last", allow_gaps=True)
+    refused([one, two, third], code, "declared differently", allow_gaps=True)
 
 
 def test_parts_of_different_compilers_are_refused_or_mixed_as_requested(hand: Whole, tmp_path: Path) -> None:
@@ -314,18 +306,15 @@ def test_parts_of_different_compilers_are_refused_or_mixed_as_requested(hand: Wh
 def test_a_family_in_two_databases_is_refused_unless_they_agree(hand: Whole, tmp_path: Path) -> None:
     other = by_hand(tmp_path / "other.fragdb", data=b"!")
     code = "build-conflict"
-    refused([hand.path, other.path], code, "the family f", "f/kern[t=float] differs", "--prefer")
-    for prefer, taken in (("first", hand), ("last", other)):
-        merge_databases([hand.path, other.path], tmp_path / "merged", prefer=prefer)
-        assert (tmp_path / "merged").read_bytes() == taken.path.read_bytes()
+    refused([hand.path, other.path], code, "the family f", "f/kern[t=float] differs")
     blobs = {image.sha256: hand.blobs[image.sha256] for f in hand.fragments[:-1] for image in f.images}
     writer.write(tmp_path / "less", hand.families, hand.fragments[:-1], blobs)
-    refused([hand.path, tmp_path / "less"], code, f"f/op[n=d] is in {hand.path} only")
+    refused([hand.path, tmp_path / "less"], code, "f/op[n=d] differs")
     writer.write(tmp_path / "new", [structs.replace(hand.families[0], options=("-DX",))], hand.fragments, hand.blobs)
     refused([tmp_path / "new", hand.path], code, "declared differently")
     parts = by_hand(tmp_path / "third.fragdb", data=b"?").parts(tmp_path, 2)
     refused([*parts, hand.path], "build-part-and-whole", str(hand.path), "family f", where=str(parts[0]))
-    merge_databases([hand.path, *parts], tmp_path / "merged", prefer="first")
+    merge_databases([hand.path, hand.path], tmp_path / "merged")
     assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
 
 

@@ -141,10 +141,10 @@ def test_help_has_an_example() -> None:
 def test_exit_status_is_0_1_or_2_and_an_error_is_a_message(good: Path, tmp_path: Path) -> None:
     assert jitlto("expand", good, "--count").returncode == 0
     assert jitlto("expand", good, "--json", "--count").returncode == 2
-    good.write_text('{"a": ["x",]}')
+    good.write_text('{"a": ["x" "y"]}')
     failed = jitlto("expand", good, "--json")
     assert (failed.returncode, failed.stdout) == (1, "")
-    assert failed.stderr.startswith(f"error: {good}:1:11: ") and "[matrix-not-json]" in failed.stderr
+    assert failed.stderr.startswith(f"error: {good}:1:12: ") and "[matrix-not-json]" in failed.stderr
     assert "Traceback" not in failed.stderr
 
 

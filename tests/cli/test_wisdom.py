@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from jitlto.tuning import wisdom_file
@@ -24,8 +23,7 @@ def test_show_says_what_is_chosen_for_what_and_how_much_faster_it_is(tmp_path: P
     text = succeeds("wisdom", "show", path)
     for word in ("mini/kern", "rows=1024", "NVIDIA H200", "veclen=4", "2.00 times"):
         assert word in text
-    (shown,) = json.loads(succeeds("wisdom", "show", path, "--json"))["entries"]
-    assert (shown["chosen"], shown["speed_up"], len(shown["trials"])) == ("veclen=4", 2.0, 4)
+    assert "4 variants" in text
 
 
 def test_show_reads_the_users_own_by_default(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.cuda.elf import ElfFile
-from jitlto.cuda.line_table import read_files, rename_files
+from jitlto.cuda.line_table import rename_files
 from jitlto.database.twin import twin_directory
 from jitlto.runtime.family import load
+from tests.support.line_information import read_files
 
 CONFIGURATION = {"data_type": "float", "op_name": "twice"}
 _MOVED = (".debug_line", ".rela.debug_line")

@@ -122,8 +122,6 @@ def test_databases_whose_shared_family_differs_do_not_merge(tmp_path: Path, cach
     other = made(tmp_path, cache, "cluster").path
     with raises(BuildError, "build-conflict", "common"):
         merge_databases([one, other], tmp_path / "merged.fragdb")
-    with raises(FamilyError, "family-use", "cluster", "common", "scale.cuh"):
-        merge_databases([one, other], tmp_path / "merged.fragdb", prefer="first")
 
 
 def test_a_family_without_a_kernel_is_built_alone_with_a_word_about_it(tree: Path, cache: Cache) -> None:

@@ -45,15 +45,27 @@ def test_an_object_is_put_read_listed_and_deleted(store: Backend) -> None:
     assert store.get("a/b") is None
 
 
-def test_a_large_object_comes_in_pieces(store: Backend) -> None:
+def test_a_large_object_comes_in_pieces(store: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "PIECE", 1000)
     data = os.urandom(20_000)
     store.put("a", data)
-    found = store.open("a", 1000)
+    found = store.open("a")
     assert found is not None
-    pieces = list(found.pieces)
-    assert (found.name, found.size, b"".join(pieces)) == ("a", len(data), data)
+    assert (found.name, found.size, b"".join(found.pieces)) == ("a", len(data), data)
     assert store.get("a") == data
     assert store.open("b") is None
+
+
+@pytest.mark.parametrize("size", [3, 4, 5])
+def test_the_first_bytes_of_an_object_come_with_the_size_of_all_of_it(store: Backend, size: int) -> None:
+    assert store.open("a", size) is None
+    store.put("a", b"data")
+    found = store.open("a", size)
+    assert found is not None
+    assert (b"".join(found.pieces), found.size) == (b"data"[:size], 4)
+    store.put("a", b"")
+    assert store.open("a", size) is None
+    assert store.get("a") == b""
 
 
 def test_an_object_that_is_too_large_is_not_read(store: Backend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.support.process import ROOT
 
-#: Its bundled library replaces headers of the toolkit, which it includes through macros.
+#: Its bundled library replaces headers of the toolkit.
 TREE = ROOT / "tests" / "support" / "foreign_tree" / "cpp"
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from jitlto.base.config import Config
 from jitlto.base.errors import JitltoError, LinkError
-from jitlto.cuda.line_table import read_files
 from jitlto.database.twin import TwinManifest, twin_directory
 from jitlto.runtime.discovery.lineinfo import point_to_sources
 from jitlto.runtime.family import KernelFamily, family, load
 from jitlto.runtime.session import Session
 from tests.support.errors import raises
 from tests.support.launchers import FakeDriver
+from tests.support.line_information import read_files
 
 CONFIGURATION = {"data_type": "float", "op_name": "twice"}
 

@@ -1,4 +1,3 @@
 #pragma once
-#define MINILIB_VERSION_HEADER <thrust/version.h>
-#include MINILIB_VERSION_HEADER
+#include <thrust/version.h>
 static_assert(THRUST_VERSION == 42, "the toolkit's header is read instead of the bundled one");

@@ -2,8 +2,7 @@
 #ifndef MINILIB_BUNDLED
 #error "compiled without the definitions of the bundled library"
 #endif
-#define MINILIB_DETAIL <minilib/detail.cuh>
-#include MINILIB_DETAIL
+#include <minilib/detail.cuh>
 
 namespace minilib {
 template <typename T>
