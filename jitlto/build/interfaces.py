@@ -55,8 +55,8 @@ _DOES = {
     "definition": "defines {name}, which",
 }
 
-#: Where a fragment comes from, for messages; a merge does not know.
-Where: TypeAlias = Callable[[FragmentKey], str | None]
+#: How the interfaces and the source of a fragment declare a symbol, for messages; a merge does not know.
+Show: TypeAlias = Callable[[FragmentKey, str], str]
 
 
 class InterfaceRules:
@@ -161,13 +161,15 @@ def check_interfaces(
     family: FamilyRecord,
     fragments: Sequence[Fragment],
     faults: Iterable[tuple[str, str, str]],
-    where: Where = lambda _: None,
+    where: Callable[[FragmentKey], str | None] = lambda _: None,
+    show: Show = lambda *_: "",
 ) -> None:
     """Check that what fragments require of each other is declared in interfaces.
 
     Args:
         faults: What the compiler did not find declared, see :class:`jitlto.build.interface_proof.InterfaceProof`.
-        where: See :data:`Where`.
+        where: Tells where a fragment comes from; a merge does not know.
+        show: See :data:`Show`.
 
     Raises:
         BuildError: A fragment requires a symbol of a group that has no interface, or that its interface does not
@@ -194,7 +196,8 @@ def check_interfaces(
                     )
                 if (fragment.key.family, symbol.name) in undeclared:
                     raise BuildError(
-                        f"{what}, and the interface {group.interface} does not declare it",
+                        f"{what}, and the interface {group.interface} does not declare it"
+                        f"{show(fragment.key, symbol.name)}",
                         code="build-interface-undeclared",
                         where=where(fragment.key),
                         hint="declare it there and nowhere else",

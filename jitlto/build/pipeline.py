@@ -29,6 +29,7 @@ from jitlto.build.interface_proof import Faults, InterfaceProof, find_broken
 from jitlto.build.interfaces import check_interfaces
 from jitlto.build.rendered_families import RenderedFamilies, check_reproducible
 from jitlto.build.shards import Shard
+from jitlto.build.sides import explain
 from jitlto.compile.compiler import CompiledSource
 from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
@@ -132,7 +133,9 @@ def build(
         def check(digest: str) -> None:
             try:  # kernels are planned while the interfaces are compiled
                 store = cache.store if cache else None
-                proof.prove_once(advice, records, fragments, (), store, digest, allow_incomplete=allow_incomplete)
+                proof.prove_once(
+                    advice, records, fragments, (), store, digest, sources.show, allow_incomplete=allow_incomplete
+                )
             finally:  # its errors say more than that kernels do not plan
                 _validate(sources, made.fragments, find_faults())
 
@@ -193,6 +196,8 @@ def _raise_failures(
             if config not in broken:
                 broken[config] = find_broken(compiler, config, config.interfaces)
             error = broken[config] or error
+            if isinstance(error, CompileError):
+                explain(error, failure.rendered, config)
         failures.append(Failure(failure.rendered, error))
     if failures and not keep_going:
         raise failures[0].error
@@ -260,5 +265,5 @@ def _validate(sources: RenderedFamilies, made: Sequence[Fragment], faults: Fault
     """Check the fragments of each family, and those that it uses, against each other."""
     for record in (each.with_used(sources.records) for each in sources.records.values()):
         fragments = record.select(made)
-        check_interfaces(record, fragments, faults, sources.origins().get)
+        check_interfaces(record, fragments, faults, sources.origins().get, sources.show)
         validate.check_layouts(fragments)

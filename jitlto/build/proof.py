@@ -20,6 +20,7 @@ from jitlto.base.errors import (
 from jitlto.base.mangling import base_name, demangle
 from jitlto.base.text import pluralize
 from jitlto.build.findings import Finding, Kind, group_findings, message_of
+from jitlto.build.interfaces import Show
 from jitlto.build.proofs import Proofs
 from jitlto.build.unused import find_unused
 from jitlto.plan.enumeration import DeadEnd, enumerate_kernels, find_user_symbols
@@ -73,6 +74,7 @@ def prove_once(
     gaps: Sequence[FragmentKey],
     store: CacheDir | None,
     digest: str,
+    show: Show = lambda *_: "",
     *,
     allow_incomplete: bool,
 ) -> None:
@@ -80,7 +82,7 @@ def prove_once(
 
     Args:
         advice: What is added to.
-        families, fragments, gaps, allow_incomplete: As for :func:`prove`.
+        families, fragments, gaps, show, allow_incomplete: As for :func:`prove`.
         store: Where proofs are kept; None to keep none.
         digest: That of the database.
     """
@@ -88,7 +90,7 @@ def prove_once(
     key = proofs.key("plans", digest)
     if proofs.has(key):
         return
-    found = prove(families, fragments, gaps, allow_incomplete=allow_incomplete)
+    found = prove(families, fragments, gaps, show, allow_incomplete=allow_incomplete)
     advice += found
     if not found:
         proofs.add(key)
@@ -98,6 +100,7 @@ def prove(
     families: Sequence[FamilyRecord],
     fragments: Sequence[Fragment],
     gaps: Sequence[FragmentKey] = (),
+    show: Show = lambda *_: "",
     *,
     allow_incomplete: bool = False,
 ) -> list[str]:
@@ -107,6 +110,7 @@ def prove(
         families: Their records.
         fragments: All of the database.
         gaps: Fragments that a merge left out, as requested. Kernels that lack nothing else are left out too.
+        show: See :data:`~jitlto.build.interfaces.Show`.
         allow_incomplete: Return as advice what would be an error.
 
     Returns:
@@ -128,7 +132,7 @@ def prove(
         index = indices[family.name] = Index(own, [key for key in gaps if key.family in names])
         ends = _plan(family, index, reached)
         seen.update(fragment.key for end in ends for fragment in end.fragments)
-        if found := find_dead_ends(index, [end for end in ends if not _is_left_out(index, end)]):
+        if found := find_dead_ends(index, [end for end in ends if not _is_left_out(index, end)], show):
             failed[family.name] = group_findings(found, own)
     if failed and not allow_incomplete:
         raise UnplannedKernelsError(failed)
@@ -186,21 +190,21 @@ def _report_unused(
 # --- why a kernel does not plan, for authors
 
 
-def find_dead_ends(index: Index, ends: Sequence[DeadEnd]) -> list[Finding]:
+def find_dead_ends(index: Index, ends: Sequence[DeadEnd], show: Show = lambda *_: "") -> list[Finding]:
     """Return what is wrong in configurations that give no kernel, each once, with the remedy for authors."""
     # A missing fragment is found once for each value of every parameter that has nothing to do with it.
     named = _named_alike(index) if ends else {}
-    findings = (_dead_end(index, end, named) for end in ends)
+    findings = (_dead_end(index, end, named, show) for end in ends)
     return list({(f.subject, f.message, tuple(f.configuration.items())): f for f in findings}.values())
 
 
-def _dead_end(index: Index, end: DeadEnd, named: Mapping[str, Sequence[_Provided]]) -> Finding:
+def _dead_end(index: Index, end: DeadEnd, named: Mapping[str, Sequence[_Provided]], show: Show) -> Finding:
     error = end.error
     hint = error.hint
     group = end.entry.key.group
     if error.code == "plan-missing-provider" and not _is_left_out(index, end):
         near = next((several for name, several in named.items() if name in error.what), ())
-        hint = _describe_near(near, end) if near else "declare a group that defines it, or that callers supply it"
+        hint = _describe_near(near, end, show) if near else "declare a group that defines it, or that callers supply it"
     elif error.code == "plan-unknown-value-combination":  # its hint is for callers
         hint = f"add it to the matrix of the group that provides it, or leave it out of that of {group}"
     elif error.code == "plan-duplicate-definition" and "itself" not in error.what:
@@ -211,7 +215,7 @@ def _dead_end(index: Index, end: DeadEnd, named: Mapping[str, Sequence[_Provided
     return Finding(_kind(error), message_of(error), hint, subject, configuration, code=error.code)
 
 
-def _describe_near(near: Sequence[_Provided], end: DeadEnd) -> str:
+def _describe_near(near: Sequence[_Provided], end: DeadEnd, show: Show) -> str:
     """Say what those lack that provide a missing function with other types."""
     given = dict(end.configuration)
     apart = [[name for name, value in key.parameters if given.get(name, value) != value] for key, _ in near]
@@ -220,7 +224,7 @@ def _describe_near(near: Sequence[_Provided], end: DeadEnd) -> str:
         group, values = near[apart.index(names)][0].group, ", ".join(f"{name}={given[name]}" for name in names)
         return f"add {values} to the matrix of {group}, or leave it out of that of {end.entry.key.group}"
     key, name = next(provided for provided, names in zip(near, apart, strict=True) if not names)
-    return f"{key} provides {demangle(name)}: give both the same types"
+    return f"{key} provides {demangle(name)}: give both the same types{show(key, name)}"
 
 
 def _kind(error: JitltoError) -> Kind:

@@ -23,6 +23,7 @@ from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_text import InterfaceTexts
 from jitlto.build.interfaces import InterfaceRules
 from jitlto.build.shards import Shard
+from jitlto.build.sides import show_sides
 from jitlto.build.tuning_record import check_tuned, tune_record
 from jitlto.build.uses import check_uses
 from jitlto.compile.architectures import comparable_architectures
@@ -148,6 +149,11 @@ class RenderedFamilies:
     def origins(self) -> dict[FragmentKey, str]:
         """Where the source of each fragment comes from."""
         return {request.key: request.rendered.origin for request in self.rendered}
+
+    def show(self, key: FragmentKey, symbol: str) -> str:
+        """Return how the interfaces and the source of a fragment declare a symbol, for the end of a message."""
+        request = next(request for request in self.rendered if request.key == key)
+        return show_sides(symbol, request.rendered, request.config)
 
     def own_interfaces(self) -> dict[str, tuple[str, ...]]:
         """The interfaces of each family, without those of the families that it uses."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto.base.errors import FamilyError, RenderError
@@ -12,7 +14,7 @@ from jitlto.base.text import suggest
 from jitlto.families.declaration import FamilyDeclaration, GroupDeclaration
 from jitlto.families.matrix import MOST_COMBINATIONS, Matrix, load_matrix
 from jitlto.families.rendered_texts import Batch, RenderedTexts, TemplateText
-from jitlto.families.same_sources import SameSources
+from jitlto.families.same_sources import SameSources, find_words
 from jitlto.record.exclusions import is_excluded
 from jitlto.record.fragment import FragmentKey, Role
 from jitlto.record.headers import interfaces_first
@@ -65,15 +67,16 @@ def render_family(
         family: The declaration.
         on_error: Gets each combination that cannot be rendered, without a text; by default the first such error is
             raised.
-        on_warning: Gets what the naming convention has to say of the matrices.
+        on_warning: Gets what the naming convention has to say of the matrices, and their parameters that nothing uses.
         known: What was rendered before.
 
     Raises:
         MatrixError: A matrix breaks a rule.
         RenderError: A template is malformed or uses an undefined name; it names file, line, group and combination.
         FamilyError: Two combinations of a group have one key, lack a key parameter, or have different keys and the same
-            source; or an exclusion names a value that the matrix lacks.
+            source; nothing uses a key parameter; or an exclusion names a value that the matrix lacks.
     """
+    unused: dict[Path, set[str]] = {}
     for group in family.groups:
         if group.matrix is None or group.template is None:
             continue
@@ -83,10 +86,12 @@ def render_family(
                 on_warning(warning)
         where = f"{family.path} [{group.role}.{group.name}]"
         keys = _iterate_keys(family, group, matrix, where, on_warning or (lambda _: None))
-        same = SameSources(group)
+        words = find_words(group.template)
+        used = None if words is None else words.union(re.findall(r"\w+", " ".join(group.params)))
+        same = SameSources(group, used, _deciding(family, group))
         for source, outcome in _render(family, group, keys, where, known):
             if isinstance(outcome, str):
-                same.add(source.key, outcome)
+                same.add(source.key, source.combination, outcome)
                 yield source
             elif on_error is None:
                 raise outcome
@@ -94,6 +99,18 @@ def render_family(
                 same.has_gaps = True
                 on_error(source, outcome)
         same.check(where)
+        unused[group.matrix] = unused.get(group.matrix, same.unused) & same.unused
+    if on_warning is not None:
+        for path, name in sorted((path, name) for path, names in unused.items() for name in names):
+            on_warning(f"{path}: nothing uses {name}: no template, params or key of {family.name}; remove it")
+
+
+def _deciding(family: FamilyDeclaration, group: GroupDeclaration) -> set[str]:
+    """Return the key parameters that another group has too; all, if the family lends its groups to others."""
+    if not family.has_kernels:
+        return set(group.key)
+    families = (family, *family.all_used().values())
+    return {name for each in families for other in each.groups if other is not group for name in other.key}
 
 
 def _iterate_keys(

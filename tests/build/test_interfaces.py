@@ -81,7 +81,8 @@ def test_a_definition_need_not_include_its_interface(build_family: BuildFamily) 
 def test_a_definition_that_contradicts_its_interface_does_not_compile(
     build_family: BuildFamily, interface: str, definition: str, options: dict[str, str]
 ) -> None:
-    with raises(CompileError, "compile", "activation", "group activation"):
+    both = "activation.cuh", interface, definition.removeprefix(INCLUDE).partition("{")[0].split("=")[0].strip()
+    with raises(CompileError, "compile", *both, "group activation", hint=interface):
         build_family(family(interface, definition, **options))
 
 
@@ -120,7 +121,10 @@ def test_a_source_that_does_not_include_its_interface_sees_it(
 def test_a_definition_of_another_overload_is_refused(
     build_family: BuildFamily, interface: str, definition: str, options: dict[str, str], names: tuple[str, ...]
 ) -> None:
-    with raises(UnplannedKernelsError, None, "act/activation[name=relu]", "act/kern", *names):
+    keys = ("act/activation[name=relu]", "act/kern", "activation.cuh:3 declares `")
+    if "\n" not in definition:
+        keys += (f"relu.cuh:1 has `{definition.partition('{')[0].strip()}`",)
+    with raises(UnplannedKernelsError, None, *keys, *names):
         build_family(family(interface, definition, **options))
 
 
@@ -445,7 +449,8 @@ def test_both_sides_declare_nothing_beside_the_interface(build_family: BuildFami
     files["kern.cu.jinja"] = (
         "__device__ float activation(int x);\n__global__ void kern(float* x) { *x = activation(1); }\n"
     )
-    with raises(BuildError, "build-interface-undeclared", "activation(int)", "activation.cuh"):
+    places = f"activation.cuh:3 declares `{FLOAT}`", "kern[].cu:1 has `__device__ float activation(int x)`"
+    with raises(BuildError, "build-interface-undeclared", "activation(int)", *places):
         build_family(files)
 
 

@@ -356,7 +356,8 @@ def test_every_command_and_option_is_in_the_reference() -> None:
     for usage, rest in described.items():
         command = cli.cli.get_command(context, usage.split()[0])
         assert command is not None
-        declared = {o for p in command.params if isinstance(p, click.Option) for o in p.opts if o.startswith("--")}
+        shown = [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
+        declared = {option for each in shown for option in each.opts if option.startswith("--")}
         assert set(re.findall(r"--[a-z-]+", f"{usage} {rest}")) == declared, usage
 
 
