@@ -26,7 +26,7 @@ from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_proof import Faults, InterfaceProof, find_broken
-from jitlto.build.interfaces import check_interfaces
+from jitlto.build.interfaces import check_interfaces, own_texts
 from jitlto.build.rendered_families import RenderedFamilies, check_reproducible
 from jitlto.build.shards import Shard
 from jitlto.build.sides import explain
@@ -214,12 +214,11 @@ def _may_be_broken(failure: Failure, config: CompileConfig) -> bool:
     first = _ERROR.search(error.log)
     if first is None or "At end of source: error" in error.log:
         return True
-    if first[1] != f"{rendered.key}.cu":
+    text = own_texts(rendered, config).get(first[1])
+    if text is None:
         return first[1] in config.own_closure(interfaces_first(config.interfaces)).headers
-    lines = enumerate(rendered.text.split("\n"), 1)
-    return int(first[2]) <= next(
-        (n for n, line in lines if line.strip() and not line.lstrip().startswith(("#", "//"))), 1
-    )
+    lines = enumerate(map(bytes.strip, text.split(b"\n")), 1)
+    return int(first[2]) <= next((n for n, line in lines if line and not line.startswith((b"#", b"//"))), 1)
 
 
 @dataclass
