@@ -102,24 +102,6 @@ def test_shards_that_were_built_otherwise_do_not_merge(tmp_path: Path) -> None:
         merge_databases(parts, tmp_path / "out.fragdb")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ['"values.cuh"', "TEXT(values.cuh)", "<DIR/values.cuh>"])
-def test_shards_do_not_merge_if_a_header_differs_that_a_macro_names(tmp_path: Path, name: str) -> None:
-    prelude = f"#define TEXT(x) #x\n#define DIR .\n#define VALUES {name}\n#include VALUES\n"
-    files = MINI | {"kern.cu.jinja": prelude + MINI["kern.cu.jinja"]}
-    parts = [
-        build(
-            [declaration.load_family(write_family(tmp_path / str(n), files | {"values.cuh": f"// {n}\n"}))],
-            tmp_path / f"{n}.fragdb",
-            jobs=1,
-            shard=Shard(n, 2),
-        ).path
-        for n in (1, 2)
-    ]
-    with raises(BuildError, "build-foreign-part", "sources", where="2.fragdb"):
-        merge_databases(parts, tmp_path / "out.fragdb")
-
-
 @pytest.fixture(scope="module")
 def mini(mini_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     """The family ``mini`` built in one piece, really."""
