@@ -140,13 +140,20 @@ class Launch:
         self._pointers = _array_type(ctypes.c_void_p, len(values) + 1)(*starts)
         #: Address of an array of pointers to the values.
         self.address = ctypes.addressof(self._pointers)
+        self._native = self._with_attributes(self.attributes(driver.CUlaunchAttributeValue))
+
+    def _with_attributes(self, found: Sequence[tuple[str, Any]]) -> Any:
+        """Return the configuration of a launch that has attributes; None for another, which needs no structure."""
         attributes = []
-        for name, value in self.attributes(driver.CUlaunchAttributeValue):
+        for name, value in found:
             attributes.append(driver.CUlaunchAttribute())
             attributes[-1].id = getattr(driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
             attributes[-1].value = value
-        self._native = self.write(driver.CUlaunchConfig())
-        self._native.attrs, self._native.numAttrs = attributes, len(attributes)
+        if not attributes:
+            return None
+        native = self.write(driver.CUlaunchConfig())
+        native.attrs, native.numAttrs = attributes, len(attributes)
+        return native
 
     def write(self, native: Any) -> Any:
         """Set grid, block and shared memory of a structure of the driver; return it."""
@@ -181,8 +188,12 @@ class Launch:
         Raises:
             LaunchError: If the driver rejects the launch.
         """
-        self._native.hStream = driver.CUstream(stream)
-        (status,) = driver.cuLaunchKernelEx(self._native, self.kernel, self.address, 0)
+        if self._native is None:
+            shape = (*self._grid, *self._block, self.step.shared_memory)
+            (status,) = driver.cuLaunchKernel(self.kernel, *shape, stream, self.address, 0)
+        else:
+            self._native.hStream = driver.CUstream(stream)
+            (status,) = driver.cuLaunchKernelEx(self._native, self.kernel, self.address, 0)
         if status:
             raise self.step.failure(status)
 

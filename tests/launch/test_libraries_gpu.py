@@ -198,6 +198,9 @@ class Noting:
         self.sent.append(list((ctypes.c_uint64 * 2).from_address(extra[1])))
         return 0
 
+    def cuLaunchKernel(self, kernel: Any, *rest: int) -> tuple[Any, ...]:  # noqa: N802
+        return self.cuLaunchKernelEx(None, kernel, *rest[-2:])
+
     def cuLaunchKernelEx(self, config: Any, kernel: Any, address: int, extra: int) -> tuple[Any, ...]:  # noqa: N802
         places = (ctypes.c_void_p * 2).from_address(address)
         self.sent.append([ctypes.c_uint64.from_address(place or 0).value for place in places])

@@ -12,7 +12,7 @@ from cuda.bindings import driver
 
 from jitlto.launch import sequence as sequence_module
 from jitlto.launch import step as step_module
-from tests.support.launchers import INVALID, OK, FakeDriver
+from tests.support.launchers import INVALID, OK, FakeDriver, plain_config
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,9 @@ class FakeGraphs:
 
     def _fits(self, launch: Any) -> bool:
         return int(launch.blockDimX * launch.blockDimY * launch.blockDimZ) <= self.most_threads
+
+    def _cuLaunchKernel(self, kernel: Any, *shape: int) -> tuple[Any, ...]:  # noqa: N802
+        return self._cuLaunchKernelEx(plain_config(*shape[:8]), kernel, *shape[8:])
 
     def _cuLaunchKernelEx(self, config: Any, kernel: Any, address: int, extra: int) -> tuple[Any, ...]:  # noqa: N802
         if not self._fits(config):

@@ -64,6 +64,12 @@ NativeLaunch = ctypes.CFUNCTYPE(
 )
 
 
+def plain_config(*shape: int) -> SimpleNamespace:
+    """The configuration that ``cuLaunchKernel`` is given as numbers: grid, block, shared memory and stream."""
+    names = ("gridDimX", "gridDimY", "gridDimZ", "blockDimX", "blockDimY", "blockDimZ", "sharedMemBytes", "hStream")
+    return SimpleNamespace(**dict(zip(names, shape, strict=True)), attrs=())
+
+
 class FakeDriver:
     """Stands for the driver below launchers; types and enumerations are the real ones.
 
@@ -116,6 +122,10 @@ class FakeDriver:
     def cuKernelGetFunction(self, kernel: int) -> tuple[Any, ...]:  # noqa: N802
         """Give a handle for one context."""
         return OK, kernel
+
+    def cuLaunchKernel(self, kernel: Any, *shape: int) -> tuple[Any, ...]:  # noqa: N802
+        """Launch the plain way, without attributes."""
+        return self.cuLaunchKernelEx(plain_config(*shape[:8]), kernel, *shape[8:])
 
     def cuLaunchKernelEx(self, config: Any, kernel: Any, address: int, extra: int) -> tuple[Any, ...]:  # noqa: N802
         """Launch the plain way."""
