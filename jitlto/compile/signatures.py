@@ -97,13 +97,14 @@ def _read_list(tokens: Sequence[str]) -> Parameters | None:
 
 
 def _type(tokens: Sequence[str], name: str | None) -> str | None:
-    """Return the type of a parameter, if it is a scalar or a pointer to one."""
+    """Return the type of a parameter, if it is a number or a pointer; a text does not say what other names are."""
     tokens = [token for token in tokens if token not in _NO_TYPE and token != name]
-    if not {"(", "<"}.isdisjoint(tokens):
-        return None
     is_array = "[" in tokens
     tokens = tokens[: tokens.index("[")] if is_array else tokens
-    base = " ".join(token for token in tokens if token not in ("*", "&")).replace(" :: ", "::")
-    if find_scalar(base) is None and base.replace("const", "").strip() != "void":
+    if tokens[-2:] == ["*", "const"]:
+        del tokens[-1]
+    text = " ".join(tokens).replace(" :: ", "::")
+    is_number = find_scalar(text) is not None or "__int128" in tokens
+    if "(" in tokens or not (is_number or is_array or tokens[-1:] in (["*"], ["&"])):
         return None
-    return canonical_spelling(" ".join(tokens).replace(" :: ", "::") + "*" * is_array)
+    return canonical_spelling(text + "*" * is_array)

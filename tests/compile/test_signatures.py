@@ -140,9 +140,9 @@ def test_definitions_are_told_apart_by_the_number_of_their_parameters() -> None:
     assert found == {"_Z1ki": (("a", "int"),), "_Z1kfi": (("b", "float"), ("c", "int"))}
 
 
-def test_types_are_those_of_scalars_and_pointers_to_them() -> None:
-    text = "k(const float* __restrict__ x, unsigned n, void* v, uint32_t m, int64_t* const p, int a[4], S s, S* t)"
-    assert find(f'extern "C" __global__ void {text} {{}}', most=9) == (
+def test_types_are_those_of_numbers_and_pointers() -> None:
+    text = "const float* __restrict__ x, unsigned n, void* v, uint32_t m, int64_t* const p, int a[4], S s, S* t, __int128 w"
+    assert find(f'extern "C" __global__ void k({text}) {{}}', most=10) == (
         ("x", "float const*"),
         ("n", "unsigned int"),
         ("v", "void*"),
@@ -150,7 +150,8 @@ def test_types_are_those_of_scalars_and_pointers_to_them() -> None:
         ("p", "long long*"),
         ("a", "int*"),
         ("s", None),
-        ("t", None),
+        ("t", "S*"),
+        ("w", "__int128"),
     )
 
 
