@@ -141,12 +141,11 @@ def test_definitions_are_told_apart_by_the_number_of_their_parameters() -> None:
 
 
 def test_types_are_those_of_numbers_and_pointers() -> None:
-    text = "const float* __restrict__ x, unsigned n, void* v, uint32_t m, int64_t* const p, int a[4], S s, S* t, __int128 w"
+    text = "const float* __restrict__ x, unsigned n, void* v, int64_t* const p, int a[4], S s, S* t, __int128 w"
     assert find(f'extern "C" __global__ void k({text}) {{}}', most=10) == (
         ("x", "float const*"),
         ("n", "unsigned int"),
         ("v", "void*"),
-        ("m", "unsigned int"),
         ("p", "long long*"),
         ("a", "int*"),
         ("s", None),
