@@ -423,7 +423,7 @@ def test_params_tell_the_types_of_an_extern_c_kernel_that_are_not_scalars(build_
     toml = MINI["family.toml"].partition("[device.op]")[0]
     kernel = KERNEL.replace("__global__", 'extern "C" __global__')
     declared = 'params = ["{{data_type}}* x", "unsigned n"]'
-    with raises(BuildError, "build-params-mismatch", "the type of 'x' is not known", hint="list every parameter"):
+    with raises(BuildError, "build-params-mismatch", "the type of 's' is not known", hint="list every parameter"):
         build_family(changed(family__toml=toml.replace(declared, ""), kern__cu__jinja=kernel))
     all_types = 'params = ["{{data_type}}* x", "const float* data", "shape s", "unsigned n"]'
     made = build_family(changed(family__toml=toml.replace(declared, all_types), kern__cu__jinja=kernel))
