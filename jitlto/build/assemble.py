@@ -173,15 +173,15 @@ def _is_name(type_name: str) -> bool:
 def _may_declare(declared: str, actual: str, *, is_c: bool) -> bool:
     """Return whether ``params`` may declare a type for a parameter: its own, or a pointer to something for ``void*``.
 
-    The compiler tells the types of an ``extern "C"`` kernel's structures by other names than the author may use.
+    The text of an ``extern "C"`` kernel tells types by names that may stand for others.
     """
     if is_same_type(declared, actual):
         return True
     pointers = declared.count("*"), actual.count("*")
-    base, real = (canonical_spelling(text).rstrip("*").removesuffix(" const").strip() for text in (declared, actual))
+    real = canonical_spelling(actual).rstrip("*").removesuffix(" const").strip()
     if real == "void" and pointers == (1, 1):
         return "const" in declared or "const" not in actual
-    return is_c and pointers[0] == pointers[1] and not find_scalar(base) and not find_scalar(real)
+    return is_c and pointers[0] == pointers[1] and not find_scalar(real)
 
 
 def _split_declaration(text: str, rendered: RenderedSource) -> tuple[str | None, str]:
