@@ -24,8 +24,9 @@ SHARE = 0.5  # of a module's functions
 EXCEPTIONS = {
     "__main__.py": "in processes of their own",
     "compile/compiler.py": "abstract methods",
-    "compile/header_trace.py": "in forks",
     "build/execution/events.py": "methods without a body, for observers to override",
+    "cli/output.py": "in a process on a terminal",
+    "packaging/hooks/setuptools.py": "in builds of packages by setuptools, which are slow",
     "packaging/hooks/build_fragments.py": "in builds of packages by setuptools, which are slow",
     "cli/demo.py": "builds and links a shipped family, which is slow",
     "cli/ending.py": "in processes that a signal ends",

@@ -1,0 +1,24 @@
+"""A framework that is not installed is one error that says what to install."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+import jitlto
+from jitlto.base.errors import OperatorError
+from tests.support.errors import raises
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "hint"), [("torch_operator", "torch_operator", "torch"), ("jax_call", "jax_call", "jax[cuda13]")]
+)
+def test_a_framework_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, module: str, hint: str
+) -> None:
+    monkeypatch.setitem(sys.modules, f"jitlto.frameworks.{module}", None)
+    make: Any = getattr(jitlto, name)
+    with raises(OperatorError, "operator-framework", "cannot be imported", hint=hint):
+        make(None)
