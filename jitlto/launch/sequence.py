@@ -39,6 +39,8 @@ class LaunchSequence:
         self._process = _process
         self._stream = stream
         self._handle = stream_handle(stream)
+        self._queue = driver.CUstream(self._handle)
+        self._may_close = is_own(stream)
         #: The launches.
         self.steps = tuple(steps)
         #: The present argument of each slot.
@@ -80,12 +82,13 @@ class LaunchSequence:
         """
         if self._process != _process:
             device.raise_forked_error()
-        values = self._converted(arguments)
+        values = self._converted(arguments) if arguments else None
         with self._lock:
-            self._store(arguments, values)
-            if is_own(self._stream):
+            if values is not None:
+                self._store(arguments, values)
+            if self._may_close:
                 stream_handle(self._stream)  # raises if it was closed
-            if self._may_use_graph and not _is_capturing(self._handle):
+            if self._may_use_graph and not _is_capturing(self._queue):
                 self._issue_graph()
             else:
                 self._issue_each()
@@ -100,9 +103,9 @@ class LaunchSequence:
                 except RejectedError:
                     graph = None  # the driver cannot change these arguments: make the graph again
             if graph is None:
-                graph = self._graph = LaunchGraph(self._launches, self._handle)
+                graph = self._graph = LaunchGraph(self._launches, self._queue)
             stale.clear()
-            graph.issue(self._handle)
+            graph.issue(self._queue)
             return
         except RejectedError as error:
             reason = error
@@ -173,7 +176,7 @@ class LaunchGraph:
         RejectedError: If the driver rejects one of the launches, or the graph.
     """
 
-    def __init__(self, launches: Sequence[Launch], stream: int) -> None:
+    def __init__(self, launches: Sequence[Launch], stream: driver.CUstream) -> None:
         with device.allowed_in_captures():
             self._graph = _check(driver.cuGraphCreate(0))
             _destroy_with(self, driver.cuGraphDestroy, self._graph)  # not earlier: updates refer to its nodes
@@ -187,7 +190,7 @@ class LaunchGraph:
             self._executable = _check(driver.cuGraphInstantiate(self._graph, 0))
             _destroy_with(self, driver.cuGraphExecDestroy, self._executable)
             self._updates = [partial(driver.cuGraphExecKernelNodeSetParams, self._executable, *node) for node in nodes]
-            _check(driver.cuGraphUpload(self._executable, driver.CUstream(stream)))
+            _check(driver.cuGraphUpload(self._executable, stream))
 
     def _add(
         self, launch: Launch, parameters: driver.CUDA_KERNEL_NODE_PARAMS, previous: driver.CUgraphNode | None
@@ -215,13 +218,13 @@ class LaunchGraph:
         for number in numbers:
             _check(self._updates[number]())
 
-    def issue(self, stream: int) -> None:
+    def issue(self, stream: driver.CUstream) -> None:
         """Launch the graph.
 
         Raises:
             RejectedError: If the driver rejects that.
         """
-        _check(driver.cuGraphLaunch(self._executable, driver.CUstream(stream)))
+        _check(driver.cuGraphLaunch(self._executable, stream))
 
 
 def sequence(stream: Any, steps: Iterable[Step], /, **arguments: Any) -> LaunchSequence:
@@ -243,9 +246,9 @@ def sequence(stream: Any, steps: Iterable[Step], /, **arguments: Any) -> LaunchS
     return LaunchSequence(stream, steps, arguments)
 
 
-def _is_capturing(stream: int) -> bool:
+def _is_capturing(stream: driver.CUstream) -> bool:
     """Return whether a stream is being captured, or cannot be asked because another capture forbids it."""
-    status, capture = driver.cuStreamIsCapturing(driver.CUstream(stream))
+    status, capture = driver.cuStreamIsCapturing(stream)
     return bool(status or capture)
 
 
