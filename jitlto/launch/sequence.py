@@ -40,7 +40,7 @@ class LaunchSequence:
         self._stream = stream
         self._handle = stream_handle(stream)
         self._queue = driver.CUstream(self._handle)
-        self._may_close = is_own(stream)
+        self._may_close = is_own(stream) and hasattr(stream, "is_closed")
         #: The launches.
         self.steps = tuple(steps)
         #: The present argument of each slot.
@@ -86,8 +86,8 @@ class LaunchSequence:
         with self._lock:
             if values is not None:
                 self._store(arguments, values)
-            if self._may_close:
-                stream_handle(self._stream)  # raises if it was closed
+            if self._may_close and self._stream.is_closed:
+                stream_handle(self._stream)  # raises
             if self._may_use_graph and not _is_capturing(self._queue):
                 self._issue_graph()
             else:
@@ -142,11 +142,13 @@ class LaunchSequence:
                 hint = suggest(name, self._places) or f"the slots are {', '.join(self._places) or 'none'}"
                 what = f"no slot is named {name!r}"
                 raise ArgumentError(what, code="launch-argument-slot", where=repr(self), hint=hint)
+            made: dict[Converter, bytes] = {}  # launches of one signature convert alike
             for number, convert, memory in self._places[name]:
                 try:
-                    values.append((number, memory, convert(argument)))
+                    value = made.get(convert) or made.setdefault(convert, convert(argument))
                 except LaunchError as error:
                     raise self._located(error, number) from None
+                values.append((number, memory, value))
         return values
 
     def _store(self, arguments: dict[str, Any], values: list[tuple[int, memoryview, bytes]]) -> None:
