@@ -19,7 +19,8 @@ RUN_SIDE = """
 import importlib, pathlib
 import jitlto
 package = pathlib.Path(jitlto.__path__[0])
-for file in sorted(f for part in ("runtime", "cuda", "storage", "model") for f in package.glob(part + "/**/*.py")):
+parts = ("runtime", "tuning", "launch", "link", "plan", "database", "stores", "cuda", "record", "base")
+for file in sorted(f for part in parts for f in package.glob(part + "/**/*.py")):
     if file.stem != "__init__":
         importlib.import_module(".".join(("jitlto", *file.relative_to(package).with_suffix("").parts)))
 """

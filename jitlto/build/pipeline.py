@@ -94,17 +94,7 @@ def build(
     """
     begin = time.perf_counter()
     output = Path(output)
-    for value, expected, what in (
-        (jobs, int, "jobs must be a number"),
-        (executor, Executor, "executor must be a concurrent.futures.Executor"),
-        (cache, Cache, "cache must be a Cache, as open_cache returns"),
-        (shard, Shard, "shard must be a Shard"),
-    ):
-        if value is not None:
-            check_type(value, expected, what)
-    if not output.parent.is_dir():
-        what = f"the directory {output.parent} does not exist"
-        raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")
+    _check_arguments(output, jobs, executor, cache, shard)
     observer.phase("render")
     sources = families
     if not isinstance(sources, RenderedFamilies):
@@ -147,6 +137,20 @@ def build(
         cache.stores.finish(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
     use, seconds = find_use(outcome.layers, outcome.seconds_saved, cache), time.perf_counter() - begin
     return BuildReport(output, digest, fragments, outcome.compiled, tuple(dict.fromkeys(advice)), seconds, use)
+
+
+def _check_arguments(output: Path, jobs: object, executor: object, cache: object, shard: object) -> None:
+    for value, expected, what in (
+        (jobs, int, "jobs must be a number"),
+        (executor, Executor, "executor must be a concurrent.futures.Executor"),
+        (cache, Cache, "cache must be a Cache, as open_cache returns"),
+        (shard, Shard, "shard must be a Shard"),
+    ):
+        if value is not None:
+            check_type(value, expected, what)
+    if not output.parent.is_dir():
+        what = f"the directory {output.parent} does not exist"
+        raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")
 
 
 def _announce(sources: RenderedFamilies, shard: Shard | None, observer: Observer) -> Iterator[Sequence[CompileRequest]]:

@@ -197,7 +197,7 @@ class HeaderSearch:
             what, hint = f"NVRTC ignores {match[0].decode()} before C++23", "write #elif defined(NAME)"
             self._fail(place, what, "unsupported", hint, content, match.start())
         found = tuple((include, self._resolve(place, include)) for include in scanned.includes)
-        if is_own and (self._strict or self._as_written):
+        if is_own:
             for include, _ in found:
                 if include.name.startswith("/"):
                     what = f"an absolute path, {include.name}, names a header"

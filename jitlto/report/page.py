@@ -11,10 +11,10 @@ import base64
 import functools
 import hashlib
 import json
-import zlib
 from collections.abc import Sequence
 from importlib import resources
 from typing import Any
+from zlib import compress
 
 import jinja2
 from markupsafe import Markup
@@ -58,7 +58,7 @@ def pack(report: Report) -> str:
         }
         rows.append(row)
     text = json.dumps({"symbols": list(symbols), "rows": rows}, separators=(",", ":"))
-    return base64.b64encode(zlib.compress(text.encode())).decode()
+    return base64.b64encode(compress(text.encode())).decode()
 
 
 def visible(value: Any) -> Any:

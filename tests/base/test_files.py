@@ -372,7 +372,6 @@ def test_one_function_writes_files_at_paths_that_users_give() -> None:
     """What else writes does so in directories of jitlto's own, or temporary ones."""
     own = {
         "compile/header_tree.py",  # in the temporary directory of a compile, or of the build
-        "packaging/foreign/cmake.py",  # in its temporary directory
         "compile/snapshot.py",  # a descriptor in memory
         "build/execution/header_files.py",  # in the temporary directory of the build
         "build/lineinfo.py",  # in a directory that is renamed when it is complete

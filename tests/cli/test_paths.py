@@ -45,7 +45,7 @@ def locked(mini_path: Path, tmp_path: Path) -> Iterator[Path]:
 
 @needs_setpriv
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [("ls",), ("check",), ("doctor",), ("merge", "-o", "x.fragdb")], ids=" ".join)
+@pytest.mark.parametrize("command", [("ls",), ("check",), ("merge", "-o", "x.fragdb")], ids=" ".join)
 def test_a_database_without_permission_is_reported_like_a_missing_one(locked: Path, command: tuple[str, ...]) -> None:
     assert f"error: {locked}: cannot be read: permission denied" in _said(1, *command, locked)
     missing = locked.with_name("missing.fragdb")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.errors import CompileError
+from jitlto.base.errors import CompileError, JitltoError
 from jitlto.base.versions import Architecture
 from jitlto.compile import diagnostics
 from jitlto.compile import nvrtc_program as nvrtc
@@ -17,6 +17,7 @@ from jitlto.compile.nvrtc_program import compile_source
 from jitlto.cuda import toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.record.headers import Source
+from tests.support.errors import raises
 from tests.support.process import output_of
 
 BASE = [Architecture(75)]
@@ -265,18 +266,14 @@ def test_nothing_is_read_that_was_not_given(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "outside.h").write_text("#define VALUE 1\n")
     monkeypatch.chdir(tmp_path)
     deep = {"deep/a.h": b'#include "outside.h"\n', "deep/b.h": b'#include "../outside.h"\n'}
-    includes = [
-        '"outside.h"',
-        "<outside.h>",
-        f'"{tmp_path}/outside.h"',
-        f"<{tmp_path}/outside.h>",
-        *map("<{}>".format, deep),
-    ]
-    for include in includes:
-        text = f"#include {include}\n__device__ int f() {{ return VALUE; }}\n"
+    text = "#include {}\n__device__ int f() {{ return VALUE; }}\n"
+    for include in ['"outside.h"', "<outside.h>", *map("<{}>".format, deep)]:
         with pytest.raises(CompileError) as caught:
-            compile_source(HeaderSearch([], deep).closure(text.encode()), BASE, OPTIONS)
+            compile_source(HeaderSearch([], deep).closure(text.format(include).encode()), BASE, OPTIONS)
         assert "outside.h" in caught.value.log
+    for include in [f'"{tmp_path}/outside.h"', f"<{tmp_path}/outside.h>"]:
+        with raises(JitltoError, "jitlto-header-absolute", "outside.h"):
+            HeaderSearch([], deep).closure(text.format(include).encode())
 
 
 @pytest.mark.slow

@@ -75,6 +75,11 @@ def test_the_page_lists_the_codes_of_the_package_and_no_others() -> None:
     listed = {code for name in CLASSES.values() for code in rows_of(name)}
     cases = set().union(*map(cases_in, syntax_trees().values()))
     composed = {code for code in listed for owner in CLASSES if code.removeprefix(f"{owner}-") in cases}
+    nodes = [node for tree in syntax_trees().values() for node in ast.walk(tree)]
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    parts = [node.values[0] for node in nodes if isinstance(node, ast.JoinedStr) and node.values]
+    begins = {part.value for part in parts if isinstance(part, ast.Constant) and str(part.value).endswith("-")}
+    composed |= {code for code in listed for begin in begins if code.startswith(begin) and code[len(begin) :] in texts}
     assert given - listed - cases == set(), "not in docs/errors.md"
     assert listed - given - composed == set(), "in docs/errors.md, but nothing raises them"
     assert {case for case in cases if not any(code.endswith(f"-{case}") for code in listed)} == set()

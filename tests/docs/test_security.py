@@ -21,8 +21,6 @@ EXCEPTIONS = {
     ("build/execution/forkserver.py", "pickle"),
     ("compile/snapshot.py", "pickle"),
     ("build/execution/transport.py", "pickle"),
-    ("frameworks/torch_kernel.py", "exec"),
-    ("frameworks/torch_kernel.py", "compile"),
 }
 
 
@@ -86,7 +84,7 @@ def test_only_jobs_of_a_cluster_are_decompressed() -> None:
             and any(alias.name != "compress" for alias in node.names)
         )
     }
-    assert found == {"build/execution/header_transfer.py"}
+    assert found == {"build/execution/transport.py"}
 
 
 def test_the_run_side_reads_no_pickles() -> None:
