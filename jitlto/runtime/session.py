@@ -122,6 +122,7 @@ class Session(Shared):
                         settings.database_path,
                         settings=settings,
                         look_ups=self.look_ups,
+                        on_new=self.open_stores_soon,
                     )
         return self._registry
 

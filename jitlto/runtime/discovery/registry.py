@@ -92,6 +92,7 @@ class Registry:
             addresses of databases in stores, which are fetched into the user's cache when the path is searched.
         settings: Where databases of editable installs are built; by default the process's.
         look_ups: Path of a database → the look-ups that this machine has of it.
+        on_new: Called before a database is read that this machine has not seen.
     """
 
     def __init__(
@@ -100,10 +101,11 @@ class Registry:
         *,
         settings: config.Config | None = None,
         look_ups: Callable[[Path], LookUps] = lambda _: LookUps(()),
+        on_new: Callable[[], object] = lambda: None,
     ) -> None:
         self._paths = paths
         self.settings = settings or config.current()
-        self._look_ups = look_ups
+        self._look_ups, self._on_new = look_ups, on_new
         self._databases: dict[Path, FragmentDatabase] = {}
         self.after_fork()
 
@@ -157,6 +159,7 @@ class Registry:
         contents = look_ups.find_contents(digest) if digest else None
         if contents is not None:
             return DatabaseFile(path, location, contents, open_database=self.open)
+        self._on_new()
         database = self.open(path)
         contents = Contents.from_database(database)
         if digest == database.digest:
