@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jitlto.base.errors import JitltoError
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.record.headers import Source, split_leading_includes
+from tests.support.errors import raises
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -80,8 +82,9 @@ def test_the_first_root_wins_and_what_is_given_by_content_wins_over_all(tmp_path
 def test_an_absolute_include_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "secret.h").write_text("// outside")
     root = tree(tmp_path / "root", {"a.h": ""})
-    source = closure(root, f'#include "{tmp_path}/secret.h"\n#include <{tmp_path}/secret.h>\n#include "{root}/a.h"\n')
-    assert source.headers == {}
+    for include in (f'"{tmp_path}/secret.h"', f"<{tmp_path}/secret.h>", f'"{root}/a.h"'):
+        with raises(JitltoError, "jitlto-header-absolute"):
+            closure(root, f"#include {include}\n")
     assert HeaderSearch([root]).find(str(root / "a.h")) is None
 
 
