@@ -28,8 +28,13 @@ _DECLARED = re.compile(r"(?!__\w+__\b)\b([A-Za-z_]\w*)\s*[(\[;=]")
 
 
 class _Form(NamedTuple):
-    place: str
+    file: str
+    line: int
     text: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}"
 
     @property
     def head(self) -> str:
@@ -55,9 +60,7 @@ def show_sides(symbol: str, rendered: RenderedSource, config: CompileConfig) -> 
     )
     shown = ""
     if one := _differing(declared, own):
-        shown += (
-            f"; {path_of(config, one.place.rpartition(':')[0])}:{one.place.rpartition(':')[2]} declares `{one.text}`"
-        )
+        shown += f"; {path_of(config, one.file)}:{one.line} declares `{one.text}`"
     if other := _differing(own, declared):
         shown += f"; {other.place} has `{other.head}`"
     return shown
@@ -93,4 +96,4 @@ def _forms(texts: Mapping[str, bytes]) -> Iterator[_Form]:
         code = _NO_CODE.sub(lambda match: "\n" * match[0].count("\n"), text.decode("utf-8", "replace"))
         for match in _STATEMENT.finditer(code):
             begin = match.start() + len(match[0]) - len(match[0].lstrip())
-            yield _Form(f"{name}:{code.count(chr(10), 0, begin) + 1}", " ".join(match[0].split()))
+            yield _Form(name, code.count("\n", 0, begin) + 1, " ".join(match[0].split()))

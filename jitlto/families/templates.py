@@ -99,7 +99,8 @@ def render_family(
                 same.has_gaps = True
                 on_error(source, outcome)
         same.check(where)
-        unused[group.matrix] = unused.get(group.matrix, same.unused) & same.unused
+        own = same.unused
+        unused[group.matrix] = unused.get(group.matrix, own) & own
     if on_warning is not None:
         for path, name in sorted((path, name) for path, names in unused.items() for name in names):
             on_warning(f"{path}: nothing uses {name}: no template, params or key of {family.name}; remove it")

@@ -190,12 +190,6 @@ def write(path: Path, entries: Mapping[str, Mapping[str, bytes]]) -> None:
         file.writelines(payload for *_, payload in listed)
 
 
-def size_of(entries: Mapping[str, Mapping[str, bytes]]) -> int:
-    """Return the bytes of the file that :func:`write` makes."""
-    sizes = [_RECORD.size + len(payload) for each in entries.values() for payload in each.values()]
-    return _HEAD.size + sum(sizes)
-
-
 def beside(database: Path) -> tuple[Pack, ...]:
     """Open the current packs of a database: ``NAME.pack`` and ``NAME.*.pack`` beside ``NAME.fragdb``.
 
