@@ -57,7 +57,7 @@ class FailureGroup:
 
     @property
     def title(self) -> str:
-        """The cause in one line: the first message of the first failure."""
+        """The first message of the first failure, shortened to one line."""
         title = self.failures[0].messages[0][1].strip()
         return title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}..."
 

@@ -143,7 +143,7 @@ def test_every_command_and_option_is_in_the_reference(site: Path, pages: dict[Pa
     for name, command in _commands(cli.cli, "jitlto"):
         assert name in described, name
         for parameter in command.params:
-            if isinstance(parameter, click.Option):
+            if isinstance(parameter, click.Option) and not parameter.hidden:
                 for option in parameter.opts:
                     assert f"cmdoption-{name}-{option.lstrip('-')}" in described, (name, option)
 

@@ -91,7 +91,7 @@ def write(trace: Trace, path: Path) -> None:
     """Write what was recorded.
 
     Raises:
-        BuildError: As :func:`check_writable`.
+        BuildError: If its name does not end with .json, or it cannot be written.
     """
     check_writable(path)
     with _report_unwritable(path):
