@@ -144,22 +144,12 @@ static PyObject *table_find_python(PyObject *self, PyObject *args) {
     return found != NULL ? found : Py_NewRef(Py_None);
 }
 
-/* Removes the entries of an answer, or all without one. */
-static PyObject *table_forget(PyObject *self, PyObject *args) {
-    PyObject *answer = NULL;
-    if (args != NULL && !PyArg_ParseTuple(args, "|O:forget", &answer)) return NULL;
-    Entries dropped, kept = {.size = 0};
+/* Removes all entries. */
+static PyObject *table_forget(PyObject *self, PyObject *Py_UNUSED(none)) {
+    Entries dropped;
     Py_BEGIN_CRITICAL_SECTION(self);
     dropped = ((Table *)self)->entries;
-    for (size_t i = 0; answer != NULL && i < dropped.size; i++) {
-        Entry *entry = &dropped.places[i];
-        if (entry->values == NULL || entry->found == answer) continue;
-        if (2 * (kept.count + 1) > kept.size && grow(&kept) < 0) break; /* the rest is only forgotten */
-        *find_place(&kept, entry) = *entry;
-        kept.count++;
-        *entry = (Entry){.values = NULL};
-    }
-    ((Table *)self)->entries = kept;
+    ((Table *)self)->entries = (Entries){.size = 0};
     Py_END_CRITICAL_SECTION();
     drop_entries(&dropped);
     Py_RETURN_NONE;
@@ -193,7 +183,7 @@ static PyMethodDef table_methods[] = {
     {"remember", table_remember, METH_VARARGS,
      "remember(values, names, found): an answer, by its arguments and the names of the last of them."},
     {"find", table_find_python, METH_VARARGS, "find(values, names): the answer; None if there is none."},
-    {"forget", table_forget, METH_VARARGS, "forget(answer): remove the entries of an answer; without one, all."},
+    {"forget", table_forget, METH_NOARGS, "Remove all entries."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -78,11 +78,9 @@ class Table:
             self._answers.clear()
         self._answers[(names, values, *map(type, values))] = answer
 
-    def forget(self, answer: object = None) -> None:
-        """Remove the entries of an answer, or all without one."""
-        for request, found in tuple(self._answers.items()):
-            if answer is None or found is answer:
-                self._answers.pop(request, None)
+    def forget(self) -> None:
+        """Remove all entries."""
+        self._answers.clear()
 
 
 def make_table() -> Any:

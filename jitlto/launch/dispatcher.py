@@ -109,7 +109,3 @@ class Dispatcher(Shared):
             )
         chosen = dict(zip(self.names, values, strict=True))
         return self._family.launcher(**self._how, **self._fixed, **chosen)  # type: ignore[arg-type]
-
-    def forget(self, launcher: object = None) -> None:
-        """Forget a launcher, or all without one."""
-        self._quick.forget(launcher)

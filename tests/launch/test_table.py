@@ -103,16 +103,6 @@ def test_the_same_arguments_get_the_same_answer(asked: Asked) -> None:
     assert len(asked.calls) == 2 * len(answers)
 
 
-def test_the_entries_of_one_answer_are_forgotten(asked: Asked) -> None:
-    first = asked.launcher("a")
-    asked._quick.remember(("b",), ("n",), first)
-    kept = [asked.launcher(number) for number in range(100)]
-    asked._quick.forget(first)
-    assert asked._quick.find(("a",), ()) is asked._quick.find(("b",), ("n",)) is None
-    assert [asked.launcher(number) for number in range(100)] == kept
-    assert asked.launcher("a") is not first
-
-
 def test_what_has_no_key_is_asked_each_time(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     lookup = launch_core.core().make_lookup(answer, lambda values: None if 0.5 in values else (*values, "key"))
     monkeypatch.setattr(Asked, "launcher", lookup)
