@@ -26,7 +26,7 @@ from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_proof import Faults, InterfaceProof, find_broken
-from jitlto.build.interfaces import check_interfaces, own_texts
+from jitlto.build.interfaces import check_interfaces
 from jitlto.build.rendered_families import RenderedFamilies, check_reproducible
 from jitlto.build.shards import Shard
 from jitlto.build.sides import explain
@@ -35,12 +35,10 @@ from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import Fragment
-from jitlto.record.headers import interfaces_first
 
 # What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds,
 # while something is written within those.
 _FINISH_PART, _FINISH, _STALL = 0.1, 2.0, 0.5
-_ERROR = re.compile(r"^(.+?)\((\d+)\): [\w ]*error", re.M)  # of NVRTC and nvcc
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +108,13 @@ def build(
         if outcome.failures or sources.failures:
             observer.phase("check")
             _raise_failures(sources, outcome, compiler, keep_going=keep_going)
-        interfaces = InterfaceProof(outcome.requests, outcome.sources, compiler)
+        interfaces = InterfaceProof(outcome.requests, outcome.sources, compiler, sources.own_interfaces())
         sources.check_texts(compiler)
         observer.phase("check")
         advice, records, part = [*sources.advice, *made.list_advice()], [*sources.records.values()], None
         fragments = tuple(sorted(made.fragments, key=lambda fragment: fragment.key))
-        find_faults = partial(interfaces.faults, sources.own_interfaces())
         if shard is not None:
-            whole = sources.source_digests(), find_faults(), sources.toolchain_identities()
+            whole = sources.source_digests(), interfaces.faults(), sources.toolchain_identities()
             part = shards.make_part_record(shard, *whole, advice)
 
         def check(digest: str) -> None:
@@ -127,7 +124,7 @@ def build(
                     advice, records, fragments, (), store, digest, sources.show, allow_incomplete=allow_incomplete
                 )
             finally:  # its errors say more than that kernels do not plan
-                _validate(sources, made.fragments, find_faults())
+                _validate(sources, made.fragments, interfaces.faults())
 
         observer.phase("write")
         digest = writer.write(output, records, fragments, made.blobs, part=part, check=None if shard else check)
@@ -196,33 +193,17 @@ def _raise_failures(
     failures = []
     for position, failure in outcome.failures:
         error, config = failure.error, outcome.requests[position].config
-        if _may_be_broken(failure, config):
+        if isinstance(error, CompileError) and error.code == CompileError.code:
             if config not in broken:
                 broken[config] = find_broken(compiler, config, config.interfaces)
+            explain(error, failure.rendered, config)
             error = broken[config] or error
-            if isinstance(error, CompileError):
-                explain(error, failure.rendered, config)
         failures.append(Failure(failure.rendered, error))
     if failures and not keep_going:
         raise failures[0].error
     if failed := [*sources.failures, *failures]:
         tried = [failure.rendered for failure in sources.failures] + [request.rendered for request in outcome.requests]
         raise FailedFragmentsError(group_failures(failed, tried), len(tried))
-
-
-def _may_be_broken(failure: Failure, config: CompileConfig) -> bool:
-    """Return whether a source may fail because an interface does: there, where its own code begins, or at its end."""
-    error, rendered = failure.error, failure.rendered
-    if not isinstance(error, CompileError) or error.code != CompileError.code:
-        return False
-    first = _ERROR.search(error.log)
-    if first is None or "At end of source: error" in error.log:
-        return True
-    text = own_texts(rendered, config).get(first[1])
-    if text is None:
-        return first[1] in config.own_closure(interfaces_first(config.interfaces)).headers
-    lines = enumerate(map(bytes.strip, text.split(b"\n")), 1)
-    return int(first[2]) <= next((n for n, line in lines if line and not line.startswith((b"#", b"//"))), 1)
 
 
 @dataclass
