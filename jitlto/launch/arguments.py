@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -17,7 +17,6 @@ import numpy as np
 from jitlto.base.errors import ArgumentError
 from jitlto.base.types import Parameter, Scalar, find_scalar
 from jitlto.cuda.libraries import driver
-from jitlto.launch.argument_errors import argument_error, type_error
 
 Converter: TypeAlias = "Callable[[Any], bytes]"
 
@@ -47,9 +46,9 @@ def make_converter(parameter: Parameter) -> Converter:
 
 
 def _by_value(parameter: Parameter) -> Converter:
-    from jitlto.launch.structures import make_by_value  # imported lazily: most kernels take only scalars
+    from jitlto.launch.by_value import make_by_value  # imported lazily: most kernels take only scalars
 
-    return make_by_value(parameter, make_converter)
+    return make_by_value(parameter)
 
 
 def pointed_type(parameter: Parameter) -> str | None:
@@ -226,7 +225,7 @@ def _integer(parameter: Parameter, known: Scalar) -> Converter:
                 raise type_error(parameter, argument, "an integer") from None
             value = handle
         if not low <= value <= high:
-            raise _range_error(parameter, value, low, high)
+            raise range_error(parameter, value, low, high)
         return value.to_bytes(known.size, "little", signed=is_signed)
 
     return convert
@@ -249,7 +248,7 @@ def _floating(parameter: Parameter, known: Scalar) -> Converter:
         value = _real(parameter, argument)
         if -high <= value <= high or not math.isfinite(value):
             return make(value).tobytes()  # type: ignore[no-any-return]
-        raise _range_error(parameter, value, -high, high)
+        raise range_error(parameter, value, -high, high)
 
     return convert
 
@@ -262,7 +261,7 @@ def _bfloat16(parameter: Parameter) -> Converter:
         if math.isnan(value):
             return b"\xc0\x7f"
         if abs(value) > high and not math.isinf(value):
-            raise _range_error(parameter, value, -high, high)
+            raise range_error(parameter, value, -high, high)
         single = np.float32(value)
         bits = int(single.view(np.uint32))
         if bits & 0xFFFF == 0x8000 and float(single) != value:
@@ -287,9 +286,9 @@ def _complex(parameter: Parameter, known: Scalar) -> Converter:
         try:
             value = complex(argument)
         except OverflowError:
-            raise _range_error(parameter, "the integer", -high, high) from None
+            raise range_error(parameter, "the integer", -high, high) from None
         if any(abs(part) > high and not math.isinf(part) for part in (value.real, value.imag)):
-            raise _range_error(parameter, value, -high, high)
+            raise range_error(parameter, value, -high, high)
         return make(value).tobytes()  # type: ignore[no-any-return]
 
     return convert
@@ -303,7 +302,7 @@ def _real(parameter: Parameter, argument: Any) -> float:
         return float(argument)
     except OverflowError:
         high = float(np.finfo(np.float64).max)
-        raise _range_error(parameter, "the integer", -high, high) from None
+        raise range_error(parameter, "the integer", -high, high) from None
     except (TypeError, ValueError):
         raise type_error(parameter, argument, "a real number") from None
 
@@ -330,5 +329,29 @@ def _read_only_error(parameter: Parameter) -> ArgumentError:
     return argument_error(parameter, "read-only", "the array is read-only", hint)
 
 
-def _range_error(parameter: Parameter, value: object, low: float, high: float) -> ArgumentError:
+def range_error(parameter: Parameter, value: object, low: float, high: float) -> ArgumentError:
+    """Return the error of a number that a parameter cannot hold."""
     return argument_error(parameter, "range", f"{value} is out of range", f"{parameter.type} holds {low} to {high}")
+
+
+def argument_error(parameter: Parameter, case: str, what: str, hint: str) -> ArgumentError:
+    """Return the error of an argument that does not fit its parameter; ``case`` is the end of its code."""
+    where = f"parameter {parameter.name!r} ({parameter.type})"
+    return ArgumentError(what, code=f"launch-argument-{case}", where=where, hint=hint)
+
+
+def type_error(parameter: Parameter, argument: object, expected: str) -> ArgumentError:
+    """Return the error of an argument of a wrong type."""
+    what = f"expected {expected}, got {type(argument).__name__}"
+    return argument_error(parameter, "type", what, f"pass {expected}")
+
+
+def count_error(kernel: str, signature: Sequence[Parameter], count: int) -> ArgumentError:
+    """Return the error for a launch with ``count`` arguments, too few or too many."""
+    expected = len(signature)
+    what = f"expected {expected} arguments, got {count}"
+    if count < expected:
+        missing = signature[count]
+        what = f"missing argument {missing.name!r} ({missing.type}): {what}"
+    hint = f"the kernel takes ({', '.join(map(str, signature))})"
+    return ArgumentError(what, code="launch-argument-count", where=kernel, hint=hint)

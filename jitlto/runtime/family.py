@@ -493,8 +493,7 @@ class KernelFamily(Shared):
     def forget(self, digest: str) -> None:
         """Drop the launcher of a plan; its code is unloaded when no reference to it is left."""
         self._failures.pop(digest, None)
-        launcher = self._launchers.pop(digest, None)
-        if launcher is not None:
-            self._quick.forget(launcher)
+        if self._launchers.pop(digest, None) is not None:
+            self._quick.forget()
             for dispatcher in self._dispatchers:
-                dispatcher.forget(launcher)
+                dispatcher.forget()
