@@ -102,7 +102,3 @@ class Dispatcher(Shared):
             )
         chosen = dict(zip(self.names, values, strict=True))
         return self._family.launcher(**self._how, **self._fixed, **chosen)
-
-    def forget(self) -> None:
-        """Forget all launchers."""
-        self._quick.forget()
