@@ -11,11 +11,11 @@ import dataclasses
 import enum
 import operator
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -31,14 +31,22 @@ from jitlto.base.layouts import (
     structure,
 )
 from jitlto.base.types import Parameter, from_numpy_name
-from jitlto.launch.arguments import Converter, argument_error, make_converter, range_error, type_error
+from jitlto.launch.argument_errors import argument_error, range_error, type_error
+
+Converter: TypeAlias = Callable[[Any], bytes]
+Make: TypeAlias = Callable[[Parameter], Converter]
 
 _DESCRIPTORS = ("CUtensorMap_st", "CUtensorMap")
 _LARGEST = 1 << 16  # bytes: twice what CUDA takes as the arguments of a kernel
 
 
-def make_by_value(parameter: Parameter) -> Converter:
-    """Return the converter of a parameter whose type is no scalar, or is ``float2`` or ``double2``."""
+def make_by_value(parameter: Parameter, make: Make) -> Converter:
+    """Return the converter of a parameter whose type is no scalar, or is ``float2`` or ``double2``.
+
+    Args:
+        parameter: The parameter.
+        make: Makes the converters of fields.
+    """
     type_, bits = parameter.type.strip(), 8 * parameter.size
     if type_.startswith("enum ") and parameter.size in (1, 2, 4, 8):
         # Enumerators are their values, whatever type underlies them.
@@ -52,7 +60,7 @@ def make_by_value(parameter: Parameter) -> Converter:
     if layout is not None and layout.kind in ("i16", "u16"):
         low, high = (-(1 << 127), (1 << 127) - 1) if layout.kind == "i16" else (0, (1 << 128) - 1)
         return partial(_encode_integer, parameter, low, high, "an integer")
-    return Structure(parameter, layout)
+    return Structure(parameter, layout, make)
 
 
 def _declared(definition: str) -> Layout | None:
@@ -84,13 +92,19 @@ class Structure:
     Args:
         parameter: The parameter, or a part of one.
         layout: The layout of its type if that is known.
+        make: Makes the converters of fields.
     """
 
-    def __init__(self, parameter: Parameter, layout: Layout | None) -> None:
-        self._parameter = parameter
+    def __init__(self, parameter: Parameter, layout: Layout | None, make: Make) -> None:
+        self._parameter, self._make = parameter, make
         self._layout = layout if layout is not None and layout.fields else None
         self._fields = [
-            (field.name, field.offset, field.layout.size, _make_encoder(f"{parameter.name}.{field.name}", field.layout))
+            (
+                field.name,
+                field.offset,
+                field.layout.size,
+                _make_encoder(f"{parameter.name}.{field.name}", field.layout, make),
+            )
             for field in (self._layout.fields if self._layout is not None else ())
         ]
         self._checked: dict[Any, Structure] = {}  # by type or dtype: what converts values of its fields
@@ -154,7 +168,7 @@ class Structure:
                 "declare the fields as in C++, a dtype with align=True; bytes of the right number are taken as they are"
             )
             raise argument_error(parameter, "layout", difference, hint)
-        return self._checked.setdefault(kind, Structure(parameter, layout))
+        return self._checked.setdefault(kind, Structure(parameter, layout, self._make))
 
     def _encode_descriptor(self, argument: Any) -> bytes:
         kind, size = type(argument), self._parameter.size
@@ -193,13 +207,13 @@ class Structure:
         return bytes(data)
 
 
-def _make_encoder(name: str, layout: Layout) -> Converter:
+def _make_encoder(name: str, layout: Layout, make: Make) -> Converter:
     """Return a function that encodes a field, which messages call ``name``, or an element of one."""
     part = Parameter(name, layout.type, layout.size, layout.alignment)
     if layout.element is not None:
-        element = _make_encoder(f"{name}[]", layout.element)
+        element = _make_encoder(f"{name}[]", layout.element, make)
         return partial(_encode_array, part, layout.size // layout.element.size, element)
-    return Structure(part, layout) if layout.fields or layout.kind == "bytes" else make_converter(part)
+    return Structure(part, layout, make) if layout.fields or layout.kind == "bytes" else make(part)
 
 
 def _encode_array(part: Parameter, count: int, encode: Converter, argument: Any) -> bytes:
