@@ -180,7 +180,8 @@ def _check_written_once(root: Node) -> None:
     for node in reversed(nodes):
         found: dict[str, Trail] = {}
         for item, label in zip(node.items, node.labels, strict=True):
-            more = written.pop(id(item)) if isinstance(item, Node) else {item[0]: (node.trail, label)}
+            trail: Trail = (node.trail, label)
+            more = written.pop(id(item)) if isinstance(item, Node) else {item[0]: trail}
             if node.is_object and (both := found.keys() & more.keys()):
                 name = min(both)
                 first, second = format_pointer(found[name]), format_pointer(more[name])
