@@ -7,7 +7,8 @@ until each requirement has exactly one fragment, or none. Nothing is read or lin
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple, TypeAlias
@@ -15,10 +16,10 @@ from typing import NamedTuple, TypeAlias
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import PlanError
 from jitlto.base.mangling import base_name
-from jitlto.plan.resolve import Resolution, UserSymbols, resolve
+from jitlto.plan.resolve import Resolution, UserSymbols, is_compatible, resolve
 from jitlto.record.family_record import FamilyRecord
-from jitlto.record.fragment import Fragment, FragmentKey, Symbol
-from jitlto.record.index import Index, agrees
+from jitlto.record.fragment import Fragment, Symbol
+from jitlto.record.index import Index
 
 # Comments and includes: they declare nothing.
 _NO_DECLARATION = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*include[^\n]*", re.S | re.M)
@@ -72,8 +73,9 @@ def enumerate_kernels(
             of values on which the choice of a fragment depends, and of those for which two fragments define one name.
     """
     cover = None if most is None else _Cover(index, most)
+    rules = _Rules(index)
     for entry in sorted(index.entrypoints, key=lambda fragment: fragment.key):
-        yield from _kernels_of(index, entry, user_symbols, cover)
+        yield from _kernels_of(index, entry, user_symbols, cover, rules)
 
 
 def find_user_symbols(record: FamilyRecord, index: Index) -> frozenset[str]:
@@ -162,15 +164,47 @@ class _Cover:
         }
 
 
+class _Rules:
+    """What the planner refuses of fragments that agree, found once for a family instead of once for each kernel."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        fragments = [*index.entrypoints, *{f.key: f for several in index.providers.values() for f in several}.values()]
+        provided: dict[str, set[Symbol]] = defaultdict(set)
+        count = Counter(symbol.name for fragment in fragments for symbol in fragment.provides)
+        for symbol in chain.from_iterable(fragment.provides for fragment in fragments):
+            provided[symbol.name].add(symbol)
+        wanted = {symbol for fragment in fragments for symbol in fragment.requires}
+        unlike = {w.name for w in wanted if not all(is_compatible(w, each) for each in provided[w.name])}
+        strong = {name for name, several in provided.items() if count[name] > 1 and not all(s.weak for s in several)}
+        entries = {symbol.name for fragment in index.entrypoints for symbol in fragment.provides}
+        #: Symbols that differ in layout, that have definitions which must not meet, or that an entrypoint defines.
+        self._suspect = unlike | (strong - index.required) | (entries & index.required)
+        #: Those of fragments that provide several: one that is chosen for another symbol brings them along.
+        several = ([s.name for s in f.provides if s.name in index.required] for f in fragments)
+        self._along = {name for names in several if len(names) > 1 for name in names}
+
+    def allow(self, step: _Step, configuration: Mapping[str, str]) -> bool:
+        """Return whether the planner takes the fragments of a step, and no others; if not, it may do so or say why."""
+        return (
+            not (step.open or step.user_symbols)
+            and self._suspect.isdisjoint(step.provided)
+            and len(self._index.find_entries(step.chosen[0].key.group, configuration)) == 1
+            and all(
+                len(self._index.find_providers(n, configuration)) < 2 for n in self._along.intersection(step.provided)
+            )
+        )
+
+
 def _kernels_of(
-    index: Index, entry: Fragment, user_symbols: Collection[str], cover: _Cover | None
+    index: Index, entry: Fragment, user_symbols: Collection[str], cover: _Cover | None, rules: _Rules
 ) -> Iterator[Kernel | DeadEnd]:
-    seen: set[tuple[FragmentKey, ...]] = set()
-    pending: list[tuple[dict[str, str], _Node | None]] = [(dict(entry.key.parameters), None)]
+    seen: set[tuple[int, ...]] = set()  # the device fragments, which the index keeps
+    pending: list[tuple[dict[str, str], str, _Node | None]] = [(dict(entry.key.parameters), "", None)]
     while pending:
-        configuration, parent = pending.pop()
-        before = parent.step if parent and all(agrees(f.key, configuration) for f in parent.step.chosen) else None
-        step = _close(index, entry, configuration, user_symbols, before)
+        configuration, added, parent = pending.pop()
+        before = parent.step if parent and _agree(parent.step.chosen, added, configuration[added]) else None
+        step = _close(index, entry, configuration, user_symbols, before, added)
         combinations = cover.combinations(entry, step, configuration) if cover else []
         if combinations is None:
             continue
@@ -179,7 +213,15 @@ def _kernels_of(
         choice = None if missing else _choice(step, configuration)
         if choice is not None:
             name, values = choice
-            pending += [(configuration | {name: value}, node) for value in reversed(values)]
+            pending += [(configuration | {name: value}, name, node) for value in reversed(values)]
+            continue
+        if rules.allow(step, configuration):
+            if cover is not None:
+                cover.add(node)
+            resolution = Resolution.of(step.chosen)
+            if (device := tuple(map(id, resolution.device))) not in seen:
+                seen.add(device)
+                yield Kernel(dict(resolution.configuration), resolution, ())
             continue
         concerned = _concerned(index, step, configuration, missing)
         if concerned is None:
@@ -192,12 +234,9 @@ def _kernels_of(
         except PlanError as error:
             yield DeadEnd(entry, concerned, error, (*step.chosen, *step.candidates()))
             continue
-        device = tuple(fragment.key for fragment in resolution.device)
-        if device not in seen:
+        if (device := tuple(map(id, resolution.device))) not in seen:
             seen.add(device)
-            whole = dict(resolution.configuration)
-            agreed = all(agrees(fragment.key, whole) for fragment in resolution.fragments)
-            yield Kernel(whole if agreed else configuration, resolution, step.user_symbols)
+            yield Kernel(dict(resolution.configuration), resolution, step.user_symbols)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,20 +266,23 @@ def _close(
     entry: Fragment,
     configuration: Mapping[str, str],
     user_symbols: Collection[str],
-    before: _Step | None = None,
+    before: _Step | None,
+    added: str,
 ) -> _Step:
     """Choose the fragments that the configuration determines, and in turn those that they require.
 
     Args:
-        before: The result of a configuration with fewer values, which none of its chosen fragments contradicts.
+        before: The result of a configuration without one of the values, which none of its chosen fragments contradicts.
+        added: The parameter of that value.
     """
     chosen = list(before.chosen) if before else [entry]
     candidates: dict[str, Sequence[Fragment]] = {}
     required = set(before.required) if before else set[str]()
     callers = {symbol.name: symbol for symbol in before.user_symbols} if before else {}
     provided = set(before.provided) if before else set[str]()
-    for name in before.open if before else ():
-        candidates[name] = index.find_providers(name, configuration)
+    for name, several in before.open.items() if before else ():
+        depends = added in index.provider_parameters(name)
+        candidates[name] = index.find_providers(name, configuration) if depends else several
     pending = [] if before else [entry]
     while True:
         for new in pending:
@@ -260,6 +302,10 @@ def _close(
     still_open = {name: candidates[name] for name in sorted(candidates)}
     users = tuple(callers[name] for name in sorted(callers))
     return _Step(tuple(chosen), required, provided, still_open, users)
+
+
+def _agree(fragments: Iterable[Fragment], name: str, value: str) -> bool:
+    return all(each[1] == value for fragment in fragments for each in fragment.key.parameters if each[0] == name)
 
 
 def _choice(step: _Step, configuration: Mapping[str, str]) -> tuple[str, list[str]] | None:
@@ -298,7 +344,7 @@ def _concerned(
     if not missing:
         return {name: value for name, value in configuration.items() if name in offered}
     for symbol in missing:
-        relevant = entry | index.provider_parameters(symbol)
+        relevant = entry.union(index.provider_parameters(symbol))
         concerned = {name: value for name, value in configuration.items() if name in relevant & offered}
         if not index.find_providers(symbol, concerned):
             return concerned

@@ -47,6 +47,12 @@ class Resolution(Struct, frozen=True):
     device: tuple[Fragment, ...]
     configuration: tuple[tuple[str, str], ...]
 
+    @classmethod
+    def of(cls, chosen: Sequence[Fragment]) -> Resolution:
+        """Return that of fragments, the entrypoint first."""
+        device = tuple(sorted(chosen[1:], key=lambda fragment: fragment.key))
+        return cls(chosen[0], device, tuple(sorted(_agreed(chosen).items())))
+
     @property
     def fragments(self) -> tuple[Fragment, ...]:
         """All of them in link order."""
@@ -92,11 +98,7 @@ def resolve(
                 hint="leave it out, or choose the kernel that calls it",
             )
     _check_providers(owners)
-    return Resolution(
-        entry,
-        tuple(sorted(chosen[1:], key=lambda fragment: fragment.key)),
-        tuple(sorted(_agreed(chosen).items())),
-    )
+    return Resolution.of(chosen)
 
 
 def is_compatible(required: Symbol, provided: Symbol) -> bool:

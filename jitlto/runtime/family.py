@@ -6,7 +6,6 @@ Everything that a kernel found in the cache does not need is imported where it i
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -151,7 +150,6 @@ class KernelFamily(Shared):
         self._launchers: dict[str, Launcher] = {}  # by digest
         self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
         self._opened: tuple[FragmentDatabase, FamilyRecord, Index] | None = None
-        self._dispatchers: weakref.WeakSet[Dispatcher | Chooser] = weakref.WeakSet()
         self._best: Chooser | None = None
         self._twin: KernelFamily | None = None
 
@@ -321,7 +319,6 @@ class KernelFamily(Shared):
             return self
         if self._twin is None and (file := self.session.registry.twin(self._file)):
             self._twin = KernelFamily(self.name, file, self.session)
-            self._twin._quick = self._quick  # what it forgets is forgotten here too
         return self._twin or self
 
     def _kernel_request(
@@ -361,9 +358,7 @@ class KernelFamily(Shared):
         """
         from jitlto.launch.dispatcher import Dispatcher
 
-        made = Dispatcher(self, names, fixed, entry, link_mode, link_options)
-        self._dispatchers.add(made)
-        return made
+        return Dispatcher(self, names, fixed, entry, link_mode, link_options)
 
     @property
     def best(self) -> Chooser:
@@ -375,7 +370,6 @@ class KernelFamily(Shared):
             from jitlto.tuning.best import Chooser  # imported lazily: loads msgspec, and few families are tuned
 
             self._best = Chooser(self)
-            self._dispatchers.add(self._best)
         return self._best
 
     def tune(
@@ -453,8 +447,6 @@ class KernelFamily(Shared):
             launcher = self._launchers[chosen.digest] = self._launcher(chosen, linked, make_plan)
         # Emitted after the waiting threads were released, so that a slow subscriber does not delay them.
         session.events.emit(Kind.LOADED, chosen.kernel, chosen.digest, launcher.load_seconds)
-        if session.residency is not None:
-            session.residency.add(self, chosen.digest)
         return launcher
 
     def _launcher(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> Launcher:
@@ -467,12 +459,3 @@ class KernelFamily(Shared):
             linked = type(linked)(**{**linked.as_dict(), "cubin": cubin})
         with self.session.events.step("load", chosen.kernel):
             return Launcher(chosen, linked, plan)
-
-    def forget(self, digest: str) -> None:
-        """Drop the launcher of a plan; its code is unloaded when no reference to it is left."""
-        self._failures.pop(digest, None)
-        launcher = self._launchers.pop(digest, None)
-        if launcher is not None:
-            self._quick.forget(launcher)
-            for dispatcher in self._dispatchers:
-                dispatcher.forget(launcher)
