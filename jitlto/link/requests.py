@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from jitlto.base.frozen import Frozen
 from jitlto.base.version import __version__
-from jitlto.cuda.nvjitlink_file import installed_release
+from jitlto.cuda.libraries import installed_release
 from jitlto.link.sources import CONTENTS, REQUESTS
 from jitlto.plan.cache_entry import Chosen
 
