@@ -98,7 +98,7 @@ def build(
     observer.phase("render")
     sources = families
     if not isinstance(sources, RenderedFamilies):
-        sources = RenderedFamilies(sources, keep_going=keep_going, cache=cache)
+        sources = RenderedFamilies(sources, keep_going=keep_going)
     writer.check_writable(output)
     made = _Assembled()
     with _workers(executor, jobs) as pool:

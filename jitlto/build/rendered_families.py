@@ -15,7 +15,6 @@ from jitlto.base.errors import BuildError, FamilyError, JitltoError, ToolchainEr
 from jitlto.base.text import check_type
 from jitlto.base.versions import Architecture, lowest_base
 from jitlto.build import shards
-from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
@@ -31,7 +30,6 @@ from jitlto.compile.compiler import Toolchain, find_toolchain
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.cuda import nvjitlink
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.families.rendered_texts import RenderedTexts
 from jitlto.families.templates import RenderedSource, render_family
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import FragmentKey, Role
@@ -46,7 +44,6 @@ class RenderedFamilies:
     Args:
         families: Families with distinct names; those that they use are added.
         keep_going: Collect rendering failures in ``failures`` instead of raising the first.
-        cache: Where rendered sources are looked up and stored.
 
     Attributes:
         rendered: The requests so far, in the order of rendering.
@@ -58,9 +55,7 @@ class RenderedFamilies:
         JitltoError: If an interface is invalid, or a compiler is missing.
     """
 
-    def __init__(
-        self, families: Iterable[FamilyDeclaration], *, keep_going: bool = False, cache: Cache | None = None
-    ) -> None:
+    def __init__(self, families: Iterable[FamilyDeclaration], *, keep_going: bool = False) -> None:
         families = tuple(families)  # an iterator gives them once
         for family in families:
             check_type(family, FamilyDeclaration, "a family must be a declaration, as load_family returns")
@@ -72,7 +67,6 @@ class RenderedFamilies:
         self.records = {family.name: family_record(family, self._files) for family in families}
         check_uses(self.records, {family.name: f"{family.path} [use]" for family in families})
         self._on_error = self._add_failure if keep_going else None
-        self._known = RenderedTexts(cache.store) if cache else None
         self._find = functools.cache(find_toolchain)
         self.families = families
         self._batches: list[list[CompileRequest]] = []  # by family
@@ -94,7 +88,7 @@ class RenderedFamilies:
     def _render(self, family: FamilyDeclaration) -> list[CompileRequest]:
         toolchain = self._find(family.toolchain)
         configs = functools.cache(functools.partial(_config, family, toolchain, self._files))
-        rendered = render_family(family, on_error=self._on_error, on_warning=self.advice.append, known=self._known)
+        rendered = render_family(family, on_error=self._on_error, on_warning=self.advice.append)
         requests = [
             CompileRequest(r, configs(family.compiler_options(r.group), r.group.architectures)) for r in rendered
         ]

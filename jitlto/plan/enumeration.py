@@ -159,7 +159,7 @@ def _concerned(selection: Selection, missing: Sequence[str], involved: Iterable[
     """
     entry, offered = _names([selection.entry]), _names(involved)
     for symbol in missing:
-        relevant = offered & (entry | selection.index.provider_parameters(symbol))
+        relevant = offered.intersection(entry.union(selection.index.provider_parameters(symbol)))
         concerned = {name: value for name, value in selection.configuration.items() if name in relevant}
         if not selection.index.find_providers(symbol, concerned):
             return concerned

@@ -7,7 +7,6 @@ that. For the same reason, everything that a cache hit does not need is imported
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -158,7 +157,6 @@ class KernelFamily(Shared):
         self._launchers: dict[str, Launcher] = {}  # by digest
         self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
         self._opened: tuple[FragmentDatabase, FamilyRecord, Index] | None = None
-        self._dispatchers: weakref.WeakSet[Dispatcher | Chooser] = weakref.WeakSet()
         self._best: Chooser | None = None
         self._twin: KernelFamily | None = None
 
@@ -327,7 +325,6 @@ class KernelFamily(Shared):
             return self
         if self._twin is None and (file := self.session.registry.twin(self._file)):
             self._twin = KernelFamily(self.name, file, self.session)
-            self._twin._quick = self._quick  # what it forgets is forgotten here too
         return self._twin or self
 
     def _kernel_request(
@@ -367,9 +364,7 @@ class KernelFamily(Shared):
         """
         from jitlto.launch.dispatcher import Dispatcher
 
-        made = Dispatcher(self, names, fixed, entry, link_mode, link_options)
-        self._dispatchers.add(made)
-        return made
+        return Dispatcher(self, names, fixed, entry, link_mode, link_options)
 
     @property
     def best(self) -> Chooser:
@@ -381,7 +376,6 @@ class KernelFamily(Shared):
             from jitlto.tuning.best import Chooser  # imported lazily: loads msgspec, and few families are tuned
 
             self._best = Chooser(self)
-            self._dispatchers.add(self._best)
         return self._best
 
     def tune(
@@ -475,8 +469,6 @@ class KernelFamily(Shared):
         if loaded is not None and made:
             # Emitted after the waiting threads were released, so that a slow subscriber does not delay them.
             session.events.emit(Kind.LOADED, chosen.kernel, digest, loaded.load_seconds)
-            if session.residency is not None:
-                session.residency.add(self, digest)
         return loaded
 
     def _launcher(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> Launcher:
@@ -489,12 +481,3 @@ class KernelFamily(Shared):
             linked = type(linked)(**{**linked.as_dict(), "cubin": cubin})
         with self.session.events.step("load", chosen.kernel):
             return Launcher(chosen, linked, plan)
-
-    def forget(self, digest: str) -> None:
-        """Drop the launcher of a plan; its code is unloaded when no reference to it is left."""
-        self._failures.pop(digest, None)
-        launcher = self._launchers.pop(digest, None)
-        if launcher is not None:
-            self._quick.forget(launcher)
-            for dispatcher in self._dispatchers:
-                dispatcher.forget(launcher)

@@ -28,7 +28,6 @@ from jitlto.runtime.discovery.registry import Registry
 
 if TYPE_CHECKING:
     from jitlto.base.config import Config
-    from jitlto.launch.residency import Residency
 
 # NVTX itself loads the library that this variable names, which profilers set where they collect ranges.
 _PROFILER = "NVTX_INJECTION64_PATH"
@@ -61,7 +60,6 @@ class Session(Shared):
         self._config: Config | None = None
         self._registry: Registry | None = None
         self._kernel_cache: KernelCache | None = None
-        self._residency: Residency | None = None
         self.families.clear()
         self.loaded.clear()
         self.events.step_observer = None
@@ -160,19 +158,6 @@ class Session(Shared):
     def is_recording(self) -> bool:
         """Whether plans are recorded."""
         return bool(self._recordings or self.config.record)
-
-    @property
-    def residency(self) -> Residency | None:
-        """The bound on loaded kernels; None if their number is unlimited."""
-        limit = self.config.max_loaded
-        if limit is None:
-            return None
-        with self._lock:
-            if self._residency is None:
-                from jitlto.launch.residency import Residency  # imported lazily: few processes need it
-
-                self._residency = Residency(limit, self.events)
-            return self._residency
 
     @contextmanager
     def recording(self, path: str | os.PathLike[str]) -> Iterator[None]:

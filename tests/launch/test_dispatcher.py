@@ -78,18 +78,6 @@ def test_a_name_that_the_family_has_not_is_left_to_planning(mini: KernelFamily, 
     assert asked[-1] == {"entry": None, "data_type": ["float"], "op_name": "twice"}
 
 
-def test_a_launcher_that_was_evicted_is_made_again(mini: KernelFamily, asked: list[Any]) -> None:
-    choose = mini.dispatcher("data_type", "op_name")
-    for _ in range(3):
-        launcher = mini.launcher(**ONE)
-        assert choose(*ONE.values()) is launcher
-    mini._launchers["digest"] = launcher
-    mini.forget("digest")
-    made = mini.launcher(**ONE)
-    assert made is not launcher
-    assert choose(*ONE.values()) is made
-
-
 def test_after_a_fork_both_look_ups_ask_for_the_device(
     mini: KernelFamily, asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
