@@ -16,7 +16,7 @@ from typing import TypeAlias
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import PlanError
 from jitlto.base.mangling import base_name
-from jitlto.plan.resolve import Resolution, Selection
+from jitlto.plan.resolve import Resolution, Selection, choose_entry
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Symbol
 from jitlto.record.index import Index
@@ -121,6 +121,7 @@ def _kernels_of(
         if cover is not None:
             cover.add(path)
         try:
+            choose_entry(index, selection.configuration, entry.key.group)  # which must be this one alone
             resolution = selection.finish()
         except PlanError as error:
             names = _names(involved)

@@ -27,7 +27,8 @@ from jitlto.cuda.nvjitlink import InputKind, name_loaded
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.database import FragmentDatabase
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
-from jitlto.plan.resolve import Resolution, UserSymbols
+from jitlto.plan.resolve import Resolution
+from jitlto.plan.supplied import UserSymbols
 from jitlto.record.fragment import Fragment, Image, SymbolKind
 from jitlto.record.options import LinkOptions
 

@@ -15,21 +15,9 @@ from msgspec import Struct
 from jitlto.base.errors import InterfaceMismatchError, PlanError
 from jitlto.base.mangling import demangle
 from jitlto.plan import resolve_errors
+from jitlto.plan.supplied import UserSymbols, check_inputs_used, missing_provider, name_of
 from jitlto.record.fragment import Fragment, Role, Symbol, SymbolKind
 from jitlto.record.index import Index, agrees
-
-
-class UserSymbols(Struct, frozen=True):
-    """The symbols that a caller's own input provides and requires; ``name`` is its name in messages.
-
-    ``opaque`` inputs (SASS, archives) cannot be inspected; they are assumed to provide every symbol that no fragment
-    provides.
-    """
-
-    name: str
-    provides: tuple[Symbol, ...]
-    requires: tuple[Symbol, ...]
-    opaque: bool = False
 
 
 class Resolution(Struct, frozen=True):
@@ -69,7 +57,7 @@ def resolve(
         UnknownValueError, AmbiguousConfigurationError, MissingProviderError, InterfaceMismatchError, PlanError: If the
             configuration does not select exactly one fragment for every required symbol.
     """
-    entry = _choose_entry(index, configuration, entry_group, pinned)
+    entry = choose_entry(index, configuration, entry_group, pinned)
     return Selection(index, configuration, entry, pinned, supplied).finish()
 
 
@@ -94,7 +82,10 @@ def _variable(layout: str) -> tuple[str, str, str]:
     return space, size, alignment
 
 
-def _choose_entry(index: Index, bound: Mapping[str, str], group: str | None, pinned: Sequence[Fragment]) -> Fragment:
+def choose_entry(
+    index: Index, bound: Mapping[str, str], group: str | None, pinned: Sequence[Fragment] = ()
+) -> Fragment:
+    """Return the entrypoint that a configuration names; arguments and errors are those of :func:`resolve`."""
     named = [f for f in pinned if f.role is Role.ENTRYPOINT]
     if len(named) > 1:
         what = f"two entrypoints were added: {named[0].key} and {named[1].key}"
@@ -208,7 +199,7 @@ class Selection:
         self._decide()
         self._check_alternatives()
         needed = self.required.keys()
-        resolve_errors.check_inputs_used(self.index, supplied, needed, sorted(needed))
+        check_inputs_used(self.index, supplied, needed, sorted(needed))
         for fragment in pinned:
             if fragment is not self.entry and needed.isdisjoint(symbol.name for symbol in fragment.provides):
                 raise PlanError(
@@ -237,14 +228,14 @@ class Selection:
         while self.open:
             missing = next((name for name, several in self.open.items() if not several), None)
             if missing is not None and not is_opaque:
-                raise resolve_errors.missing(self.index, *self.required[missing], given, supplied)
+                raise missing_provider(self.index, *self.required[missing], given, supplied)
             bound = _agreed(self.chosen)
             agreeing = {name: [f for f in several if agrees(f.key, bound)] for name, several in self.open.items()}
             found = {name: several[0] for name, several in agreeing.items() if len(several) == 1}
             if not found:  # and no later round would decide anything
                 if is_opaque:
                     break
-                resolve_errors.check_inputs_used(self.index, supplied, self.index.required, list(self.open))
+                check_inputs_used(self.index, supplied, self.index.required, list(self.open))
                 fitting = {_provide(name): agreeing[name] or several for name, several in self.open.items()}
                 raise resolve_errors.undecided(fitting, {**given, **bound}, given)
             decided |= {name: (self.open[name], bound) for name in found}
@@ -297,7 +288,7 @@ def _check_providers(owners: Sequence[_Owner], needed: Collection[str]) -> None:
             # Compared by number, because several inputs of a caller may be equal.
             other, first = provided.setdefault(symbol.name, (symbol, number))
             if first != number and (symbol.name in needed or not (symbol.weak and other.weak)):
-                one, two = map(resolve_errors.name_of, (owners[first], owner))
+                one, two = map(name_of, (owners[first], owner))
                 raise PlanError(
                     f"{demangle(symbol.name)} is defined twice, by {one} and by {two}",
                     code="plan-duplicate-definition",
@@ -308,9 +299,9 @@ def _check_providers(owners: Sequence[_Owner], needed: Collection[str]) -> None:
             symbol, number = provided.get(wanted.name, (wanted, 0))
             if not is_compatible(wanted, symbol):
                 raise InterfaceMismatchError(
-                    f"defines {demangle(symbol.name)} with layout {symbol.layout}, but {resolve_errors.name_of(owner)} "
+                    f"defines {demangle(symbol.name)} with layout {symbol.layout}, but {name_of(owner)} "
                     f"calls it with layout {wanted.layout}",
                     code="plan-interface-mismatch-layout",
-                    where=resolve_errors.name_of(owners[number]),
+                    where=name_of(owners[number]),
                     hint="layouts are (result)(parameters) in bytes: give the function the declared parameters",
                 )

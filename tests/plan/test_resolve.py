@@ -17,7 +17,8 @@ from jitlto.base.errors import (
     UnknownValueError,
 )
 from jitlto.plan.enumeration import DeadEnd, enumerate_kernels
-from jitlto.plan.resolve import Resolution, UserSymbols, is_compatible, resolve
+from jitlto.plan.resolve import Resolution, is_compatible, resolve
+from jitlto.plan.supplied import UserSymbols
 from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 from jitlto.record.index import Index, agrees
 from tests.support.errors import raises
@@ -659,7 +660,7 @@ def test_inline_functions_of_an_input_are_not_demangled_to_look_for_overloads(mo
         asked.append(name)
         return mangling.qualified_name(name)
 
-    monkeypatch.setattr("jitlto.plan.resolve_errors.qualified_name", spy)
+    monkeypatch.setattr("jitlto.plan.supplied.qualified_name", spy)
     helpers = [function(f"_Z7another{n}f", weak=True) for n in range(1000)]
     resolve(Index([kernel(OP)]), {}, supplied=[supplied(OP, *helpers)])
     assert len(asked) < 10
