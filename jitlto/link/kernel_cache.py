@@ -99,7 +99,10 @@ class KernelCache:
                     alone = self.store and self.store.locked(key.digest, self._patience, f"links {key.kernel}")
                     with alone or nullcontext(0.0) as elsewhere:
                         # Another process may have linked it since the first look-up.
-                        kernel = self.find(key.digest, database) or self._make(key, link)
+                        kernel = self.find(key.digest, database) or self._find_far(key)
+                        if kernel is None:
+                            kernel = link()
+                            self._keep(key, kernel)
                 flight.value = kernel
         found: LinkedKernel = flight.value
         # Emitted after the waiting threads were released: a subscriber may be slow, or request the same kernel.
@@ -111,21 +114,22 @@ class KernelCache:
             self._events.emit(EVENT_OF_LAYER[found.layer], key.kernel, key.digest, found.seconds)
         return found
 
-    def _make(self, key: LinkKey, link: Callable[[], LinkedKernel]) -> LinkedKernel:
-        """Find a kernel in the shared stores, or link it; keep it wherever it is not yet."""
-        far: list[KernelSource] = [self.shared] if self.shared else []
-        lacking: list[KernelSource] = [*self._disk]
-        kernel = find_kernel(key.digest, far)
-        if kernel is None:
-            if not self._may_link:
-                raise _not_cached(key)
-            kernel = link()
-            lacking += far
-            if "logging" in sys.modules:  # otherwise nobody has asked for what is logged below a warning
-                log(__name__, "info", "linked %s for %s in %.3f s", key.kernel, kernel.target, kernel.seconds)
-        for place in lacking:
-            place.put(key.digest, key.encode(kernel))
+    def _find_far(self, key: LinkKey) -> LinkedKernel | None:
+        """Find a kernel in the shared stores, and keep it here; raise an error if it may not be linked either."""
+        kernel = None if self.shared is None else find_kernel(key.digest, [self.shared])
+        if kernel is None and not self._may_link:
+            raise _not_cached(key)
+        if kernel is not None:
+            for place in self._disk:
+                place.put(key.digest, key.encode(kernel))
         return kernel
+
+    def _keep(self, key: LinkKey, kernel: LinkedKernel) -> None:
+        if "logging" in sys.modules:  # otherwise nobody has asked for what is logged below a warning
+            log(__name__, "info", "linked %s for %s in %.3f s", key.kernel, kernel.target, kernel.seconds)
+        places: list[KernelSource] = [*self._disk, *([self.shared] if self.shared else [])]
+        for place in places:
+            place.put(key.digest, key.encode(kernel))
 
     @property
     def linker(self) -> Callable[..., LinkedKernel]:

@@ -19,7 +19,7 @@ from jitlto.base.entry import digest_of
 from jitlto.base.frozen import Frozen
 from jitlto.base.version import __version__
 from jitlto.cuda import libraries
-from jitlto.cuda.nvjitlink_file import installed_release
+from jitlto.cuda.libraries import installed_release
 from jitlto.link.sources import CONTENTS, REQUESTS
 from jitlto.plan.cache_entry import Chosen
 
