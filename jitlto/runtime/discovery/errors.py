@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.base.files import SUFFIX, digest_of
@@ -15,9 +14,6 @@ from jitlto.link.requests import Contents
 from jitlto.runtime.discovery import editable, entry_points
 from jitlto.runtime.discovery.entry_points import InstalledFamily
 
-if TYPE_CHECKING:
-    from jitlto.runtime.discovery.registry import DatabaseFile, Registry
-
 _MOST_NAMED = 5  # of the databases that were searched
 _DIGITS = 12  # of a digest, enough to tell databases apart
 _REMEDY = (
@@ -26,10 +22,10 @@ _REMEDY = (
 )
 
 
-def ambiguous(family: str, files: Sequence[DatabaseFile], packages: Sequence[InstalledFamily]) -> RegistryError:
+def ambiguous(family: str, paths: Sequence[Path], packages: Sequence[InstalledFamily]) -> RegistryError:
     """Return the error for a family that several databases hold, of the search path or of installed packages."""
     if not packages:
-        what = f"several databases hold the family {family!r}: {', '.join(str(file.path) for file in files)}"
+        what = f"several databases hold the family {family!r}: {', '.join(map(str, paths))}"
         return RegistryError(what, code="registry-ambiguous-database", hint="name one: --db DB, or database=")
     example = packages[0].distribution
     return RegistryError(
@@ -39,14 +35,18 @@ def ambiguous(family: str, files: Sequence[DatabaseFile], packages: Sequence[Ins
     )
 
 
-def unknown(family: str, distribution: str | None, registry: Registry) -> RegistryError:
+def unknown(family: str, distribution: str | None, on_path: Sequence[Contents]) -> RegistryError:
     """Return the error for a family that no database holds, or none of the package that was named.
 
     It says the nearest name, what was searched with the families there, and what to do.
+
+    Args:
+        family: The name of the family.
+        distribution: The installed package that was named.
+        on_path: The contents of the databases on the search path.
     """
     installed, declared = entry_points.families(), declaration.list_families()
-    paths = [] if distribution else registry.files()
-    known = {name: name for path in paths for name in registry.file(path).contents.families}
+    known = {name: name for contents in on_path for name in contents.families}
     known |= {each.family: f"{each.family} ({each.distribution})" for each in installed}
     names = [*known, *declared, *({each.distribution for each in installed} if distribution else ())]
     nearest = "" if family in declared else suggest(family, names)
@@ -62,7 +62,7 @@ def unknown(family: str, distribution: str | None, registry: Registry) -> Regist
     return RegistryError(
         f"{where} {'provides no' if distribution else 'holds the'} family {family!r}",
         code="registry-unknown-family",
-        hint=f"{nearest} searched {pluralize(len(paths), 'database')} on JITLTO_DATABASE_PATH and {packages}, with the "
+        hint=f"{nearest} searched {pluralize(len(on_path), 'database')} on JITLTO_DATABASE_PATH and {packages}, with the "
         f"known families: {', '.join(known[name] for name in sorted(known)) or 'none'}; {_REMEDY} "
         f"{f'{family} -o {family}{SUFFIX}' if family in declared else 'FAMILY -o DB'}".lstrip(),
     )

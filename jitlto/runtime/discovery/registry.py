@@ -209,8 +209,9 @@ class Registry:
         from jitlto.runtime.discovery import errors  # imported lazily: only needed for errors
 
         if found:
-            raise errors.ambiguous(family, found, packages)
-        raise errors.unknown(family, distribution, self)
+            raise errors.ambiguous(family, [file.path for file in found], packages)
+        on_path = [] if distribution else [self.file(path).contents for path in self.files()]
+        raise errors.unknown(family, distribution, on_path)
 
     def _on_path(self, family: str) -> list[DatabaseFile]:
         """Return the databases on the search path that hold a family.
