@@ -62,8 +62,8 @@ def unknown(family: str, distribution: str | None, on_path: Sequence[Contents]) 
     return RegistryError(
         f"{where} {'provides no' if distribution else 'holds the'} family {family!r}",
         code="registry-unknown-family",
-        hint=f"{nearest} searched {pluralize(len(on_path), 'database')} on JITLTO_DATABASE_PATH and {packages}, with the "
-        f"known families: {', '.join(known[name] for name in sorted(known)) or 'none'}; {_REMEDY} "
+        hint=f"{nearest} searched {pluralize(len(on_path), 'database')} on JITLTO_DATABASE_PATH and {packages}, with "
+        f"the known families: {', '.join(known[name] for name in sorted(known)) or 'none'}; {_REMEDY} "
         f"{f'{family} -o {family}{SUFFIX}' if family in declared else 'FAMILY -o DB'}".lstrip(),
     )
 
