@@ -100,7 +100,7 @@ def build(
     observer.phase("render")
     sources = families
     if not isinstance(sources, RenderedFamilies):
-        sources = RenderedFamilies(sources, keep_going=keep_going, cache=cache)
+        sources = RenderedFamilies(sources, keep_going=keep_going)
     writer.check_writable(output)
     fragments: list[Fragment] = []
     blobs: dict[str, bytes] = {}

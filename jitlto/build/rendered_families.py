@@ -14,7 +14,6 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import BuildError, FamilyError, JitltoError, ToolchainError
 from jitlto.base.text import check_type
 from jitlto.base.versions import Architecture, lowest_base
-from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
@@ -29,7 +28,6 @@ from jitlto.compile.compiler import Toolchain, find_toolchain
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.cuda import nvjitlink
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.families.rendered_texts import RenderedTexts
 from jitlto.families.templates import RenderedSource, render_family
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import FragmentKey, Role
@@ -43,7 +41,6 @@ class RenderedFamilies:
     Args:
         families: Their declarations.
         keep_going: Record sources that cannot be rendered in ``failures``, instead of raising the error of the first.
-        cache: The build cache, which keeps rendered texts; None to render all.
 
     Attributes:
         families: Those, and behind them those that they use.
@@ -56,9 +53,7 @@ class RenderedFamilies:
         FamilyError: If two families have one name, or do not fit those that they use.
     """
 
-    def __init__(
-        self, families: Iterable[FamilyDeclaration], *, keep_going: bool = False, cache: Cache | None = None
-    ) -> None:
+    def __init__(self, families: Iterable[FamilyDeclaration], *, keep_going: bool = False) -> None:
         families = tuple(families)
         for family in families:
             check_type(family, FamilyDeclaration, "a family must be a declaration, as load_family returns")
@@ -70,7 +65,6 @@ class RenderedFamilies:
         self.records = {family.name: family_record(family, self._files) for family in self.families}
         check_uses(self.records, {family.name: f"{family.path} [use]" for family in self.families})
         self._keep_going = keep_going
-        self._known = RenderedTexts(cache.store) if cache else None
         self._find = functools.cache(find_toolchain)
         self._batches: list[list[CompileRequest]] = []  # by family
 
@@ -92,7 +86,7 @@ class RenderedFamilies:
         toolchain = self._find(family.toolchain)
         configs = functools.cache(functools.partial(_config, family, toolchain, self._files))
         add_failure = self._add_failure if self._keep_going else None
-        rendered = render_family(family, on_error=add_failure, on_warning=self.advice.append, known=self._known)
+        rendered = render_family(family, on_error=add_failure, on_warning=self.advice.append)
         requests = [
             CompileRequest(r, configs(family.compiler_options(r.group), r.group.architectures)) for r in rendered
         ]

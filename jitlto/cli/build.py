@@ -162,7 +162,7 @@ def _prepare(o: _Options, outputs: dict[str, Path | None]) -> tuple[RenderedFami
     families = with_used(package.families if package else map(declaration.load_family, _paths(o.names)))
     check_outputs(outputs, _sources(families), database="-o")
     cache = None if o.no_cache else open_shared_cache()
-    return RenderedFamilies(families, keep_going=o.keep_going, cache=cache), cache
+    return RenderedFamilies(families, keep_going=o.keep_going), cache
 
 
 def _check_usage(o: _Options) -> dict[str, Path | None]:

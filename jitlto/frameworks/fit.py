@@ -15,7 +15,7 @@ from jitlto.frameworks.declaration import Operator
 from jitlto.frameworks.parts import Array, Call, Flag, Launch
 from jitlto.launch.argument_errors import count_error
 from jitlto.launch.arguments import pointed_type
-from jitlto.launch.step import make_converters, parse_extent
+from jitlto.launch.step import make_packing, parse_extent
 from jitlto.runtime.family import KernelFamily
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ def check_arguments(kernel: str, signature: Sequence[Parameter], call: Call, inp
     """
     if len(call.parameters) != len(signature):
         raise count_error(kernel, signature, len(call.parameters))
-    for source, parameter, convert in zip(call.parameters, signature, make_converters(tuple(signature)), strict=True):
+    for source, parameter, convert in zip(
+        call.parameters, signature, make_packing(tuple(signature)).converters, strict=True
+    ):
         if source.kind == "output":
             _check_array(convert, parameter, call.results[source.value][1])
         elif source.kind == "input" and source.value in inputs:
@@ -100,7 +102,7 @@ def _check_array(convert: Callable[[Any], Any], parameter: Parameter, dtype: str
 
 def _check_values(operator: Operator, signature: Sequence[Parameter], call: Call, values: Sequence[Any]) -> None:
     """Check the numbers that a kernel is passed: each as its type, and those that are known as they are."""
-    converters = make_converters(tuple(signature))
+    converters = make_packing(tuple(signature)).converters
     for place, (source, parameter, convert) in enumerate(zip(call.parameters, signature, converters, strict=True)):
         passed: list[Any] = [source.value]
         is_address = callable(operator.parameters[place])

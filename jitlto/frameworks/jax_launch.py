@@ -21,7 +21,7 @@ from jitlto.frameworks.fit import check_arguments
 from jitlto.frameworks.parts import Call, Launch
 from jitlto.launch.core import extension
 from jitlto.launch.signature import loaded_function
-from jitlto.launch.step import Step, make_converters
+from jitlto.launch.step import Step, make_packing
 
 #: The name under which XLA knows the handler.
 TARGET = "jitlto_launch"
@@ -122,7 +122,7 @@ def describe_call(
     assert call.launch is not None  # noqa: S101 - the caller checks it
     kernel, signature = launcher.chosen.kernel, launcher.signature
     check_arguments(kernel, signature, call, {number: dtype for number, (_, dtype) in inputs.items()})
-    converters = make_converters(tuple(signature))
+    converters = make_packing(tuple(signature)).converters
     handle, shape = target.prepare(launcher, call.launch)
     digest = bytes.fromhex(launcher.chosen.digest)
     words: list[int] = [*np.frombuffer(digest, np.int64).tolist(), *shape, len(call.parameters)]

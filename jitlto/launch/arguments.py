@@ -17,7 +17,7 @@ import numpy as np
 from jitlto.base.errors import ArgumentError
 from jitlto.base.types import Parameter, Scalar, find_scalar
 from jitlto.cuda.libraries import driver
-from jitlto.launch.argument_errors import argument_error, type_error
+from jitlto.launch.argument_errors import argument_error, range_error, type_error
 
 Converter: TypeAlias = "Callable[[Any], bytes]"
 
@@ -47,7 +47,7 @@ def make_converter(parameter: Parameter) -> Converter:
 
 
 def _by_value(parameter: Parameter) -> Converter:
-    from jitlto.launch.structures import make_by_value  # imported lazily: most kernels take only scalars
+    from jitlto.launch.by_value import make_by_value  # imported lazily: most kernels take only scalars
 
     return make_by_value(parameter, make_converter)
 
@@ -226,7 +226,7 @@ def _integer(parameter: Parameter, known: Scalar) -> Converter:
                 raise type_error(parameter, argument, "an integer") from None
             value = handle
         if not low <= value <= high:
-            raise _range_error(parameter, value, low, high)
+            raise range_error(parameter, value, low, high)
         return value.to_bytes(known.size, "little", signed=is_signed)
 
     return convert
@@ -249,7 +249,7 @@ def _floating(parameter: Parameter, known: Scalar) -> Converter:
         value = _real(parameter, argument)
         if -high <= value <= high or not math.isfinite(value):
             return make(value).tobytes()  # type: ignore[no-any-return]
-        raise _range_error(parameter, value, -high, high)
+        raise range_error(parameter, value, -high, high)
 
     return convert
 
@@ -262,7 +262,7 @@ def _bfloat16(parameter: Parameter) -> Converter:
         if math.isnan(value):
             return b"\xc0\x7f"
         if abs(value) > high and not math.isinf(value):
-            raise _range_error(parameter, value, -high, high)
+            raise range_error(parameter, value, -high, high)
         single = np.float32(value)
         bits = int(single.view(np.uint32))
         if bits & 0xFFFF == 0x8000 and float(single) != value:
@@ -287,9 +287,9 @@ def _complex(parameter: Parameter, known: Scalar) -> Converter:
         try:
             value = complex(argument)
         except OverflowError:
-            raise _range_error(parameter, "the integer", -high, high) from None
+            raise range_error(parameter, "the integer", -high, high) from None
         if any(abs(part) > high and not math.isinf(part) for part in (value.real, value.imag)):
-            raise _range_error(parameter, value, -high, high)
+            raise range_error(parameter, value, -high, high)
         return make(value).tobytes()  # type: ignore[no-any-return]
 
     return convert
@@ -303,7 +303,7 @@ def _real(parameter: Parameter, argument: Any) -> float:
         return float(argument)
     except OverflowError:
         high = float(np.finfo(np.float64).max)
-        raise _range_error(parameter, "the integer", -high, high) from None
+        raise range_error(parameter, "the integer", -high, high) from None
     except (TypeError, ValueError):
         raise type_error(parameter, argument, "a real number") from None
 
@@ -328,7 +328,3 @@ def _dtype_error(parameter: Parameter, dtype: object, expected: Scalar | None) -
 def _read_only_error(parameter: Parameter) -> ArgumentError:
     hint = "the kernel may write through this parameter; pass a writable array"
     return argument_error(parameter, "read-only", "the array is read-only", hint)
-
-
-def _range_error(parameter: Parameter, value: object, low: float, high: float) -> ArgumentError:
-    return argument_error(parameter, "range", f"{value} is out of range", f"{parameter.type} holds {low} to {high}")

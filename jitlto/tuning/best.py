@@ -128,7 +128,7 @@ class Chooser(Shared):
         """
         return self.choose(problem)
 
-    def forget(self, _: object = None) -> None:
+    def forget(self) -> None:
         """Forget all answers, and what was read."""
         self._quick.forget()
         self.__dict__.pop("knowledge", None)
