@@ -14,7 +14,6 @@ from msgspec import Struct
 from jitlto.base.errors import (
     ArchitectureError,
     LinkError,
-    ToolchainError,
     UnresolvedSymbolError,
     VersionError,
 )
@@ -25,9 +24,8 @@ from jitlto.cuda import libraries
 from jitlto.cuda.compatibility import check_target, machine_code_links
 from jitlto.cuda.elf import CUDA_OBJECT, FUNCTION, OBJECT, ElfFile, read_architecture
 from jitlto.cuda.nvfatbin import find_unfit
-from jitlto.cuda.nvjitlink_file import name_loaded
 from jitlto.cuda.ptx import is_toolkit_symbol, missing_symbol_hint, parse_ptx
-from jitlto.cuda.toolkit import missing_error
+from jitlto.cuda.toolkit import needed
 
 
 class InputKind(StrEnum):
@@ -87,14 +85,8 @@ def version() -> Version:
     Raises:
         ToolchainError: If it is not installed, or cannot be loaded.
     """
-    try:
-        with uninterrupted:
-            return Version(*libraries.nvjitlink.version())
-    except ToolchainError:
-        raise
-    # Besides an ImportError, cuda.bindings raises a RuntimeError, or its own status error.
-    except Exception as error:
-        raise missing_error("cannot load nvJitLink", error) from error
+    with needed("cannot load nvJitLink"), uninterrupted:
+        return Version(*libraries.nvjitlink.version())
 
 
 def find_installed() -> str | None:
@@ -104,6 +96,17 @@ def find_installed() -> str | None:
     except (OSError, RuntimeError):
         return None
     return None if loaded.is_foreign else loaded.path
+
+
+def name_loaded(error: VersionError, linker: Version) -> VersionError:
+    """Say in an error about versions where nvJitLink comes from, if another library has loaded one of its own."""
+    loaded = libraries.load("nvJitLink")
+    if loaded.is_foreign:
+        error.hint = (
+            f"nvJitLink {linker} is the one that was already loaded in this process, from {loaded.path}: "
+            f"update or remove what loads it, or use jitlto before that does; otherwise {error.hint}"
+        )
+    return error
 
 
 def link(
