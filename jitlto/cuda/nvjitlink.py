@@ -22,7 +22,7 @@ from jitlto.base.uninterrupted import uninterrupted
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import libraries
 from jitlto.cuda.compatibility import check_target, machine_code_links
-from jitlto.cuda.elf import CUDA_OBJECT, FUNCTION, OBJECT, ElfFile, read_architecture
+from jitlto.cuda.elf import CUDA_OBJECT, FUNCTION, OBJECT, read_architecture, read_symbols
 from jitlto.cuda.nvfatbin import find_unfit
 from jitlto.cuda.ptx import is_toolkit_symbol, missing_symbol_hint, parse_ptx
 from jitlto.cuda.toolkit import needed
@@ -247,7 +247,7 @@ def find_undefined(cubin: bytes) -> list[str]:
         LinkError: If it cannot be read as one.
     """
     try:
-        symbols = ElfFile.from_bytes(cubin).symbols
+        symbols = read_symbols(cubin)
     except ValueError as error:
         what, hint = "nvJitLink made a malformed cubin", "use another version of nvJitLink"
         raise LinkError(what, code="link-invalid-cubin", hint=hint) from error
