@@ -1,7 +1,8 @@
 """The files that the line table of a cubin names, and other names for them.
 
-Source: DWARF 3, section 6.2.4 (nvJitLink writes version 3). The new table stands at the end of the file, so that
-nothing else in it moves.
+Source: DWARF 3, section 6.2.4 (nvJitLink writes version 3); System V ABI for the file around it. A longer name moves
+what follows it: the rest of the table, whose relocations move with it, and the rest of the file, whose headers stay the
+last in it, since a driver takes its size from them.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import NamedTuple
 from jitlto.cuda.elf import read_sections
 
 _TABLE, _RELOCATIONS = ".debug_line", ".rela.debug_line"
-_SECTION_START = 24  # in a section's header: its place in the file and its size
+_SECTION_OFFSET, _SECTION_SIZE = 24, 32  # in a section's header
 _HEADER = struct.Struct("<IHI")  # the unit's length, its version, the header's length
 _OPCODES = _HEADER.size + 4  # where the number of opcodes stands
 _NEWEST = 4  # version 5 has other tables
-_ALIGNMENT = 128  # bytes: more than the driver asks for
+_STEP = 128  # bytes: the file grows by a multiple of the largest alignment of a section
 _NUMBER = rb"[\x80-\xff]*[\x00-\x7f]"  # as LEB128
 _ENTRY = re.compile(rb"([^\0]+)\0(%b)((?:%b){2})" % (_NUMBER, _NUMBER))  # name, directory; time and size
 _MALFORMED = (struct.error, IndexError, OverflowError, UnicodeError)
@@ -48,14 +49,22 @@ def rename_files(cubin: bytes, rename: Callable[[str], str]) -> bytes:
         table, moves = _rename(old.data, rename)
         if table == old.data:
             return cubin
-        changed = bytearray(cubin) + bytes(-len(cubin) % _ALIGNMENT)
+        changed = bytearray(cubin)
         if relocations := sections.get(_RELOCATIONS):
             for place in range(relocations.start, relocations.start + len(relocations.data), 24):
                 (offset,) = struct.unpack_from("<Q", cubin, place)
                 moved = sum(growth for position, growth in moves if position <= offset)
                 struct.pack_into("<Q", changed, place, offset + moved)
-        struct.pack_into("<QQ", changed, old.header + _SECTION_START, len(changed), len(table))
-        return bytes(changed) + table
+        struct.pack_into("<Q", changed, old.header + _SECTION_SIZE, len(table))
+        end = old.start + len(old.data)
+        growth = -(-(len(table) - len(old.data)) // _STEP) * _STEP
+        (segments,), (size, count) = struct.unpack_from("<Q", cubin, 0x20), struct.unpack_from("<HH", cubin, 0x36)
+        offsets = [0x20, 0x28, *(each.header + _SECTION_OFFSET for each in read_sections(cubin))]
+        for place in (*offsets, *(segments + number * size + 8 for number in range(count))):
+            (offset,) = struct.unpack_from("<Q", changed, place)
+            struct.pack_into("<Q", changed, place, offset + (growth if offset >= end else 0))
+        padding = bytes(len(old.data) + growth - len(table))
+        return bytes(changed[: old.start]) + table + padding + bytes(changed[end:])
     except _MALFORMED as error:
         raise ValueError(f"malformed line table: {error}") from error
 
