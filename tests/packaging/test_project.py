@@ -21,12 +21,12 @@ from jitlto.build.proof import UnplannedKernelsError
 from jitlto.build.shards import Shard
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
-from jitlto.link import packs
 from jitlto.packaging import pack, prebuilt, project
 from jitlto.runtime.family import load
 from tests.support.commands import fails, jitlto
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
+from tests.support.kernels import packed_digests
 
 PYPROJECT = """
 [project]
@@ -417,7 +417,7 @@ def test_a_wheel_holds_the_kernels_that_pack_names(tmp_path: Path) -> None:
     assert added.keys() == {"package/fragments.fragdb", "package/fragments.pack"}
     found = load("mini", added["package/fragments.fragdb"])
     digests = {found.plan(arch="sm_90", **each).digest for each in found.configurations()}
-    assert set(packs.Pack(added["package/fragments.pack"]).digests) == digests
+    assert set(packed_digests(added["package/fragments.pack"])) == digests
     config = project.load_package(path).config
     with raises(ProjectError, "project-pack", "nosuch", where=str(path)):
         pack.build_pack(replace(config, pack="nosuch"), added["package/fragments.fragdb"])
