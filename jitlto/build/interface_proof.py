@@ -48,22 +48,21 @@ class InterfaceProof:
     """The interfaces of all families of a build, proved in each way in which their sources are compiled.
 
     Args:
-        requests, sources: The build's, by position.
+        sources: What was compiled.
         compiler: Compiles the questions, from now on.
         own: The interfaces of each family itself, without those of the families that it uses.
     """
 
     def __init__(
         self,
-        requests: Sequence[CompileRequest],
-        sources: Mapping[int, CompiledSource],
+        sources: Mapping[CompileRequest, CompiledSource],
         compiler: InterfaceCompiler,
         own: Mapping[str, Sequence[str]],
     ) -> None:
         self._compiler, self._own = compiler, own
         self._required: dict[tuple[str, CompileConfig], set[str]] = defaultdict(set)
         self._types: dict[str, dict[str, str]] = defaultdict(dict)  # of each symbol, with a family that has it
-        compiled = [(requests[n], source) for n, source in sources.items() if requests[n].config.interfaces]
+        compiled = [(request, source) for request, source in sources.items() if request.config.interfaces]
         families: dict[str, set[str]] = defaultdict(set)  # that require a symbol
         for request, source in compiled:
             for symbol in source.requires:
