@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from jitlto.base.cache_dir import CacheDir
     from jitlto.base.config import Config
-    from jitlto.stores.shared import SharedStores
+    from jitlto.stores.shared import SharedStore
 
     class KernelSource(Protocol):
         """A place where entries lie, by kind and SHA-256; what it returns is what was stored.
@@ -67,19 +67,19 @@ class SharedKernels:
     def __init__(self, settings: Config, *, readonly: bool = False) -> None:
         self._settings = settings
         self._readonly = readonly
-        self._stores: SharedStores | None = None
+        self._stores: SharedStore | None = None
 
     @property
-    def stores(self) -> SharedStores:
+    def stores(self) -> SharedStore:
         """The stores.
 
         Raises:
             StoreError: If the address of one is malformed.
         """
         if self._stores is None:
-            from jitlto.stores.shared import SharedStores  # 10 ms, for a kernel that is not on this machine
+            from jitlto.stores.shared import SharedStore  # 10 ms, for a kernel that is not on this machine
 
-            self._stores = SharedStores.from_config(self._settings)
+            self._stores = SharedStore.from_config(self._settings)
             assert self._stores is not None  # noqa: S101 - the settings name one
         return self._stores
 

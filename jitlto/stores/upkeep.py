@@ -10,16 +10,18 @@ import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from jitlto.base.errors import RejectedEntryError, StoreError
 from jitlto.stores import artifacts
 from jitlto.stores.backend import Backend, StoredObject
 from jitlto.stores.entry import A_PAGE, PAGE_HINT, decode, object_name, read_header
-from jitlto.stores.trust import TrustedKeys
+
+if TYPE_CHECKING:
+    from jitlto.stores.signatures import TrustedKeys
 
 T = TypeVar("T")
 OTHER = "other"
@@ -83,13 +85,9 @@ def measure(backend: Backend) -> dict[str, KindUsage]:
     kinds: dict[str, list[StoredObject]] = {}
     for each in backend.list(_ROOT):
         kinds.setdefault(kind_of(each.name), []).append(each)
+    dates = {kind: [each.modified for each in held] for kind, held in kinds.items()}
     return {
-        kind: KindUsage(
-            len(held),
-            sum(each.size for each in held),
-            min(each.modified for each in held),
-            max(each.modified for each in held),
-        )
+        kind: KindUsage(len(held), sum(each.size for each in held), min(dates[kind]), max(dates[kind]))
         for kind, held in sorted(kinds.items())
     }
 
@@ -126,7 +124,6 @@ def prune(
         if too_old or (size is not None and left > size):
             doomed.append(each)
             left -= each.size
-
     for _ in _side_by_side(lambda each: backend.delete(each.name), [] if dry_run else doomed):
         pass
     removed = Counter(kind_of(each.name) for each in doomed)
@@ -156,7 +153,6 @@ def verify(
     held = sorted(backend.list(_ROOT), key=lambda each: each.name)
     names = {each.name for each in held}
     on_start(len(held))
-    backend = artifacts.open_store(backend.address, max((each.size for each in held), default=0))
 
     def check(each: StoredObject) -> Damage | None:
         reason, untrusted = _damage(backend, each, trusted, names)
@@ -171,7 +167,7 @@ def verify(
     return [found for found in _side_by_side(check, held) if found is not None]
 
 
-def _side_by_side(work: Callable[[StoredObject], T], held: list[StoredObject]) -> Iterator[T]:
+def _side_by_side(work: Callable[[StoredObject], T], held: Iterable[StoredObject]) -> Iterator[T]:
     """Yield the results in order; after an error or an interrupt, no further work is begun."""
     pool = ThreadPoolExecutor(_WORKERS)
     try:
@@ -184,44 +180,32 @@ def _damage(
     backend: Backend, it: StoredObject, trusted: TrustedKeys | None, names: set[str]
 ) -> tuple[str | None, bool]:
     """Return what is wrong with an object, None if nothing is, and whether that is the signature alone."""
-    name, kind = it.name, kind_of(it.name)
+    kind, key = kind_of(it.name), "".join(it.name.split("/")[2:])
     if kind == OTHER:
         return "jitlto gives no such name", False
-    if kind == artifacts.KIND:
-        return _artifact_damage(backend, name, names), False
-    data = backend.get(name)
+    data = backend.get(it.name)
     if data is None:
         return None, False
+    if kind == artifacts.KIND:
+        return _artifact_damage(data, key, names), False
     is_whole = False
     try:
-        decode(kind, _key_of(name), data, None)
+        decode(kind, key, data, None)
         is_whole = True
-        read_header(kind, _key_of(name), data, len(data), trusted)
+        read_header(kind, key, data, len(data), trusted)
     except RejectedEntryError as error:
         if error.reason == A_PAGE and len(data) != it.size:
-            raise StoreError("a page came in place of it", code="store-failed", where=name, hint=PAGE_HINT) from None
+            raise StoreError("a page came in place of it", code="store-failed", where=it.name, hint=PAGE_HINT) from None
         return error.reason, is_whole
     return None, False
 
 
-def _artifact_damage(backend: Backend, name: str, names: set[str]) -> str | None:
-    sha, head = hashlib.sha256(), b""
-    found = backend.open(name)
-    for piece in found.pieces if found else ():
-        sha.update(piece)
-        if len(head) <= artifacts.LARGEST_INDEX:
-            head += piece
-    if sha.hexdigest() != _key_of(name):
-        return f"its SHA-256 is {sha.hexdigest()}"
-    if len(head) > artifacts.LARGEST_INDEX:
-        return None
+def _artifact_damage(data: bytes, key: str, names: set[str]) -> str | None:
+    if (digest := hashlib.sha256(data).hexdigest()) != key:
+        return f"its SHA-256 is {digest}"
     try:
-        listed = artifacts.decode_index(head) or {}
+        listed = artifacts.decode_index(data) or {}
     except StoreError as error:
         return error.what
     missing = [file for file, each in listed.items() if object_name(artifacts.KIND, each) not in names]
     return f"lists files that the store does not hold: {', '.join(missing)}" if missing else None
-
-
-def _key_of(name: str) -> str:
-    return "".join(name.split("/")[2:])

@@ -17,8 +17,8 @@ from jitlto.stores.address import StoreAddress, parse_store
 from jitlto.stores.artifacts import encode_index, open_store
 from jitlto.stores.backend import Backend
 from jitlto.stores.entry import encode, object_name
-from jitlto.stores.shared import SharedStores
-from jitlto.stores.trust import SigningKey
+from jitlto.stores.shared import SharedStore
+from jitlto.stores.signatures import SigningKey
 from tests.support.errors import raises
 
 DAY = 86400.0
@@ -36,7 +36,7 @@ class DatedStore:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.backend = open_store(StoreAddress(directory.as_uri(), reads=True, writes=True))
+        self.backend = open_store(StoreAddress(directory.as_uri(), writes=True))
 
     def put(self, name: str, data: bytes, days: float) -> str:
         """Write an object that was last used some days ago."""
@@ -231,10 +231,10 @@ def test_what_is_read_gets_todays_date_if_it_is_older_than_a_day(tmp_path: Path,
     """And what is only read, by those who may not write, keeps its date."""
     directory, key = tmp_path / "store", "ab" * 32
     name, data = object_name("kernels", key), encode("kernels", key, b"payload", None)
-    open_store(StoreAddress(directory.as_uri(), reads=True, writes=True)).put(name, data)
+    open_store(StoreAddress(directory.as_uri(), writes=True)).put(name, data)
     written = time.time() - days * DAY
     os.utime(directory / name, (written, written))
-    stores = SharedStores.from_config(
+    stores = SharedStore.from_config(
         Config.read({"JITLTO_STORE": directory.as_uri() + purpose, "JITLTO_STORE_PATIENCE": "10"})
     )
     assert stores is not None
