@@ -163,23 +163,20 @@ def verify(url: str, signers: Path | None, delete: bool, as_json: bool) -> None:
     Without trusted keys, signatures are not checked. What no trusted key has signed is reported and stays until it is
     pruned, and so do objects under names that jitlto does not give.
     """
-    trust, counted = Trust.of(config.current(), parse_store(url)), list[int]()
+    trust = Trust.of(config.current(), parse_store(url))
     path = signers or (trust.signers if trust.signed else None)
     trusted = Trust(signed=True, signers=path).load_trusted() if path else None
-
-    def start(count: int) -> None:
-        counted.append(count)
-        shown.add(count)
-
-    backend = _open(url, writes=delete)
+    checked = list[Damage | None]()
     with progress("verifying") as shown:
-        found = upkeep.verify(backend, trusted, delete=delete, on_start=start, on_object=shown.step)
-    signed = trusted is not None
+        for each in upkeep.verify(_open(url, writes=delete), trusted, delete=delete):
+            checked.append(each)
+            shown.step()
+    found, signed = [each for each in checked if each is not None], trusted is not None
     if as_json:
         damaged = [asdict(each) for each in found]
-        print_json({"store": url, "objects": counted[0], "signatures": signed, "damaged": damaged})
+        print_json({"store": url, "objects": len(checked), "signatures": signed, "damaged": damaged})
     else:
-        _print_verified(url, counted[0], found, signed=signed)
+        _print_verified(url, len(checked), found, signed=signed)
     if found:
         raise SystemExit(1)
 

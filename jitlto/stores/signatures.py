@@ -132,7 +132,7 @@ def find_signer(
         with suppress(ValueError):  # a line that cannot be read, or has an unknown restriction, trusts nobody
             listed = Signer.parse(line)
             if listed.key == key and listed.may_sign(namespace) and listed.names and wanted in (None, *listed.names):
-                return wanted or ",".join(listed.names)
+                return wanted or listed.names[0]
     return None
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from jitlto.base.errors import RejectedEntryError, StoreError
 from jitlto.stores import artifacts
 from jitlto.stores.backend import Backend, StoredObject
-from jitlto.stores.entry import A_PAGE, PAGE_HINT, decode, object_name, read_header
+from jitlto.stores.entry import A_PAGE, PAGE_HINT, decode, object_name
 
 if TYPE_CHECKING:
     from jitlto.stores.signatures import TrustedKeys
@@ -85,11 +85,11 @@ def measure(backend: Backend) -> dict[str, KindUsage]:
     kinds: dict[str, list[StoredObject]] = {}
     for each in backend.list(_ROOT):
         kinds.setdefault(kind_of(each.name), []).append(each)
-    dates = {kind: [each.modified for each in held] for kind, held in kinds.items()}
-    return {
-        kind: KindUsage(len(held), sum(each.size for each in held), min(dates[kind]), max(dates[kind]))
-        for kind, held in sorted(kinds.items())
-    }
+    found = {}
+    for kind, held in sorted(kinds.items()):
+        dates = sorted(each.modified for each in held)
+        found[kind] = KindUsage(len(held), sum(each.size for each in held), dates[0], dates[-1])
+    return found
 
 
 def prune(
@@ -135,28 +135,22 @@ def verify(
     trusted: TrustedKeys | None,
     *,
     delete: bool = False,
-    on_start: Callable[[int], object] = lambda _: None,
-    on_object: Callable[[str], object] = lambda _: None,
-) -> list[Damage]:
-    """Read and check everything in a store: names, checksums and signatures.
+) -> Iterator[Damage | None]:
+    """Read and check everything in a store: names, checksums and signatures; yield what is wrong with each object.
 
     Args:
         trusted: The keys of which one must have signed each entry; None if signatures do not count.
         delete: Remove what is damaged, but neither what is whole and that no trusted key has signed, nor what jitlto
             gives no such name.
-        on_start: Called with the number of objects.
-        on_object: Called with the name of each checked object.
 
     Raises:
         StoreError: If the store cannot be listed, read or, with ``delete``, written.
     """
     held = sorted(backend.list(_ROOT), key=lambda each: each.name)
     names = {each.name for each in held}
-    on_start(len(held))
 
     def check(each: StoredObject) -> Damage | None:
         reason, untrusted = _damage(backend, each, trusted, names)
-        on_object(each.name)
         if reason is None:
             return None
         removes = delete and not untrusted and kind_of(each.name) != OTHER
@@ -164,7 +158,7 @@ def verify(
             backend.delete(each.name)
         return Damage(each.name, reason, each.size, untrusted, removes)
 
-    return [found for found in _side_by_side(check, held) if found is not None]
+    yield from _side_by_side(check, held)
 
 
 def _side_by_side(work: Callable[[StoredObject], T], held: Iterable[StoredObject]) -> Iterator[T]:
@@ -183,29 +177,23 @@ def _damage(
     kind, key = kind_of(it.name), "".join(it.name.split("/")[2:])
     if kind == OTHER:
         return "jitlto gives no such name", False
-    data = backend.get(it.name)
-    if data is None:
-        return None, False
-    if kind == artifacts.KIND:
-        return _artifact_damage(data, key, names), False
-    is_whole = False
+    data, is_whole = backend.get(it.name), False
     try:
+        if data is None:
+            return None, False
+        if kind == artifacts.KIND:
+            if (digest := hashlib.sha256(data).hexdigest()) != key:
+                return f"its SHA-256 is {digest}", False
+            listed = artifacts.decode_index(data) or {}
+            missing = [file for file, each in listed.items() if object_name(kind, each) not in names]
+            return f"lists files that the store does not hold: {', '.join(missing)}" if missing else None, False
         decode(kind, key, data, None)
         is_whole = True
-        read_header(kind, key, data, len(data), trusted)
+        decode(kind, key, data, trusted)
     except RejectedEntryError as error:
-        if error.reason == A_PAGE and len(data) != it.size:
+        if error.reason == A_PAGE and len(data or b"") != it.size:
             raise StoreError("a page came in place of it", code="store-failed", where=it.name, hint=PAGE_HINT) from None
         return error.reason, is_whole
+    except StoreError as error:  # of the index
+        return error.what, False
     return None, False
-
-
-def _artifact_damage(data: bytes, key: str, names: set[str]) -> str | None:
-    if (digest := hashlib.sha256(data).hexdigest()) != key:
-        return f"its SHA-256 is {digest}"
-    try:
-        listed = artifacts.decode_index(data) or {}
-    except StoreError as error:
-        return error.what
-    missing = [file for file, each in listed.items() if object_name(artifacts.KIND, each) not in names]
-    return f"lists files that the store does not hold: {', '.join(missing)}" if missing else None
