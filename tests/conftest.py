@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 from jitlto import database
@@ -234,11 +235,15 @@ BuildShipped = Callable[..., Path]
 @pytest.fixture(scope="session")
 def build_shipped(tmp_path_factory: pytest.TempPathFactory) -> BuildShipped:
     """Build a database of shipped families; what several hold is compiled once."""
-    cache = open_cache(tmp_path_factory.mktemp("cache"))
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent  # of all processes of this run
+    cache = open_cache(shared / "shipped")
 
     def make(*names: str) -> Path:
         families = [declaration.load_family(declaration.find_family(name)) for name in names]
-        return build(families, tmp_path_factory.mktemp(names[0]) / "families.fragdb", cache=cache).path
+        with FileLock(shared / "shipped.lock"):
+            return build(families, tmp_path_factory.mktemp(names[0]) / "families.fragdb", cache=cache).path
 
     return make
 

@@ -37,7 +37,6 @@ class Config(Frozen):
         lineinfo: Whether databases are replaced by their twins with line information.
         record: File to which used plans are recorded.
         nvtx: ``auto``, ``on`` or ``off``: NVTX ranges.
-        max_loaded: Number of kernels that are kept loaded; None for any number.
         extension: ``auto``, ``required`` or ``off``: the compiled core of launches.
         prebuilt: Where a package's database is taken from instead of compiling it.
     """
@@ -58,7 +57,6 @@ class Config(Frozen):
     lineinfo: bool
     record: Path | None
     nvtx: str
-    max_loaded: int | None
     extension: str
     prebuilt: Path | None
 
@@ -83,7 +81,6 @@ class Config(Frozen):
             _choice(environment, "JITLTO_LINEINFO", ("0", "1")) == "1",
             _path(environment, "JITLTO_RECORD"),
             _choice(environment, "JITLTO_NVTX", ("auto", "on", "off")),
-            _count(environment, "JITLTO_MAX_LOADED"),
             _choice(environment, "JITLTO_EXTENSION", ("auto", "required", "off")),
             _path(environment, "JITLTO_PREBUILT"),
         )
@@ -128,22 +125,12 @@ def _choice(environment: Mapping[str, str], variable: str, allowed: tuple[str, .
     return value
 
 
-def _count(environment: Mapping[str, str], variable: str) -> int | None:
-    text = _matching(environment, variable, r"[1-9][0-9]{0,8}", "count", "a positive number")
-    return None if text is None else int(text)
-
-
 def _seconds(environment: Mapping[str, str], variable: str) -> float | None:
-    text = _matching(environment, variable, r"[0-9]{1,6}(\.[0-9]{0,6})?|\.[0-9]{1,6}", "time", "seconds, e.g. 0.05")
-    return None if text is None else float(text)
-
-
-def _matching(environment: Mapping[str, str], variable: str, pattern: str, what: str, allowed: str) -> str | None:
     text = environment.get(variable)
-    if text and not re.fullmatch(pattern, text.strip()):
-        hint = f"write {allowed}"
-        raise JitltoError(f"invalid {what} {text!r}", code="jitlto-setting", where=variable, hint=hint)
-    return text or None
+    if text and not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{0,6})?|\.[0-9]{1,6}", text.strip()):
+        hint = "write seconds, e.g. 0.05"
+        raise JitltoError(f"invalid time {text!r}", code="jitlto-setting", where=variable, hint=hint)
+    return float(text) if text else None
 
 
 def _size(environment: Mapping[str, str], variable: str, default: str) -> int:

@@ -35,8 +35,6 @@ class Kind:
     WAITED = "waited"
     #: The driver loaded it.
     LOADED = "loaded"
-    #: A loaded kernel was dropped to make room for another.
-    EVICTED = "evicted"
 
 
 class Event(Frozen):
@@ -44,7 +42,7 @@ class Event(Frozen):
 
     Args:
         kind: One of :class:`Kind`.
-        kernel: The key of the entrypoint fragment; the family's name for an evicted kernel.
+        kernel: The key of the entrypoint fragment.
         digest: The plan's digest; empty if it is not known yet.
         seconds: Its duration.
         plan (Plan or None): The plan, for :attr:`Kind.REQUESTED`.

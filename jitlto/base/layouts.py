@@ -10,11 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import zip_longest
 
 from jitlto.base.type_spelling import canonical_spelling
 from jitlto.base.types import STD, find_scalar
-
-_POINTER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +24,10 @@ class Layout:
         type: Its name in C++; in messages only, where the layout is that of a Python type.
         size, alignment: In bytes.
         kind: Of a scalar NumPy's type string without byte order, such as ``f4``, or ``bfloat16``; ``pointer``,
-            ``array``, ``structure``, or ``bytes`` if nothing is known but size and alignment.
+            ``array``, ``structure``, ``vector`` (a structure whose fields have no names that matter), or ``bytes`` if
+            nothing is known but size and alignment.
         element: Of an array the layout of an element.
-        fields: Of a structure, in order.
-        has_names: Whether the names of fields matter when layouts are compared.
+        fields: Of a structure or vector, in order.
     """
 
     type: str
@@ -37,7 +36,6 @@ class Layout:
     kind: str
     element: Layout | None = None
     fields: tuple[Field, ...] = ()
-    has_names: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ def array(element: Layout, count: int) -> Layout:
 
 
 def structure(
-    type_name: str, members: Iterable[tuple[str, Layout]], alignment: int = 1, *, has_names: bool = True
+    type_name: str, members: Iterable[tuple[str, Layout]], alignment: int = 1, kind: str = "structure"
 ) -> Layout:
     """Return the layout that a compiler gives a structure with some members, aligned to ``alignment`` or more."""
     fields, end = [], 0
@@ -66,7 +64,7 @@ def structure(
         alignment = max(alignment, layout.alignment)
     # An object of a structure without members has a byte, too.
     size = -(-max(end, 1) // alignment) * alignment
-    return Layout(type_name, size, alignment, "structure", None, tuple(fields), has_names)
+    return Layout(type_name, size, alignment, kind, None, tuple(fields))
 
 
 _EXTENTS = re.compile(r"(?:\s*\[\s*\d{1,9}\s*\])+\s*\Z")
@@ -83,15 +81,19 @@ def parse_type(type_name: str, structures: Mapping[str, Layout] | None = None) -
     base, extents = (type_name[: match.start()], match[0]) if match else (type_name, "")
     counts = [int(extent) for extent in re.findall(r"\d+", extents)]
     if base.rstrip().removesuffix("const").rstrip().endswith(("*", "&")):
-        layout: Layout | None = Layout(base.strip(), _POINTER, _POINTER, "pointer")
+        layout: Layout | None = Layout(base.strip(), 8, 8, "pointer")
     else:
-        layout = structures.get(canonical_spelling(base)) if structures else None
-        layout = layout or _parse_single(_plain(base))
+        words = re.sub(STD, "", base).split()
+        plain = " ".join(word for word in words if word not in ("const", "volatile", "struct"))
+        layout = (structures or {}).get(canonical_spelling(base)) or _parse_single(plain)
     if layout is None or 0 in counts:
         return None
     for count in reversed(counts):
         layout = array(layout, count)
     return layout
+
+
+_UNSUPPORTED = re.compile(r"\([*&]|::\*|^(?:long double|wchar_t|char(?:8|16|32)_t|.*nullptr.*|_Float16|__float128)$")
 
 
 def is_supported(type_name: str) -> bool:
@@ -102,12 +104,15 @@ def is_supported(type_name: str) -> bool:
     return not _UNSUPPORTED.search(text)
 
 
-_UNSUPPORTED = re.compile(r"\([*&]|::\*|^(?:long double|wchar_t|char(?:8|16|32)_t|.*nullptr.*|_Float16|__float128)$")
-
-
-def _plain(type_name: str) -> str:
-    words = re.sub(STD, "", type_name).split()
-    return " ".join(word for word in words if word not in ("const", "volatile", "struct"))
+_INTEGERS_128 = {
+    "__int128": "i16", "signed __int128": "i16", "__int128_t": "i16", "unsigned __int128": "u16", "__uint128_t": "u16",
+}  # fmt: skip
+_ELEMENTS = {
+    "uchar": "unsigned char", "ushort": "unsigned short", "uint": "unsigned int", "ulong": "unsigned long",
+    "longlong": "long long", "ulonglong": "unsigned long long",
+    **{name: name for name in ("char", "short", "int", "long", "float", "double", "__half", "half", "__nv_bfloat16")},
+    "nv_bfloat16": "__nv_bfloat16",
+}  # fmt: skip
 
 
 @cache
@@ -117,39 +122,15 @@ def _parse_single(name: str) -> Layout | None:
         return Layout(name, known.size, known.size, known.typestr)
     if name in _INTEGERS_128:
         return Layout(name, 16, 16, _INTEGERS_128[name])
-    return _vector(_COMPLEX.get(name, name))
-
-
-_INTEGERS_128 = {
-    "__int128": "i16", "signed __int128": "i16", "__int128_t": "i16", "unsigned __int128": "u16", "__uint128_t": "u16",
-}  # fmt: skip
-_COMPLEX = {
-    "cuda::std::complex<float>": "float2", "cuFloatComplex": "float2", "cuComplex": "float2",
-    "cuda::std::complex<double>": "double2", "cuDoubleComplex": "double2",
-}  # fmt: skip
-_ELEMENTS = {
-    "char": "char", "uchar": "unsigned char", "short": "short", "ushort": "unsigned short", "int": "int",
-    "uint": "unsigned int", "long": "long", "ulong": "unsigned long", "longlong": "long long",
-    "ulonglong": "unsigned long long", "float": "float", "double": "double", "__half": "__half", "half": "__half",
-    "__nv_bfloat16": "__nv_bfloat16", "nv_bfloat16": "__nv_bfloat16",
-}  # fmt: skip
-
-
-def _vector(name: str) -> Layout | None:
-    if name == "dim3":
-        name, count, alignment = "uint", 3, 0
-    else:
-        match = re.fullmatch(r"(\w*?[a-z]|__nv_bfloat16|nv_bfloat16)([1-4])(?:_(16|32)a)?", name)
-        if match is None or match[1] not in _ELEMENTS:
-            return None
-        name, count, alignment = match[1], int(match[2]), int(match[3] or 0)
-    element = _parse_single(_ELEMENTS[name])
+    name = known.name if known is not None else name  # float2 for complex numbers
+    match = re.fullmatch(r"(\w*?[a-z]|(?:__)?nv_bfloat16)([1-4])(?:_(16|32)a)?", "uint3" if name == "dim3" else name)
+    if match is None or match[1] not in _ELEMENTS:
+        return None
+    count, element = int(match[2]), _parse_single(_ELEMENTS[match[1]])
     if element is None:
         return None
-    if count in (2, 4):
-        alignment = alignment or min(16, element.size * count)
-    members = [(member, element) for member in "xyzw"[:count]]
-    return structure(name, members, alignment or 1, has_names=False)
+    alignment = int(match[3] or 0) or (min(16, element.size * count) if count in (2, 4) else 1)
+    return structure(name, [(member, element) for member in "xyzw"[:count]], alignment, "vector")
 
 
 def parse_fields(
@@ -204,24 +185,18 @@ def parse_definitions(text: str) -> Layout:
     return layout
 
 
-@dataclass(frozen=True, slots=True)
-class _Leaf:
-    path: str
-    offset: int
-    layout: Layout
-
-
-def _leaves(layout: Layout, path: str = "", offset: int = 0) -> Iterator[_Leaf]:
+def _leaves(layout: Layout, path: str = "", offset: int = 0) -> Iterator[Field]:
+    """Return the scalars of a layout; their names are paths, without the indices of arrays."""
     if layout.element is not None:
         size = layout.element.size
         for number in range(layout.size // size if size else 0):
-            yield from _leaves(layout.element, f"{path}[{number}]", offset + number * size)
-    elif layout.kind == "structure":
+            yield from _leaves(layout.element, path, offset + number * size)
+    elif layout.fields or layout.kind == "structure":
         for field in layout.fields:
-            name = field.name if layout.has_names else "?"
+            name = "?" if layout.kind == "vector" else field.name
             yield from _leaves(field.layout, f"{path}.{name}" if path else name, offset + field.offset)
-    else:
-        yield _Leaf(path, offset, layout)
+    elif layout.size:
+        yield Field(path, offset, layout)
 
 
 def find_difference(expected: Layout, actual: Layout) -> str | None:
@@ -232,53 +207,33 @@ def find_difference(expected: Layout, actual: Layout) -> str | None:
     """
     if expected.size != actual.size:
         return f"{actual.type} has {actual.size} bytes, {expected.type} has {expected.size}"
-    found = [leaf for leaf in _leaves(actual) if leaf.layout.size]
+    leaves = list(_leaves(actual))
+    found = [leaf for leaf in leaves if leaf.layout.kind != "bytes"]
     # What only has a size says nothing of what it covers: fields, as a union does, or padding.
-    opaque = [(leaf.offset, leaf.offset + leaf.layout.size) for leaf in found if leaf.layout.kind == "bytes"]
-    found = [leaf for leaf in found if leaf.layout.kind != "bytes"]
+    opaque = [(leaf.offset, leaf.offset + leaf.layout.size) for leaf in leaves if leaf.layout.kind == "bytes"]
     wanted = [
         leaf
         for leaf in _leaves(expected)
         if not any(begin <= leaf.offset and leaf.offset + leaf.layout.size <= end for begin, end in opaque)
     ]
-    for want, have in zip(wanted, found, strict=False):
-        if want.offset != have.offset:
-            return f"field {have.path} is at offset {have.offset}, {_described(want)} at {want.offset}"
-        if not _is_compatible(want.layout, have.layout):
-            return f"field {have.path} at offset {have.offset} is {have.layout.type}, not {want.layout.type}"
-        if "?" not in want.path + have.path and _names(want) != _names(have):
-            return f"the field at offset {have.offset} is {have.path}, not {want.path}"
-    if len(wanted) != len(found):
-        more = _described(max(wanted, found, key=len)[min(len(wanted), len(found))])
-        return f"{more} is in {(expected if len(wanted) > len(found) else actual).type} only"
+    for want, have in zip_longest(wanted, found):
+        if want is None or have is None or not _is_same(want, have):
+            return f"{actual.type} has {_described(have)}, {expected.type} has {_described(want)}"
     return None
 
 
-def _names(leaf: _Leaf) -> str:
-    """Return the path of a leaf without indices: Python may count an array's elements in other dimensions."""
-    return re.sub(r"\[\d+\]", "", leaf.path)
+def _described(leaf: Field | None) -> str:
+    return "nothing more" if leaf is None else f"{leaf.layout.type} {leaf.name} at offset {leaf.offset}"
 
 
-def _described(leaf: _Leaf) -> str:
-    return leaf.layout.type if "?" in leaf.path else f"{leaf.path} ({leaf.layout.type})"
-
-
-def _is_compatible(expected: Layout, actual: Layout) -> bool:
-    a, b = expected.kind, actual.kind
-    if expected.size != actual.size:
+def _is_same(expected: Field, actual: Field) -> bool:
+    a, b, is_named = expected.layout.kind, actual.layout.kind, "?" not in expected.name + actual.name
+    if expected.offset != actual.offset or (is_named and expected.name != actual.name):
         return False
-    if a == b:
-        return True
+    if a == b or expected.layout.size != actual.layout.size:
+        return a == b
     if "pointer" in (a, b):
         return {a, b} <= {"pointer", "i8", "u8"}
-    if expected.size == 1:
-        return a == "b1" or expected.type.split()[-1] == "char"
+    if expected.layout.size == 1:
+        return a == "b1" or expected.layout.type.split()[-1] == "char"
     return a in ("f2", "bfloat16") and b == "u2"
-
-
-def natural_alignment(fields: Iterable[Field]) -> int:
-    """Return the alignment of a structure with fields at some offsets: 1 if one is not where its type is aligned."""
-    fields = list(fields)
-    if any(field.offset % field.layout.alignment for field in fields):
-        return 1
-    return max((field.layout.alignment for field in fields), default=1)

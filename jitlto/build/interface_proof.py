@@ -53,22 +53,20 @@ class InterfaceProof:
     """The interfaces of all families of a build, proved in each way in which their sources are compiled.
 
     Args:
-        requests, sources: The build's, by position.
+        sources: What was compiled.
         compiler: Compiles the questions, from now on.
     """
 
-    def __init__(
-        self, requests: Sequence[CompileRequest], sources: Mapping[int, CompiledSource], compiler: InterfaceCompiler
-    ) -> None:
+    def __init__(self, sources: Mapping[CompileRequest, CompiledSource], compiler: InterfaceCompiler) -> None:
         self._compiler = compiler
         self._required: dict[tuple[str, CompileConfig], set[str]] = defaultdict(set)
         self._types: dict[str, dict[str, str]] = defaultdict(dict)  # of each symbol, with a family that has it
         families: dict[str, set[str]] = defaultdict(set)  # that require a symbol
-        for request, compiled in ((requests[position], compiled) for position, compiled in sources.items()):
+        for request, compiled in sources.items():
             for symbol in compiled.requires if request.config.interfaces else ():
                 self._required[request.key.family, request.config].add(symbol.name)
                 families[symbol.name].add(request.key.family)
-        for request, compiled in ((requests[position], compiled) for position, compiled in sources.items()):
+        for request, compiled in sources.items():
             for symbol in compiled.provides if request.config.interfaces else ():
                 if families.get(symbol.name, set()) - {request.key.family}:
                     self._required[request.key.family, request.config].add(symbol.name)

@@ -66,7 +66,7 @@ def build_twin(
     """
     check_writable(database)
     directory = twin_directory(database)
-    rendered = RenderedFamilies(tuple(map(with_lineinfo, families)), cache=cache)
+    rendered = RenderedFamilies(tuple(map(with_lineinfo, families)))
     # Beside it, so that it can be renamed.
     work = Path(tempfile.mkdtemp(prefix=f"{directory.name}.", dir=directory.parent))
     try:

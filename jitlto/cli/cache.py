@@ -23,7 +23,7 @@ from jitlto.cli.parameters import Size, json_option
 
 # Databases that are kept whole.
 _KEPT = {EDITABLE: "databases of packages that are installed editable", FETCHED: "databases fetched from shared stores"}
-_NOUNS = {"compiled": "compiled source", "rendered": "rendered template"}
+_NOUNS = {"compiled": "compiled source"}
 
 
 @click.group(epilog="Example: jitlto cache info")

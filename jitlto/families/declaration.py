@@ -1,7 +1,4 @@
-"""Families as authors declare them in ``family.toml``.
-
-This module is longer than most because every key of ``family.toml`` is read and checked in it.
-"""
+"""Families as authors declare them in ``family.toml``."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import os.path
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -22,7 +19,6 @@ from jitlto.families.family_rules import (
     read_group_link,
     read_link,
     read_structures,
-    read_version,
 )
 from jitlto.families.tuning_rules import TuneDeclaration, read_tune
 from jitlto.record.exclusions import Exclusion
@@ -31,49 +27,30 @@ from jitlto.record.options import GroupLink, LinkOptions, describe_invalid_optio
 
 #: Names that no parameter may have, because planners have arguments of these names.
 RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
-_LONGEST_CHAIN = 50  # of families that use each other
 _BASE = Architecture(75)  # the lowest that CUDA 13 supports
 _NAME_RULE = "use letters, digits and _ . -, beginning with a letter or _"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDeclaration:
-    """The fragments made from one matrix and one template, as declared.
-
-    Args:
-        name: The group's name.
-        role: Entrypoint or device.
-        matrix, template: The files; both None for a device group that callers supply at run time.
-        key: The parameters that identify a fragment of the group.
-        params: Kernel parameters, ``type name`` each, with ``{{parameter}}`` placeholders; entrypoints only.
-        interface: The header that declares what the group defines; "" for none on purpose, None if that is not said.
-        entry: The C++ name of the kernel, without namespaces and arguments, if a source defines several.
-        syntax: ``jinja`` or ``cmake``.
-        shared: Key parameters whose values may have the same source.
-        options: Compiler options of this group, after the family's.
-        link: Options of the link of each kernel that contains a fragment of the group, sorted by name.
-        exclude: Combinations of the matrix that the group leaves out, and those that it is meant not to have.
-        architectures: Architectures of its LTO-IR beside the family's, sorted.
-        structures: Name and definition of each structure of the family whose fields are declared.
-        tune: What may be chosen by measuring; entrypoints only.
-    """
+    """The fragments made from one matrix and one template, as declared."""
 
     name: str
     role: Role
-    matrix: Path | None
+    matrix: Path | None  # as the template None for a device group that callers supply at run time
     template: Path | None
-    key: tuple[str, ...]
-    params: tuple[str, ...]
-    interface: str | None
-    entry: str | None
-    syntax: str
-    shared: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
-    link: GroupLink = ()
-    exclude: tuple[Exclusion, ...] = ()
-    architectures: tuple[Architecture, ...] = ()
-    structures: tuple[tuple[str, str], ...] = ()
-    tune: TuneDeclaration | None = None
+    key: tuple[str, ...]  # the parameters that identify a fragment of the group
+    params: tuple[str, ...]  # of the kernel, ``type name`` each, with placeholders
+    interface: str | None  # the header that declares what it defines; "" for none on purpose, None if that is not said
+    entry: str | None  # the C++ name of the kernel, without namespaces and arguments, if a source defines several
+    syntax: str  # jinja or cmake
+    shared: tuple[str, ...] = ()  # key parameters whose values may have the same source
+    options: tuple[str, ...] = ()  # of the compiler, after the family's
+    link: GroupLink = ()  # options of the link of each kernel that contains a fragment of it, sorted by name
+    exclude: tuple[Exclusion, ...] = ()  # combinations that it leaves out, and those that it is meant not to have
+    architectures: tuple[Architecture, ...] = ()  # of its LTO-IR beside the family's, sorted
+    structures: tuple[tuple[str, str], ...] = ()  # name and definition of each whose fields the family declares
+    tune: TuneDeclaration | None = None  # what may be chosen by measuring; entrypoints only
 
     @property
     def matrices(self) -> tuple[Path, ...]:
@@ -84,39 +61,22 @@ class GroupDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class FamilyDeclaration:
-    """A family of kernels, as declared.
-
-    Args:
-        name: The family's name.
-        path: The ``family.toml``.
-        std: The C++ standard, e.g. ``c++17``.
-        include: Directories of its headers, followed by those of the families that it uses.
-        architectures: The architectures of its LTO-IR, sorted.
-        toolchain: ``nvrtc`` or ``nvcc``.
-        options: Additional compiler options.
-        images: The kinds of images to make, sorted: LTO-IR, and usually PTX.
-        link: Options of every link.
-        groups: Sorted by name.
-        uses: The families whose device groups its kernels may contain, in the order declared.
-        is_auto: Whether LTO-IR is added for each later architecture for which the code of a fragment differs.
-        version: The author's version of what callers see.
-        opaque: Types that the interfaces only declare, and into which no fragment looks.
-    """
+    """A family of kernels, as declared."""
 
     name: str
-    path: Path
-    std: str
-    include: tuple[Path, ...]
-    architectures: tuple[Architecture, ...]
-    toolchain: str
-    options: tuple[str, ...]
-    images: tuple[ImageKind, ...]
-    link: LinkOptions
-    groups: tuple[GroupDeclaration, ...]
-    uses: tuple[FamilyDeclaration, ...] = ()
-    is_auto: bool = False
-    version: str = ""
-    opaque: tuple[str, ...] = ()
+    path: Path  # the family.toml
+    std: str  # the C++ standard, e.g. c++17
+    include: tuple[Path, ...]  # directories of its headers, followed by those of the families that it uses
+    architectures: tuple[Architecture, ...]  # of its LTO-IR, sorted
+    toolchain: str  # nvrtc or nvcc
+    options: tuple[str, ...]  # further ones of the compiler
+    images: tuple[ImageKind, ...]  # sorted: LTO-IR, and usually PTX
+    link: LinkOptions  # of every link
+    groups: tuple[GroupDeclaration, ...]  # sorted by name
+    uses: tuple[FamilyDeclaration, ...] = ()  # whose device groups its kernels may contain, in the order declared
+    is_auto: bool = False  # whether LTO-IR is added for each later architecture for which the code differs
+    version: str = ""  # the author's, of what callers see
+    opaque: tuple[str, ...] = ()  # types that the interfaces only declare, and into which no fragment looks
 
     def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
         """Return the compiler's options for a group, without the architecture and the kind of output."""
@@ -213,8 +173,6 @@ def parse_architectures(table: TomlTable, archs: Iterable[str] | Literal["auto"]
     """Parse and sort the key ``archs``; for ``auto``, return the base that is always among them."""
     if archs == "auto":
         return (_BASE,)
-    if "auto" in archs:
-        raise table.error("invalid archs: 'auto' is not an architecture", 'write archs = "auto", without a list')
     try:
         parsed = sorted({Architecture.parse(arch) for arch in archs})
     except JitltoError as error:
@@ -233,7 +191,7 @@ def check_options(table: TomlTable, options: Iterable[str]) -> None:
 
 class _FamilyTable(CompilerTable, kw_only=True):
     name: str
-    version: str = ""
+    version: Annotated[str, msgspec.Meta(max_length=100)] = ""
     std: str = "c++17"
     include: tuple[str, ...] = (".",)
     images: tuple[str, ...] = tuple(ImageKind)
@@ -241,19 +199,30 @@ class _FamilyTable(CompilerTable, kw_only=True):
     opaque: tuple[str, ...] = ()
 
 
-class _GroupTable(msgspec.Struct):
-    matrix: str | None = None
-    template: str | None = None
+class _SuppliedTable(msgspec.Struct):
+    """A device group without fragments, which callers supply at run time."""
+
+    interface: str
     key: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
-    params: tuple[str, ...] | None = None
+
+
+class _DeviceTable(msgspec.Struct, kw_only=True):
+    matrix: str
+    template: str
+    key: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
     interface: str | bool | None = None
-    entry: str | None = None
     syntax: Literal["jinja", "cmake"] | None = None
     options: tuple[str, ...] = ()
     link: dict[str, Any] = {}
     archs: tuple[str, ...] = ()
     exclude: tuple[dict[str, str], ...] = ()
+
+
+class _EntrypointTable(_DeviceTable, kw_only=True):
+    params: tuple[str, ...] = ()
+    entry: str | None = None
     tune: dict[str, Any] | None = None
 
 
@@ -290,6 +259,9 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
     if not is_name(family.name):
         raise table.error(f"invalid family name {family.name!r}", _NAME_RULE)
     check_options(table, family.options)
+    if sorted(family.images) not in (["ltoir"], ["ltoir", "ptx"]):
+        hint = 'write images = ["ltoir", "ptx"], or ["ltoir"] to link only with the compiler\'s CUDA major'
+        raise table.error(f"invalid images {list(family.images)}", hint)
     structures = read_structures(document.table("struct", required=False))
     groups = [
         _group(role, role_table.table(name), family.syntax, structures)
@@ -318,12 +290,12 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         parse_architectures(table, (str(_BASE),) if family.archs is None else family.archs),
         family.toolchain or "nvrtc",
         family.options,
-        _images(table, family.images),
+        tuple(sorted(map(ImageKind, family.images))),
         link,
         tuple(sorted(groups, key=lambda group: group.name)),
         uses,
         family.archs == "auto",
-        read_version(table, family.version),
+        family.version,
         family.opaque,
     )
 
@@ -347,9 +319,6 @@ def _uses(
             raise table.error(f"{used}: {path} does not exist", hint, case="missing-file")
         if os.path.realpath(path) in users:
             raise table.error(f"{path} uses this family", "move what both use into a third", case="use")
-        if len(users) > _LONGEST_CHAIN:
-            what = f"{path} is used through more than {_LONGEST_CHAIN} families"
-            raise table.error(what, "use it where it is needed", case="use")
         family = _load(path, users, loaded)
         if family.name != used:
             hint = f"write {family.name} = {given!r}"
@@ -384,49 +353,49 @@ def _group(
     name = table.name.partition(".")[2]
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
-    group = table.decode(_GroupTable)
-    if role is Role.DEVICE and (group.params is not None or group.entry is not None or group.tune is not None):
-        raise table.error("params, entry and tune are for kernels, not for device groups", case="unknown-key")
-    interface = _interface(table, group.interface)
-    is_supplied = role is Role.DEVICE and group.matrix is None and group.template is None
-    if is_supplied and not interface:
-        raise table.error(
-            "missing keys 'matrix' and 'template', or 'interface'",
-            "declare a group that callers supply at run time in an interface header",
-            case="missing-key",
+    if role is Role.DEVICE and not {"matrix", "template"} & table.values.keys():
+        if "interface" not in table:
+            hint = "declare a group that callers supply at run time in an interface header"
+            raise table.error("missing keys 'matrix' and 'template', or 'interface'", hint, case="missing-key")
+        supplied = table.decode(_SuppliedTable)
+        _check_key(table, supplied.key, supplied.shared)
+        interface = _interface(table, supplied.interface)
+        return GroupDeclaration(
+            name, role, None, None, supplied.key, (), interface, None, default_syntax, supplied.shared
         )
-    if is_supplied and (group.options or group.link or group.exclude or group.archs):
-        what = "options, link, archs and exclude have no effect: the group has no template, so that callers supply it"
-        raise table.error(what, "declare them for the family, or for another group", case="unknown-key")
+    group = table.decode(_EntrypointTable if role is Role.ENTRYPOINT else _DeviceTable)
+    entry = group if isinstance(group, _EntrypointTable) else None
     check_options(table, group.options)
-    for parameter in group.key:
-        if not is_name(parameter) or parameter in RESERVED or group.key.count(parameter) > 1:
-            raise table.error(
-                f"key parameter {parameter!r} is reserved, repeated or not an identifier",
-                f"reserved are {', '.join(sorted(RESERVED))}",
-            )
-    for parameter in group.shared:
-        if parameter not in group.key:
-            hint = suggest(parameter, group.key, f"key is {list(group.key)}")
-            raise table.error(f"shared names {parameter!r}, which is not in key", hint)
+    _check_key(table, group.key, group.shared)
     return GroupDeclaration(
         name,
         role,
-        None if is_supplied else _find_file(table, "matrix", group.matrix, "matrices"),
-        None if is_supplied else _find_file(table, "template", group.template, "templates"),
+        _find_file(table, "matrix", group.matrix, "matrices"),
+        _find_file(table, "template", group.template, "templates"),
         group.key,
-        group.params or (),
-        interface,
-        group.entry or None,
+        entry.params if entry else (),
+        _interface(table, group.interface),
+        entry.entry if entry else None,
         group.syntax or default_syntax,
         group.shared,
         group.options,
         read_group_link(table.table("link", required=False)),
         read_exclusions(table, group.exclude, group.key),
         parse_architectures(table, group.archs) if group.archs else (),
-        structures if role is Role.ENTRYPOINT else (),
-        read_tune(table.table("tune"), _find_file) if group.tune is not None else None,
+        structures if entry else (),
+        read_tune(table.table("tune"), _find_file) if entry and entry.tune is not None else None,
     )
+
+
+def _check_key(table: TomlTable, key: Sequence[str], shared: Iterable[str]) -> None:
+    for parameter in key:
+        if not is_name(parameter) or parameter in RESERVED or key.count(parameter) > 1:
+            what = f"key parameter {parameter!r} is reserved, repeated or not an identifier"
+            raise table.error(what, f"reserved are {', '.join(sorted(RESERVED))}")
+    for parameter in shared:
+        if parameter not in key:
+            hint = suggest(parameter, key, f"key is {list(key)}")
+            raise table.error(f"shared names {parameter!r}, which is not in key", hint)
 
 
 def _interface(table: TomlTable, name: str | bool | None) -> str | None:
@@ -434,11 +403,9 @@ def _interface(table: TomlTable, name: str | bool | None) -> str | None:
         raise table.error("interface is true", "name the header, or write interface = false for none", case="interface")
     if not name:
         return "" if name is False else None
-    if os.path.isabs(name) or os.path.normpath(name).startswith(".."):  # noqa: PTH117 - a header's name
-        what = f"interface {name!r} leaves the include directories"
-        raise table.error(what, "name it relative to one of them", case="interface")
-    if '"' in name or not name.isprintable():
-        raise table.error(f"interface {name!r} cannot stand in an #include", "rename the header", case="interface")
+    if os.path.isabs(name) or os.path.normpath(name).startswith("..") or '"' in name or not name.isprintable():  # noqa: PTH117 - a header's name
+        what = f"interface {name!r} leaves the include directories, or cannot stand in an #include"
+        raise table.error(what, "rename the header, or name it relative to one of them", case="interface")
     return name
 
 
@@ -450,16 +417,6 @@ def _include(table: TomlTable, directory: str) -> Path:
     return path
 
 
-def _images(table: TomlTable, names: tuple[str, ...]) -> tuple[ImageKind, ...]:
-    if sorted(names) not in (["ltoir"], ["ltoir", "ptx"]):
-        raise table.error(
-            f"invalid images {list(names)}",
-            'write images = ["ltoir", "ptx"], or ["ltoir"] for a database half the size that links only with '
-            "the compiler's CUDA major",
-        )
-    return tuple(sorted(map(ImageKind, names)))
-
-
 def project_root(path: Path) -> Path:
     """Return the directory in which the folders ``matrices`` and ``templates`` of a ``family.toml`` are looked for."""
     directory = path.parent
@@ -467,10 +424,8 @@ def project_root(path: Path) -> Path:
     return directory.parents[1] if directory.parent.name == "fragments" else directory
 
 
-def _find_file(table: TomlTable, key: str, name: str | None, folder: str) -> Path:
+def _find_file(table: TomlTable, key: str, name: str, folder: str) -> Path:
     """Find a matrix or template beside ``family.toml``, or in a folder beside ``fragments/``."""
-    if name is None:
-        raise table.error(f"missing key {key!r}", case="missing-key")
     candidates = (table.path.parent / name, project_root(table.path) / folder / name)
     for path in candidates:
         if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long

@@ -1,4 +1,4 @@
-"""Keys of ``family.toml`` with rules of their own: link options, versions, exclusions, structures."""
+"""Keys of ``family.toml`` with rules of their own: link options, exclusions, structures."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from jitlto.base.toml_reader import TomlTable
 from jitlto.base.type_spelling import canonical_spelling
 from jitlto.record.exclusions import Exclusion
 from jitlto.record.options import GROUP_LINK_OPTIONS, GroupLink, LinkOptions
-
-_LONGEST_VERSION = 100
 
 
 def read_group_link(table: TomlTable) -> GroupLink:
@@ -55,14 +53,6 @@ def read_exclusions(
             fault = "repeated" if exclusion else "empty, and would exclude everything"
             raise table.error(f"exclude {described} is {fault}", "remove it", case="exclude")
     return tuple(sorted(found))
-
-
-def read_version(table: TomlTable, version: str) -> str:
-    """Check the version of a family."""
-    if len(version) > _LONGEST_VERSION or not version.isprintable():
-        what = f"version {version!r:.60} is too long, or has a character that cannot be printed"
-        raise table.error(what, f"write at most {_LONGEST_VERSION} characters, such as 2.1")
-    return version
 
 
 class _StructTable(msgspec.Struct):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import jinja2
 from jinja2.filters import do_float, do_int
@@ -16,73 +15,57 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from jitlto.base.errors import RenderError
 from jitlto.base.text import suggest
-from jitlto.families import plain_text
-from jitlto.families.rendered_texts import Rendered, TemplateText
 
 _PLACEHOLDER = re.compile(r"@([A-Za-z0-9/_.+-]+)@")  # what CMake's @ONLY takes for a name
-_NUMBER = re.compile(r"\s*[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[uUlLfF]*\s*")
+_NUMBER = re.compile(r"\s*[+-]?\.?\d[\w.]*\s*")
 _FALSE = re.compile(r"\s*(?:false|no|off|none|null|nullptr|[+-]?0+(?:\.0*)?[uUlLfF]*)\s*", re.I)
 _NO_DEFAULT: Any = object()
 
 
 class Template:
-    """A template and the entries of ``params`` that belong to it.
+    """A template and the entries of ``params`` beside it.
 
     Args:
-        given: The template.
-
-    Attributes:
-        read: The SHA-256 of each file read so far, by its name beside the template; None for one that is not there.
+        path: The template's file.
+        syntax: ``jinja`` or ``cmake``.
+        params: The entries.
     """
 
-    def __init__(self, given: TemplateText) -> None:
-        self._given = given
-        self.read: dict[str, str | None] = {}
-        if given.syntax == "jinja":
-            self._environment = _Environment(given.path.parent, self.read)
-        self._cmake: str | None = None
-        self._entries: dict[str, jinja2.Template] = {}
+    def __init__(self, path: Path, syntax: str, params: Sequence[str] = ()) -> None:
+        self._path, self._params = path, params
+        self._environment = _Environment(path.parent) if syntax == "jinja" else None
+        self._made: dict[str | None, jinja2.Template | _CMakeTemplate] = {}  # by entry of params; None: the file's
 
-    def render(self, combination: Mapping[str, str]) -> Rendered:
-        """Render one combination.
+    def render(self, combination: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+        """Render one combination: the text, and the entries of ``params``.
 
         Raises:
             RenderError: Without a location if an entry of ``params`` cannot be rendered.
         """
+        values = {name: Value(value) for name, value in combination.items()}
         entry: str | None = None
         try:
             params = []
-            for entry in self._given.params:
-                params.append(_encodable(self._render_entry(entry, combination)))  # noqa: PERF401
+            for entry in self._params:
+                params.append(self._render(entry, values))  # noqa: PERF401 - the entry that fails is named
             entry = None
-            text = _encodable(self._render_file(combination))
+            return self._render(None, values), tuple(params)
         except Exception as error:  # noqa: BLE001 - whatever an expression may raise
             raise self._describe(error, combination, entry) from None
-        return Rendered(text, tuple(params), plain_text.digest(text))
 
-    def _render_file(self, combination: Mapping[str, str]) -> str:
-        path = self._given.path
-        if self._given.syntax == "jinja":
-            return self._environment.get_template(path.name).render(_values(combination))
-        if self._cmake is None:
-            self._cmake = path.read_text("utf-8-sig")
-            self.read[path.name] = _sha256(self._cmake)
-        return self._substitute(self._cmake, combination)
+    def _render(self, entry: str | None, values: Mapping[str, Value]) -> str:
+        if entry not in self._made:
+            self._made[entry] = self._make(entry)
+        text = self._made[entry].render(values)
+        text.encode()  # raises at an unpaired surrogate, which an escape can make
+        return text
 
-    def _render_entry(self, text: str, combination: Mapping[str, str]) -> str:
-        if self._given.syntax != "jinja":
-            return self._substitute(text, combination)
-        if text not in self._entries:
-            self._entries[text] = self._environment.from_string(text)
-        return self._entries[text].render(_values(combination))
-
-    def _substitute(self, text: str, combination: Mapping[str, str]) -> str:
-        def value(match: re.Match[str]) -> str:
-            if match[1] not in combination:
-                raise _UndefinedPlaceholderError(match[1], text.count("\n", 0, match.start()) + 1)
-            return combination[match[1]]
-
-        return _PLACEHOLDER.sub(value, text)
+    def _make(self, entry: str | None) -> jinja2.Template | _CMakeTemplate:
+        if self._environment is None:
+            return _CMakeTemplate(self._path.read_text("utf-8-sig") if entry is None else entry)
+        if entry is None:
+            return self._environment.get_template(self._path.name)
+        return self._environment.from_string(entry)
 
     def _describe(self, error: Exception, combination: Mapping[str, str], entry: str | None) -> RenderError:
         code, what = "render-failed", str(error) or type(error).__name__
@@ -106,18 +89,32 @@ class Template:
 
     def _locate(self, error: Exception) -> str:
         """Find the file and line of the template, or of one that it includes, at which rendering failed."""
-        file, line = str(self._given.path), 0
+        file, line = str(self._path), 0
         if isinstance(error, jinja2.TemplateSyntaxError):
             file, line = error.filename or file, error.lineno
         elif isinstance(error, _UndefinedPlaceholderError):
             line = error.line
         else:
             # Jinja gives the frames of its compiled templates the templates' own files and lines.
-            files = {str(self._given.path.parent / name) for name in self.read}
             for frame, number in traceback.walk_tb(error.__traceback__):
-                if frame.f_code.co_filename in files:
+                if Path(frame.f_code.co_filename).is_relative_to(self._path.parent):
                     file, line = frame.f_code.co_filename, number
         return f"{file}:{line}" if line else file
+
+
+class _CMakeTemplate:
+    """A text in which ``@name@`` stands for a value."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def render(self, values: Mapping[str, str]) -> str:
+        def value(match: re.Match[str]) -> str:
+            if match[1] not in values:
+                raise _UndefinedPlaceholderError(match[1], self._text.count("\n", 0, match.start()) + 1)
+            return values[match[1]]
+
+        return _PLACEHOLDER.sub(value, self._text)
 
 
 class TextAsNumberError(TypeError):
@@ -130,6 +127,14 @@ class _UndefinedPlaceholderError(jinja2.UndefinedError):
     def __init__(self, name: str, line: int) -> None:
         super().__init__(f"{name!r} is undefined")
         self.line = line
+
+
+def _refusing(operator: str) -> Any:
+    def method(self: Value, other: object) -> Any:
+        other = str(other) if isinstance(other, str) else other
+        raise TextAsNumberError(f"{str(self)!r} {operator} {other!r} takes text for a number")
+
+    return method
 
 
 class Value(str):
@@ -157,55 +162,26 @@ class Value(str):
     __hash__ = str.__hash__
 
     def __add__(self, other: Any) -> Any:
-        return self._refuse("+", other) if _is_number(other) and _is_number(self) else str.__add__(self, other)
+        numbers = isinstance(other, str) and _NUMBER.fullmatch(self) and _NUMBER.fullmatch(other)
+        return _add(self, other) if numbers else str.__add__(self, other)
 
-    def __mul__(self, other: Any) -> Any:
-        return self._refuse("*", other) if _is_number(self) else str.__mul__(self, other)
-
-    __rmul__ = __mul__
-
-    def __lt__(self, other: Any) -> bool:
-        return self._ordered("<", other) and str.__lt__(self, other)
-
-    def __le__(self, other: Any) -> bool:
-        return self._ordered("<=", other) and str.__le__(self, other)
-
-    def __gt__(self, other: Any) -> bool:
-        return self._ordered(">", other) and str.__gt__(self, other)
-
-    def __ge__(self, other: Any) -> bool:
-        return self._ordered(">=", other) and str.__ge__(self, other)
-
-    def _ordered(self, operator: str, other: object) -> bool:
-        if isinstance(other, int | float) or (_is_number(self) and _is_number(other)):
-            self._refuse(operator, other)
-        return True
-
-    def _refuse(self, operator: str, other: object) -> NoReturn:
-        other = str(other) if isinstance(other, str) else other
-        raise TextAsNumberError(f"{str(self)!r} {operator} {other!r} takes text for a number")
+    __lt__: Any = _refusing("<")
+    __le__: Any = _refusing("<=")
+    __gt__: Any = _refusing(">")
+    __ge__: Any = _refusing(">=")
+    __mul__: Any = _refusing("*")
+    __rmul__: Any = __mul__
 
 
-class _Loader(jinja2.FileSystemLoader):
-    """Notes the files that are read, or looked for in vain."""
-
-    def __init__(self, directory: Path, read: dict[str, str | None]) -> None:
-        super().__init__(directory, encoding="utf-8-sig")
-        self._read = read
-
-    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
-        self._read[template] = None
-        found = super().get_source(environment, template)
-        self._read[template] = _sha256(found[0])
-        return found
+_add = _refusing("+")
 
 
 class _Environment(SandboxedEnvironment):
     """Jinja for C++, which gives the same text every time."""
 
-    def __init__(self, directory: Path, read: dict[str, str | None]) -> None:
+    def __init__(self, directory: Path) -> None:
         super().__init__(
-            loader=_Loader(directory, read),
+            loader=jinja2.FileSystemLoader(directory, encoding="utf-8-sig"),
             undefined=jinja2.StrictUndefined,
             keep_trailing_newline=True,
             finalize=_printable,
@@ -217,23 +193,6 @@ class _Environment(SandboxedEnvironment):
             self.tests[name] = _of_defined(self.tests[name])
         self.tests |= {"true": lambda value: value == True and value is True}  # noqa: E712 - which Value refuses
         self.tests |= {"false": lambda value: value == False and value is False}  # noqa: E712
-
-
-def _values(combination: Mapping[str, str]) -> dict[str, str]:
-    return {name: Value(value) for name, value in combination.items()}
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, str) and _NUMBER.fullmatch(value) is not None
-
-
-def _encodable(text: str) -> str:
-    text.encode()  # raises at an unpaired surrogate, which an escape can make
-    return text
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _printable(value: Any) -> Any:

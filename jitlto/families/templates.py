@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+import json
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jitlto.base.errors import FamilyError, RenderError
 from jitlto.base.text import suggest
+from jitlto.families import plain_text
 from jitlto.families.declaration import FamilyDeclaration, GroupDeclaration
 from jitlto.families.matrix import MOST_COMBINATIONS, Matrix, load_matrix
-from jitlto.families.rendered_texts import Batch, RenderedTexts, TemplateText
-from jitlto.families.same_sources import SameSources, find_words
 from jitlto.record.exclusions import is_excluded
 from jitlto.record.fragment import FragmentKey, Role
 from jitlto.record.headers import interfaces_first
-
-if TYPE_CHECKING:
-    from jitlto.families.language import Template
-
-_BATCH = 500  # combinations
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +51,6 @@ def render_family(
     *,
     on_error: Callable[[RenderedSource, RenderError], None] | None = None,
     on_warning: Callable[[str], None] | None = None,
-    known: RenderedTexts | None = None,
 ) -> Iterator[RenderedSource]:
     """Render every combination of every group that has a template, groups by name, combinations in matrix order.
 
@@ -67,51 +58,43 @@ def render_family(
         family: The declaration.
         on_error: Gets each combination that cannot be rendered, without a text; by default the first such error is
             raised.
-        on_warning: Gets what the naming convention has to say of the matrices, and their parameters that nothing uses.
-        known: What was rendered before.
+        on_warning: Gets what the naming convention has to say of the matrices.
 
     Raises:
         MatrixError: A matrix breaks a rule.
         RenderError: A template is malformed or uses an undefined name; it names file, line, group and combination.
         FamilyError: Two combinations of a group have one key, lack a key parameter, or have different keys and the same
-            source; nothing uses a key parameter; or an exclusion names a value that the matrix lacks.
+            source; or an exclusion names a value that the matrix lacks.
     """
-    unused: dict[Path, set[str]] = {}
+    from jitlto.families.language import Template  # Jinja takes 80 ms, and callers' side never renders
+
+    warn = on_warning or (lambda _: None)
+    families, interfaces = (family, *family.all_used().values()), family.interfaces
+    devices = [group for each in families for group in each.groups if group.role is Role.DEVICE]
     for group in family.groups:
         if group.matrix is None or group.template is None:
             continue
         matrix = load_matrix(group.matrix)
-        if on_warning is not None:
-            for warning in matrix.warnings:
-                on_warning(warning)
+        for warning in matrix.warnings:
+            warn(warning)
         where = f"{family.path} [{group.role}.{group.name}]"
-        keys = _iterate_keys(family, group, matrix, where, on_warning or (lambda _: None))
-        words = find_words(group.template)
-        used = None if words is None else words.union(re.findall(r"\w+", " ".join(group.params)))
-        same = SameSources(group, used, _deciding(family, group))
-        for source, outcome in _render(family, group, keys, where, known):
-            if isinstance(outcome, str):
-                same.add(source.key, source.combination, outcome)
-                yield source
-            elif on_error is None:
-                raise outcome
+        undeclared = tuple(each.name for each in devices if each is not group and not each.interface)
+        template = Template(group.template, group.syntax, group.params)
+        keys: dict[str, list[FragmentKey]] = defaultdict(list)  # by source
+        has_gaps = False
+        for key, combination in _iterate_keys(family, group, matrix, where, warn):
+            try:
+                text, params = template.render(combination)
+            except RenderError as error:
+                in_context = _in_context(error, group, combination, where)
+                if on_error is None:
+                    raise in_context from None
+                has_gaps = True
+                on_error(RenderedSource(key, group, combination, "", (), interfaces, undeclared), in_context)
             else:
-                same.has_gaps = True
-                on_error(source, outcome)
-        same.check(where)
-        own = same.unused
-        unused[group.matrix] = unused.get(group.matrix, own) & own
-    if on_warning is not None:
-        for path, name in sorted((path, name) for path, names in unused.items() for name in names):
-            on_warning(f"{path}: nothing uses {name}: no template, params or key of {family.name}; remove it")
-
-
-def _deciding(family: FamilyDeclaration, group: GroupDeclaration) -> set[str]:
-    """Return the key parameters that another group has too; all, if the family lends its groups to others."""
-    if not family.has_kernels:
-        return set(group.key)
-    families = (family, *family.all_used().values())
-    return {name for each in families for other in each.groups if other is not group for name in other.key}
+                keys[plain_text.digest(text)].append(key)
+                yield RenderedSource(key, group, combination, text, params, interfaces, undeclared)
+        _check_sources(group, keys.values(), where, has_gaps=has_gaps)
 
 
 def _iterate_keys(
@@ -164,46 +147,50 @@ def _check_exclusions(group: GroupDeclaration, seen: Collection[tuple[str, str]]
                 raise FamilyError(what, code="family-exclude", where=where, hint=hint)
 
 
-def _render(
-    family: FamilyDeclaration,
-    group: GroupDeclaration,
-    keys: Iterator[tuple[FragmentKey, Mapping[str, str]]],
-    where: str,
-    known: RenderedTexts | None,
-) -> Iterator[tuple[RenderedSource, str | RenderError]]:
-    """Render the combinations of a group, which is declared at ``where``.
+def _check_sources(
+    group: GroupDeclaration, by_source: Collection[Sequence[FragmentKey]], where: str, *, has_gaps: bool
+) -> None:
+    """Check that keys have different sources, unless they differ in ``shared`` parameters alone.
 
-    Each comes with the digest of its plain text, or with its error.
+    Whoever asked for another value of a parameter on which no source depends would get the same kernel. Headers need no
+    comparison: all sources of a group find the same ones, and so differ by their own text alone.
+
+    Args:
+        group: The group.
+        by_source: The keys that have one source, compared without comments and blanks.
+        where: The group's table.
+        has_gaps: Whether some combinations could not be rendered.
     """
-    assert group.template is not None  # noqa: S101 - groups without one are not rendered
-    given = TemplateText(group.template, group.syntax, group.params)
-    families, interfaces = (family, *family.all_used().values()), family.interfaces
-    devices = (each for one in families for each in one.groups if each.role is Role.DEVICE and each is not group)
-    undeclared = tuple(each.name for each in devices if not each.interface)
-    template: Template | None = None
-    while batch := list(islice(keys, _BATCH)):
-        combinations = [combination for _, combination in batch]
-        found = known.find(given, combinations) if known else None
-        if found is None and template is None:
-            from jitlto.families.language import Template  # Jinja takes 80 ms
+    unneeded = dict.fromkeys(group.shared)
+    for keys in by_source:
+        varying = _varying(keys)
+        for name in varying:
+            unneeded.pop(name, None)
+        if undeclared := [name for name in varying if name not in group.shared]:
+            other = next(key for key in keys if {*_varying([keys[0], key])}.intersection(undeclared))
+            names, shared = " and ".join(undeclared), json.dumps([*group.shared, *undeclared])
+            change, them = ("changes", "it") if len(undeclared) == 1 else ("change", "them")
+            raise FamilyError(
+                f"{keys[0]} and {other} have the same source, in which {names} {change} nothing",
+                code="family-same-source",
+                where=where,
+                hint=f"use {names} in {group.template}, or remove {them} from key and from the matrix; if the two "
+                f"are meant to be the same, declare it: shared = {shared}",
+            )
+    if unneeded and not has_gaps:
+        what = f"shared names {' and '.join(unneeded)}, but every value has a source of its own"
+        raise FamilyError(what, code="family-unneeded-shared", where=where, hint="remove it from shared")
 
-            template = Template(given)
-        rendered = []
-        for number, (key, combination) in enumerate(batch):
-            try:
-                if found is not None:
-                    one = found.rendered[number]
-                else:
-                    assert template is not None  # noqa: S101 - made above
-                    one = template.render(combination)
-                    rendered.append(one)
-            except RenderError as error:
-                source = RenderedSource(key, group, combination, "", (), interfaces, undeclared)
-                yield source, _in_context(error, group, combination, where)
-            else:
-                yield RenderedSource(key, group, combination, one.text, one.params, interfaces, undeclared), one.digest
-        if known is not None and template is not None and len(rendered) == len(batch):
-            known.put(given, combinations, Batch(rendered, template.read))
+
+def _varying(keys: Sequence[FragmentKey]) -> list[str]:
+    """The parameters in which keys of one group differ."""
+    if len(keys) == 1:
+        return []
+    values: dict[str, set[str]] = defaultdict(set)
+    for key in keys:
+        for name, value in key.parameters:
+            values[name].add(value)
+    return [name for name, several in values.items() if len(several) > 1]
 
 
 def _in_context(error: RenderError, group: GroupDeclaration, combination: Mapping[str, str], where: str) -> RenderError:

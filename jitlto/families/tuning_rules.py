@@ -45,7 +45,7 @@ class _TuneTable(msgspec.Struct):
     tolerance: float = 0.0
 
 
-def read_tune(table: TomlTable, find_file: Callable[[TomlTable, str, str | None, str], Path]) -> TuneDeclaration:
+def read_tune(table: TomlTable, find_file: Callable[[TomlTable, str, str, str], Path]) -> TuneDeclaration:
     """Read a table ``tune``; whether its names are those of parameters is checked when the family is built."""
     given = table.decode(_TuneTable)
     for name in (*given.free, *given.sizes):

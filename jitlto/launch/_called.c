@@ -12,26 +12,6 @@ typedef struct { /* behind what the objects of the class above have */
     Handles handles;
 } Called;
 
-/* Calls a method with its object before the arguments. */
-static PyObject *call_with(PyObject *method, PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
-    Py_ssize_t count = PyVectorcall_NARGS(flags);
-    if (flags & PY_VECTORCALL_ARGUMENTS_OFFSET) { /* args[-1] is free meanwhile */
-        PyObject **all = (PyObject **)args - 1, *before = all[0];
-        all[0] = self;
-        PyObject *result = PyObject_Vectorcall(method, all, (size_t)count + 1, keywords);
-        all[0] = before;
-        return result;
-    }
-    Py_ssize_t total = count + (keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords));
-    PyObject **all = PyMem_Malloc((size_t)(total + 1) * sizeof *all);
-    if (all == NULL) return PyErr_NoMemory();
-    all[0] = self;
-    if (total > 0) memcpy(all + 1, args, (size_t)total * sizeof *all);
-    PyObject *result = PyObject_Vectorcall(method, all, (size_t)count + 1, keywords);
-    PyMem_Free(all);
-    return result;
-}
-
 static PyObject *called_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
     Called *called = (Called *)((char *)self + Py_TYPE(self)->tp_vectorcall_offset);
     PyObject *quick = called->quick, *result = NULL;
@@ -49,10 +29,10 @@ static PyObject *called_vectorcall(PyObject *self, PyObject *const *args, size_t
         Py_DECREF(quick);
         if (result != NULL || done == FAILED) return result;
     }
-    PyObject *method = called->method;
-    if (method == NULL) return no_longer_in_use(); /* cleared with a cycle that it was in */
-    Py_INCREF(method);
-    result = call_with(method, self, args, flags, keywords);
+    if (called->method == NULL) return no_longer_in_use(); /* cleared with a cycle that it was in */
+    PyObject *method = PyMethod_New(called->method, self);
+    if (method == NULL) return NULL;
+    result = PyObject_Vectorcall(method, args, flags, keywords);
     Py_DECREF(method);
     return result;
 }
@@ -70,18 +50,6 @@ static PyObject *called_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObj
     called->vectorcall = called_vectorcall;
     called->method = method;
     return made;
-}
-
-/* The base's name, module and docstring, so that nobody sees a difference. */
-static int copy_names(PyObject *base, PyObject *made) {
-    static const char *const names[] = {"__name__", "__qualname__", "__module__", "__doc__"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        PyObject *value = PyObject_GetAttrString(base, names[i]);
-        int status = value == NULL ? -1 : PyObject_SetAttrString(made, names[i], value);
-        Py_XDECREF(value);
-        if (status < 0) return -1;
-    }
-    return 0;
 }
 
 static PyObject *new_called_class(PyTypeObject *base) {
@@ -116,8 +84,7 @@ static PyObject *new_called_class(PyTypeObject *base) {
     PyObject *made = PyType_FromSpecWithBases(&spec, (PyObject *)base);
     PyObject *method = made == NULL ? NULL : PyObject_GetAttrString((PyObject *)base, "__call__");
     /* In the place of the wrapper of tp_call, which stays: to set the attribute would make it Python's again. */
-    if (method == NULL || copy_names((PyObject *)base, made) < 0 ||
-        PyDict_SetItemString(((PyTypeObject *)made)->tp_dict, "__call__", method) < 0)
+    if (method == NULL || PyDict_SetItemString(((PyTypeObject *)made)->tp_dict, "__call__", method) < 0)
         Py_CLEAR(made);
     else
         PyType_Modified((PyTypeObject *)made);

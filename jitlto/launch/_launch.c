@@ -25,7 +25,7 @@
 #endif
 
 /* Changes with what the functions of the module take: an extension built in place may be older than its callers. */
-enum { INTERFACE = 9 };
+enum { INTERFACE = 10 };
 
 /* --- the layouts of others --- */
 
@@ -48,26 +48,6 @@ enum { MOST_ALIGNMENT = 16 };
 #define BUFFER_POINTER ((void *)1)
 #define BUFFER_SIZE ((void *)2)
 
-typedef struct { /* DLTensor, dlpack.h */
-    void *data;
-    int32_t device_type, device_id;
-    int32_t ndim;
-    uint8_t code, bits;
-    uint16_t lanes;
-    int64_t *shape, *strides;
-    uint64_t byte_offset;
-} Tensor;
-
-typedef int (*TensorFromObject)(void *object, Tensor *out);
-
-typedef struct ExchangeAPI { /* DLPackExchangeAPI, dlpack.h 1.3 */
-    uint32_t major, minor;
-    struct ExchangeAPI *previous;
-    void *allocate, *managed_from_object, *managed_to_object;
-    TensorFromObject tensor_from_object;
-    void *current_work_stream;
-} ExchangeAPI;
-
 typedef int32_t (*TensorGetter)(void *tensor, void *out); /* PyTorch's aoti_torch_get_device_type() and the like */
 
 enum { MOST_DTYPES = 64 };
@@ -79,8 +59,7 @@ typedef struct { /* made by torch_interface.py */
     struct { uint8_t code, bits; } dtypes[MOST_DTYPES]; /* PyTorch's number of a dtype -> DLPack's; no bits: none */
 } TorchInterface;
 
-enum { DL_CUDA = 2 };
-enum { DL_INT, DL_UINT, DL_FLOAT, DL_BFLOAT = 4, DL_COMPLEX, DL_BOOL };
+enum { DL_COMPLEX = 5 }; /* DLDataTypeCode, dlpack.h */
 
 /* --- the table --- */
 
@@ -90,14 +69,13 @@ typedef struct {
     Kind kind;
     int size, offset;   /* bytes; offset in the buffer of arguments */
     int is_signed;      /* of an integer */
-    int is_constant;    /* of a pointer: the kernel only reads through it */
     int code, bits;     /* of what a pointer points to, as DLPack has it; no bits: of any type */
     PyObject *dtype;    /* of what a pointer points to, as NumPy has it; NULL: of any type */
     PyObject *scalar;   /* NumPy's type of a number */
     PyObject *convert;  /* the Python converter */
 } Parameter;
 
-typedef enum { UNKNOWN, CUPY, TORCH, EXCHANGE, STREAM_ATTRIBUTE } Way;
+typedef enum { UNKNOWN, CUPY, TORCH, STREAM_ATTRIBUTE } Way;
 
 typedef struct { /* an attribute of objects of one type */
     PyObject *name;
@@ -108,8 +86,6 @@ typedef struct { /* an attribute of objects of one type */
 typedef struct { /* how to get the address of an array, or the handle of a stream, of one exact type */
     PyTypeObject *type, *data_type;
     Way way;
-    TensorFromObject tensor_from_object;
-    int is_torch; /* such tensors are writable, and may be conjugated when they are read */
     Attribute handle;                         /* of a stream */
     Attribute dtype, c_contiguous, data, ptr; /* of CuPy's array; the last is of its data */
     PyObject *torch;                          /* bytes, a TorchInterface */
@@ -119,7 +95,7 @@ enum { MOST_TYPES = 8, MOST_PARAMETERS = 128, MOST_BYTES = 4096 };
 
 /* Names that are looked up, and the types; made once, for good. */
 static struct {
-    PyObject *c_contiguous, *data, *dtype, *is_conj, *is_neg, *ptr, *requires_grad, *stream_protocol, *quick;
+    PyObject *c_contiguous, *data, *dtype, *is_conj, *is_neg, *ptr, *stream_protocol, *quick;
     PyObject *shared_memory, *cluster, *cooperative, *programmatic;
     PyTypeObject *signature_type, *table_type, *lookup_type;
 } shared;
@@ -251,19 +227,8 @@ static void describe_cupy(PyObject *array, Known *made) {
     Py_DECREF(data);
 }
 
-static int describe_exchange(PyObject *capsule, Known *made) {
-    ExchangeAPI *api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
-    if (api == NULL) return otherwise();
-    while (api != NULL && api->major != 1) api = api->previous;
-    if (api == NULL || api->tensor_from_object == NULL) return OTHERWISE;
-    made->way = EXCHANGE;
-    made->tensor_from_object = api->tensor_from_object;
-    made->is_torch = PyObject_HasAttr((PyObject *)made->type, shared.requires_grad);
-    return DONE;
-}
-
-/* Asks `learner` how to read objects of a type: True (CuPy's array), bytes (a TorchInterface), a capsule (DLPack), a str
- * (an attribute of a stream), None (by the converter or the protocol) or False (this object does not tell). */
+/* Asks `learner` how to read objects of a type: True (CuPy's array), bytes (a TorchInterface), a str (an attribute of
+ * a stream), None (by the converter or the protocol) or False (this object does not tell). */
 static int learn(Signature *signature, PyObject *learner, PyObject *object, Known **found) {
     Known made = {.type = Py_TYPE(object), .way = UNKNOWN};
     if (atomic_load_explicit(&signature->known_count, memory_order_relaxed) == MOST_TYPES) return OTHERWISE;
@@ -277,14 +242,10 @@ static int learn(Signature *signature, PyObject *learner, PyObject *object, Know
         describe_cupy(object, &made);
     } else if (PyBytes_CheckExact(answer) && PyBytes_GET_SIZE(answer) == sizeof(TorchInterface)) {
         made.way = TORCH;
-        made.is_torch = 1;
         made.torch = Py_NewRef(answer);
     } else if (PyUnicode_CheckExact(answer)) {
         made.way = STREAM_ATTRIBUTE;
         find_attribute(made.type, Py_NewRef(answer), &made.handle);
-    } else if (PyCapsule_CheckExact(answer) && describe_exchange(answer, &made) == FAILED) {
-        Py_DECREF(answer);
-        return FAILED;
     }
     Py_DECREF(answer);
     int is_kept = 0;
@@ -327,49 +288,15 @@ static inline int pack_cupy(Known *known, Parameter *parameter, PyObject *argume
     return as_number(address, out);
 }
 
-static int has_any_type(const Tensor *tensor) { /* that the Python way knows too */
-    switch (tensor->code) {
-    case DL_INT: case DL_UINT: case DL_BOOL: return tensor->bits >= 8;
-    case DL_FLOAT: return tensor->bits >= 16;
-    case DL_BFLOAT: case DL_COMPLEX: return 1;
-    default: return 0;
-    }
-}
-
-static inline int has_type(const Parameter *parameter, const Tensor *tensor) {
-    if (tensor->lanes != 1) return 0;
-    if (parameter->bits == 0) return has_any_type(tensor);
-    return tensor->code == parameter->code && tensor->bits == parameter->bits;
-}
-
-static int is_contiguous(const Tensor *tensor, uint64_t *size) { /* which is the number of elements */
+static int is_contiguous(int64_t dim, const int64_t *sizes, const int64_t *strides, uint64_t *count) { /* of elements */
     int result = 1;
-    *size = 1;
-    for (int i = tensor->ndim - 1; i >= 0; i--) {
-        uint64_t extent = (uint64_t)tensor->shape[i];
-        if (tensor->strides != NULL && extent != 1 && (uint64_t)tensor->strides[i] != *size) result = 0;
-        *size *= extent;
-        if (extent == 0) return 1;
+    *count = 1;
+    for (int64_t i = dim - 1; i >= 0; i--) {
+        if (sizes[i] != 1 && (uint64_t)strides[i] != *count) result = 0;
+        *count *= (uint64_t)sizes[i];
+        if (sizes[i] == 0) return 1;
     }
     return result;
-}
-
-/* PyTorch's own functions take a fifth of the time of DLPack's. */
-static inline int read_torch(const TorchInterface *torch, const Parameter *parameter, PyObject *object, Tensor *out) {
-    void *tensor = (char *)object + torch->offset;
-    int32_t device_type, layout, dtype;
-    int64_t dim;
-    if (torch->device_type(tensor, &device_type) != 0 || device_type != torch->cuda ||
-        torch->layout(tensor, &layout) != 0 || layout != torch->strided ||
-        torch->dtype(tensor, &dtype) != 0 || dtype < 0 || dtype >= MOST_DTYPES)
-        return OTHERWISE;
-    *out = (Tensor){.device_type = DL_CUDA, .code = torch->dtypes[dtype].code, .bits = torch->dtypes[dtype].bits, .lanes = 1};
-    if (!has_type(parameter, out)) return OTHERWISE; /* before it is asked what such a tensor may not have */
-    if (torch->dim(tensor, &dim) != 0 || torch->sizes(tensor, &out->shape) != 0 ||
-        torch->strides(tensor, &out->strides) != 0 || torch->data(tensor, &out->data) != 0)
-        return OTHERWISE;
-    out->ndim = (int32_t)dim;
-    return DONE;
 }
 
 /* A tensor may stand for the conjugate or the negative of what its memory holds. */
@@ -379,28 +306,31 @@ static int is_lazy(PyObject *tensor, PyObject *method) {
     return answer != Py_False;
 }
 
-static inline int pack_tensor(const Known *known, const Parameter *parameter, PyObject *argument, uint64_t *out) {
-    if (!known->is_torch && !parameter->is_constant) return OTHERWISE; /* a DLTensor does not tell whether it is writable */
-    Tensor tensor;
-    if (known->way == TORCH) {
-        const TorchInterface *torch = (const TorchInterface *)PyBytes_AS_STRING(known->torch);
-        if (read_torch(torch, parameter, argument, &tensor) != DONE) return OTHERWISE;
-    } else {
-        if (known->tensor_from_object(argument, &tensor) != 0) return otherwise();
-        if (tensor.device_type != DL_CUDA || !has_type(parameter, &tensor)) return OTHERWISE;
-    }
-    uint64_t size = 2;
-    if (tensor.ndim == 1 && tensor.shape[0] > 1) { /* the usual one, without a loop */
-        if (tensor.strides != NULL && tensor.strides[0] != 1) return OTHERWISE;
-    } else if (!is_contiguous(&tensor, &size)) {
+static inline int pack_torch(const TorchInterface *torch, const Parameter *parameter, PyObject *object, uint64_t *out) {
+    void *tensor = (char *)object + torch->offset, *data;
+    int32_t device_type, layout, dtype;
+    int64_t dim, *sizes, *strides;
+    if (torch->device_type(tensor, &device_type) != 0 || device_type != torch->cuda ||
+        torch->layout(tensor, &layout) != 0 || layout != torch->strided ||
+        torch->dtype(tensor, &dtype) != 0 || dtype < 0 || dtype >= MOST_DTYPES)
+        return OTHERWISE;
+    int code = torch->dtypes[dtype].code, bits = torch->dtypes[dtype].bits;
+    /* Before it is asked what such a tensor may not have. */
+    if (bits == 0 || (parameter->bits != 0 && (code != parameter->code || bits != parameter->bits))) return OTHERWISE;
+    if (torch->dim(tensor, &dim) != 0 || torch->sizes(tensor, &sizes) != 0 || torch->strides(tensor, &strides) != 0 ||
+        torch->data(tensor, &data) != 0)
+        return OTHERWISE;
+    uint64_t count = 2;
+    if (dim == 1 && sizes[0] > 1) { /* the usual one, without a loop */
+        if (strides[0] != 1) return OTHERWISE;
+    } else if (!is_contiguous(dim, sizes, strides, &count)) {
         return OTHERWISE;
     }
-    if (known->is_torch) { /* the negative is the imaginary part of a conjugate, and contiguous only if it has one or none */
-        if (tensor.code == DL_COMPLEX && is_lazy(argument, shared.is_conj)) return otherwise();
-        if (size < 2 && is_lazy(argument, shared.is_neg)) return otherwise();
-    }
-    *out = size == 0 ? 0 : (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset; /* 0 as __cuda_array_interface__ */
-    return size != 0 && *out == 0 ? OTHERWISE : DONE; /* its memory is gone */
+    /* The negative is the imaginary part of a conjugate, and contiguous only if it has one element or none. */
+    if (code == DL_COMPLEX && is_lazy(object, shared.is_conj)) return otherwise();
+    if (count < 2 && is_lazy(object, shared.is_neg)) return otherwise();
+    *out = count == 0 ? 0 : (uint64_t)(uintptr_t)data; /* 0 as __cuda_array_interface__ */
+    return count != 0 && *out == 0 ? OTHERWISE : DONE; /* its memory is gone */
 }
 
 /* An argument of any kind, by the Python converter: it returns the bytes that the kernel reads. */
@@ -419,8 +349,8 @@ static int pack_converted(Parameter *parameter, PyObject *argument, char *out) {
 static inline int pack_known(Known *known, Parameter *parameter, PyObject *argument, char *out) {
     uint64_t address = 0;
     int result = OTHERWISE;
-    if (known->way == TORCH || known->way == EXCHANGE)
-        result = pack_tensor(known, parameter, argument, &address);
+    if (known->way == TORCH)
+        result = pack_torch((const TorchInterface *)PyBytes_AS_STRING(known->torch), parameter, argument, &address);
     else if (known->way == CUPY)
         result = pack_cupy(known, parameter, argument, &address);
     if (known->way == CUPY && address == 0) return OTHERWISE; /* only right if the array is empty */
@@ -725,12 +655,12 @@ static PyType_Spec signature_spec = {
 
 /* --- the module --- */
 
-/* (kind, size, alignment, is_signed, is_constant, code, bits, dtype, scalar, convert) */
+/* (kind, size, alignment, is_signed, code, bits, dtype, scalar, convert) */
 static int read_parameter(PyObject *row, Parameter *parameter, size_t *end, int *is_buffer) {
     int kind, alignment;
     PyObject *dtype, *scalar, *convert;
-    if (!PyArg_ParseTuple(row, "iiippiiOOO", &kind, &parameter->size, &alignment, &parameter->is_signed,
-                          &parameter->is_constant, &parameter->code, &parameter->bits, &dtype, &scalar, &convert))
+    if (!PyArg_ParseTuple(row, "iiipiiOOO", &kind, &parameter->size, &alignment, &parameter->is_signed,
+                          &parameter->code, &parameter->bits, &dtype, &scalar, &convert))
         return -1;
     if (kind < POINTER || kind > CONVERTED || parameter->size < 1 || parameter->size > MOST_BYTES ||
         alignment < 1 || alignment > MOST_BYTES || (alignment & (alignment - 1)) != 0 ||
@@ -795,10 +725,7 @@ static PyObject *forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) 
 
 static PyObject *make_table(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) { return new_table(); }
 
-static PyObject *make_lookup(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *method, *key;
-    return PyArg_ParseTuple(args, "OO:make_lookup", &method, &key) ? new_lookup(method, key) : NULL;
-}
+static PyObject *make_lookup(PyObject *Py_UNUSED(module), PyObject *method) { return new_lookup(method); }
 
 static PyObject *make_called_class(PyObject *Py_UNUSED(module), PyObject *base) {
     if (!PyType_Check(base)) {
@@ -811,9 +738,8 @@ static PyObject *make_called_class(PyObject *Py_UNUSED(module), PyObject *base) 
 static PyMethodDef functions[] = {
     {"make_called_class", make_called_class, METH_O,
      "make_called_class(base): a class below another one, whose objects are called faster."},
-    {"make_lookup", make_lookup, METH_VARARGS,
-     "make_lookup(method, key): a method that asks the table in the attribute _quick first, then the given one, whose answers\n"
-     "it keeps there under what key(values) returns, unless that is None."},
+    {"make_lookup", make_lookup, METH_O,
+     "make_lookup(method): a method that asks the table in the attribute _quick first, then the given one."},
     {"make_table", make_table, METH_NOARGS, "Return an empty table of requests and their answers."},
     {"make_signature", make_signature, METH_VARARGS,
      "make_signature(rows, function, default_stream, stream_type, learn_array, learn_stream)"},
@@ -830,8 +756,7 @@ static int make_shared(void) {
     struct { PyObject **place; const char *text; } texts[] = {
         {&shared.c_contiguous, "_c_contiguous"}, {&shared.data, "data"}, {&shared.dtype, "dtype"},
         {&shared.is_conj, "is_conj"}, {&shared.is_neg, "is_neg"}, {&shared.ptr, "ptr"},
-        {&shared.requires_grad, "requires_grad"}, {&shared.quick, "_quick"},
-        {&shared.stream_protocol, "__cuda_stream__"}, {&shared.shared_memory, "shared_memory"},
+        {&shared.quick, "_quick"}, {&shared.stream_protocol, "__cuda_stream__"}, {&shared.shared_memory, "shared_memory"},
         {&shared.cluster, "cluster"}, {&shared.cooperative, "cooperative"}, {&shared.programmatic, "programmatic"},
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)

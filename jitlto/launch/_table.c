@@ -2,8 +2,7 @@
  *
  * A Table holds answers by the arguments of the call that asked. Arguments are the same as those of an entry if they are the
  * same objects, or numbers or texts of the same type and value: 1, 1.0 and True are three arguments. A Lookup is a method: it
- * asks the Table that its object has in the attribute `_quick`, then another method, whose answer it puts there under what
- * `key` makes of the arguments, if that is not None.
+ * asks the Table that its object has in the attribute `_quick`, then the method of Python that it stands before.
  */
 
 enum { FEWEST_PLACES = 16, MOST_PLACES = 1 << 16 }; /* powers of two */
@@ -28,7 +27,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *method, *key;
+    PyObject *method;
     PyObject *dict; /* what else is known of the method */
 } Lookup;
 
@@ -144,22 +143,12 @@ static PyObject *table_find_python(PyObject *self, PyObject *args) {
     return found != NULL ? found : Py_NewRef(Py_None);
 }
 
-/* Removes the entries of an answer, or all without one. */
-static PyObject *table_forget(PyObject *self, PyObject *args) {
-    PyObject *answer = NULL;
-    if (args != NULL && !PyArg_ParseTuple(args, "|O:forget", &answer)) return NULL;
-    Entries dropped, kept = {.size = 0};
+/* Removes all entries. */
+static PyObject *table_forget(PyObject *self, PyObject *Py_UNUSED(none)) {
+    Entries dropped;
     Py_BEGIN_CRITICAL_SECTION(self);
     dropped = ((Table *)self)->entries;
-    for (size_t i = 0; answer != NULL && i < dropped.size; i++) {
-        Entry *entry = &dropped.places[i];
-        if (entry->values == NULL || entry->found == answer) continue;
-        if (2 * (kept.count + 1) > kept.size && grow(&kept) < 0) break; /* the rest is only forgotten */
-        *find_place(&kept, entry) = *entry;
-        kept.count++;
-        *entry = (Entry){.values = NULL};
-    }
-    ((Table *)self)->entries = kept;
+    ((Table *)self)->entries = (Entries){.size = 0};
     Py_END_CRITICAL_SECTION();
     drop_entries(&dropped);
     Py_RETURN_NONE;
@@ -193,7 +182,7 @@ static PyMethodDef table_methods[] = {
     {"remember", table_remember, METH_VARARGS,
      "remember(values, names, found): an answer, by its arguments and the names of the last of them."},
     {"find", table_find_python, METH_VARARGS, "find(values, names): the answer; None if there is none."},
-    {"forget", table_forget, METH_VARARGS, "forget(answer): remove the entries of an answer; without one, all."},
+    {"forget", table_forget, METH_NOARGS, "forget(): remove all entries."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -213,32 +202,10 @@ static PyType_Spec table_spec = {
     .slots = table_slots,
 };
 
-static PyObject *lookup_ask(Lookup *lookup, PyObject *table, PyObject *const *args, size_t flags, PyObject *keywords) {
-    Py_ssize_t count = PyVectorcall_NARGS(flags) - 1 + (keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords));
-    PyObject *found = NULL, *values = PyTuple_New(count);
-    for (Py_ssize_t i = 0; values != NULL && i < count; i++) PyTuple_SET_ITEM(values, i, Py_NewRef(args[i + 1]));
-    PyObject *names = keywords == NULL ? PyTuple_New(0) : Py_NewRef(keywords);
-    PyObject *key = values == NULL || names == NULL ? NULL : PyObject_CallOneArg(lookup->key, values);
-    if (key == Py_None)
-        found = PyObject_Vectorcall(lookup->method, args, flags, keywords);
-    else if (key != NULL)
-        found = PyObject_CallMethod(table, "find", "OO", key, names);
-    if (key != Py_None && found == Py_None) {
-        Py_SETREF(found, PyObject_Vectorcall(lookup->method, args, flags, keywords));
-        PyObject *done = found == NULL ? NULL : PyObject_CallMethod(table, "remember", "OOO", key, names, found);
-        if (done == NULL) Py_CLEAR(found);
-        Py_XDECREF(done);
-    }
-    Py_XDECREF(key);
-    Py_XDECREF(names);
-    Py_XDECREF(values);
-    return found;
-}
-
 static PyObject *lookup_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
     Lookup *lookup = (Lookup *)self;
     Py_ssize_t count = PyVectorcall_NARGS(flags);
-    if (lookup->method == NULL || lookup->key == NULL) return no_longer_in_use();
+    if (lookup->method == NULL) return no_longer_in_use();
     if (count == 0) return PyObject_Vectorcall(lookup->method, args, flags, keywords); /* which says what it takes */
     PyObject *table = PyObject_GetAttr(args[0], shared.quick), *found = NULL;
     if (table == NULL) return NULL;
@@ -247,7 +214,7 @@ static PyObject *lookup_vectorcall(PyObject *self, PyObject *const *args, size_t
         Py_ssize_t named = keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords);
         found = table_find((Table *)table, args + 1, count - 1 + named, keywords);
     }
-    if (found == NULL) found = lookup_ask(lookup, table, args, flags, keywords);
+    if (found == NULL) found = PyObject_Vectorcall(lookup->method, args, flags, keywords);
     Py_DECREF(self);
     Py_DECREF(table);
     return found;
@@ -261,7 +228,6 @@ static int lookup_traverse(PyObject *self, visitproc visit, void *arg) {
     Lookup *lookup = (Lookup *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(lookup->method);
-    Py_VISIT(lookup->key);
     Py_VISIT(lookup->dict);
     return 0;
 }
@@ -269,7 +235,6 @@ static int lookup_traverse(PyObject *self, visitproc visit, void *arg) {
 static int lookup_clear(PyObject *self) {
     Lookup *lookup = (Lookup *)self;
     Py_CLEAR(lookup->method);
-    Py_CLEAR(lookup->key);
     Py_CLEAR(lookup->dict);
     return 0;
 }
@@ -322,12 +287,11 @@ static PyObject *new_table(void) {
     return (PyObject *)table;
 }
 
-static PyObject *new_lookup(PyObject *method, PyObject *key) {
+static PyObject *new_lookup(PyObject *method) {
     Lookup *lookup = PyObject_GC_New(Lookup, shared.lookup_type);
     if (lookup == NULL) return NULL;
     lookup->vectorcall = lookup_vectorcall;
     lookup->method = Py_NewRef(method);
-    lookup->key = Py_NewRef(key);
     lookup->dict = NULL;
     PyObject_GC_Track(lookup);
     return (PyObject *)lookup;

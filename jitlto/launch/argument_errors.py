@@ -29,3 +29,8 @@ def count_error(kernel: str, signature: Sequence[Parameter], count: int) -> Argu
         what = f"missing argument {missing.name!r} ({missing.type}): {what}"
     hint = f"the kernel takes ({', '.join(map(str, signature))})"
     return ArgumentError(what, code="launch-argument-count", where=kernel, hint=hint)
+
+
+def range_error(parameter: Parameter, value: object, low: float, high: float) -> ArgumentError:
+    """Return the error of a number that a parameter cannot hold."""
+    return argument_error(parameter, "range", f"{value} is out of range", f"{parameter.type} holds {low} to {high}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import struct
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeAlias
@@ -17,7 +18,7 @@ import numpy as np
 from jitlto.base.errors import ArgumentError
 from jitlto.base.types import Parameter, Scalar, find_scalar
 from jitlto.cuda.libraries import driver
-from jitlto.launch.argument_errors import argument_error, type_error
+from jitlto.launch.argument_errors import argument_error, range_error, type_error
 
 Converter: TypeAlias = "Callable[[Any], bytes]"
 
@@ -27,6 +28,8 @@ _CUDA_DEVICES = {2: "CUDA", 3: "CUDA pinned host", 13: "CUDA managed"}
 _TEXTURES = (
     "TextureObject", "SurfaceObject", "CUtexObject", "CUsurfObject", "cudaTextureObject_t", "cudaSurfaceObject_t",
 )  # fmt: skip
+
+_TORCH = ("torch", "torch.nn.parameter")  # the modules of Tensor and Parameter
 
 
 def make_converter(parameter: Parameter) -> Converter:
@@ -47,7 +50,7 @@ def make_converter(parameter: Parameter) -> Converter:
 
 
 def _by_value(parameter: Parameter) -> Converter:
-    from jitlto.launch.structures import make_by_value  # imported lazily: most kernels take only scalars
+    from jitlto.launch.by_value import make_by_value  # imported lazily: most kernels take only scalars
 
     return make_by_value(parameter, make_converter)
 
@@ -71,17 +74,16 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
         return address_of(argument).to_bytes(8, "little")
 
     def address_of(argument: Any) -> int:
-        if type(argument).__module__ == "torch" and (address := _read_tensor(argument, expected)):
+        if type(argument).__module__ in _TORCH and (address := _read_tensor(argument, expected)):
             return address
         try:
             interface = argument.__cuda_array_interface__
-        except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype, a gradient)
-            if getattr(argument, "requires_grad", False) is True:
-                return address_of(_detached(parameter, argument))
+        except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype)
             return _address(parameter, argument, known, constant)
         if expected is not None and interface["typestr"] != expected:
             raise _dtype_error(parameter, np.dtype(interface["typestr"]), known)
-        _check_computed(parameter, argument)
+        if hasattr(argument, "is_conj"):
+            _check_computed(parameter, argument)
         pointer, readonly = interface["data"]
         if readonly and not constant:
             raise _read_only_error(parameter)
@@ -97,8 +99,7 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
 def _read_tensor(tensor: Any, expected: str | None) -> int:
     """Return the address of a tensor of PyTorch, a fifth of what its interface takes; 0 where that has more to say."""
     try:
-        is_plain = tensor.is_cuda and tensor.is_contiguous() and not tensor.requires_grad
-        if not is_plain or tensor.is_conj() or tensor.is_neg():
+        if not tensor.is_cuda or not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
             return 0
         typestr = _typestr_of(tensor.dtype)
         return int(tensor.data_ptr()) if typestr and expected in (None, typestr) else 0
@@ -169,17 +170,6 @@ def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant
     return int(view.ptr) or _null_address(parameter, argument, view.shape)
 
 
-def _detached(parameter: Parameter, tensor: Any) -> Any:
-    """Return a tensor of PyTorch without the gradient for which it refuses to be exported."""
-    try:
-        detached = tensor.detach()
-        if detached.requires_grad is True:
-            raise TypeError("it still requires a gradient once it is detached")
-    except Exception as error:
-        raise _export_error(parameter, tensor, error) from error
-    return detached
-
-
 def _bare_address(parameter: Parameter, address: int) -> int:
     if not 0 <= address < 1 << 64:
         raise argument_error(parameter, "range", f"invalid address {address:#x}", "an address has 64 bits")
@@ -226,7 +216,7 @@ def _integer(parameter: Parameter, known: Scalar) -> Converter:
                 raise type_error(parameter, argument, "an integer") from None
             value = handle
         if not low <= value <= high:
-            raise _range_error(parameter, value, low, high)
+            raise range_error(parameter, value, low, high)
         return value.to_bytes(known.size, "little", signed=is_signed)
 
     return convert
@@ -242,14 +232,14 @@ def _object_handle(argument: Any) -> int | None:
 
 
 def _floating(parameter: Parameter, known: Scalar) -> Converter:
-    make: Any = np.dtype(known.typestr).type
-    high = float(np.finfo(make).max)
+    pack = struct.Struct({"f2": "<e", "f4": "<f", "f8": "<d"}[known.typestr]).pack
+    high = float(np.finfo(known.typestr).max)
 
     def convert(argument: Any) -> bytes:
-        value = _real(parameter, argument)
+        value = argument if type(argument) is float else _real(parameter, argument)
         if -high <= value <= high or not math.isfinite(value):
-            return make(value).tobytes()  # type: ignore[no-any-return]
-        raise _range_error(parameter, value, -high, high)
+            return pack(value)
+        raise range_error(parameter, value, -high, high)
 
     return convert
 
@@ -262,7 +252,7 @@ def _bfloat16(parameter: Parameter) -> Converter:
         if math.isnan(value):
             return b"\xc0\x7f"
         if abs(value) > high and not math.isinf(value):
-            raise _range_error(parameter, value, -high, high)
+            raise range_error(parameter, value, -high, high)
         single = np.float32(value)
         bits = int(single.view(np.uint32))
         if bits & 0xFFFF == 0x8000 and float(single) != value:
@@ -287,9 +277,9 @@ def _complex(parameter: Parameter, known: Scalar) -> Converter:
         try:
             value = complex(argument)
         except OverflowError:
-            raise _range_error(parameter, "the integer", -high, high) from None
+            raise range_error(parameter, "the integer", -high, high) from None
         if any(abs(part) > high and not math.isinf(part) for part in (value.real, value.imag)):
-            raise _range_error(parameter, value, -high, high)
+            raise range_error(parameter, value, -high, high)
         return make(value).tobytes()  # type: ignore[no-any-return]
 
     return convert
@@ -303,7 +293,7 @@ def _real(parameter: Parameter, argument: Any) -> float:
         return float(argument)
     except OverflowError:
         high = float(np.finfo(np.float64).max)
-        raise _range_error(parameter, "the integer", -high, high) from None
+        raise range_error(parameter, "the integer", -high, high) from None
     except (TypeError, ValueError):
         raise type_error(parameter, argument, "a real number") from None
 
@@ -328,7 +318,3 @@ def _dtype_error(parameter: Parameter, dtype: object, expected: Scalar | None) -
 def _read_only_error(parameter: Parameter) -> ArgumentError:
     hint = "the kernel may write through this parameter; pass a writable array"
     return argument_error(parameter, "read-only", "the array is read-only", hint)
-
-
-def _range_error(parameter: Parameter, value: object, low: float, high: float) -> ArgumentError:
-    return argument_error(parameter, "range", f"{value} is out of range", f"{parameter.type} holds {low} to {high}")

@@ -9,9 +9,9 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial, update_wrapper, wraps
+from functools import update_wrapper, wraps
 from importlib import import_module
-from types import ModuleType
+from types import ModuleType, NoneType
 from typing import Any, ParamSpec, TypeVar
 
 from jitlto.base import config
@@ -19,9 +19,10 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.types import cpp_name, is_exact
 from jitlto.cuda import device
 
-_INTERFACE = 9  # as in _launch.c
+_INTERFACE = 10  # as in _launch.c
 _MODULE = "jitlto.launch._launch"
 _MOST_ANSWERS = 1 << 15  # as in _table.c
+_EXACT = frozenset((str, int, bool, type, NoneType))  # equal values of one of these are the same
 _SPELLED = object()  # marks a request whose values are spelled, or that is for one of several kinds of devices
 _Class = TypeVar("_Class")
 _Arguments = ParamSpec("_Arguments")
@@ -59,7 +60,12 @@ def called(cls: type[_Class]) -> type[_Class]:
     The core asks what an object has in ``_quick`` before it calls ``__call__``.
     """
     core = extension()
-    return cls if core is None else core.make_called_class(cls)
+    if core is None:
+        return cls
+    made: type[_Class] = core.make_called_class(cls)
+    for name in ("__name__", "__qualname__", "__module__", "__doc__"):  # so that nobody sees a difference
+        setattr(made, name, getattr(cls, name))
+    return made
 
 
 class Table:
@@ -78,11 +84,9 @@ class Table:
             self._answers.clear()
         self._answers[(names, values, *map(type, values))] = answer
 
-    def forget(self, answer: object = None) -> None:
-        """Remove the entries of an answer, or all without one."""
-        for request, found in tuple(self._answers.items()):
-            if answer is None or found is answer:
-                self._answers.pop(request, None)
+    def forget(self) -> None:
+        """Remove all answers."""
+        self._answers.clear()
 
 
 def make_table() -> Any:
@@ -94,43 +98,39 @@ def make_table() -> Any:
 def remembered(
     place: Callable[[], int],
 ) -> Callable[[Callable[_Arguments, _Answer]], Callable[_Arguments, _Answer]]:
-    """Have a method's answers kept in the table that the object has in ``_quick``; the core asks that itself.
+    """Have a method's answers kept in the table that the object has in ``_quick``; the core looks there itself first.
 
     Args:
         place: Returns 0 if an answer holds for all devices, else a number of those for which it does.
     """
 
-    key = partial(_key, place)
-
     def decorate(method: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
-        core = extension()
-        if core is not None:
-            return update_wrapper(core.make_lookup(method, key), method)
-
         @wraps(method)
-        def ask(self: Any, /, *args: Any, **how: Any) -> Any:  # as lookup_ask() in _table.c
-            table, names, values = self._quick, tuple(how), key((*args, *how.values()))
-            answer = None if values is None else table.find(values, names)
+        def ask(self: Any, /, *args: Any, **how: Any) -> Any:
+            values = (*args, *how.values()) if how else args
+            try:
+                number = place()
+                if number or not _EXACT.issuperset(map(type, values)):
+                    values = _spell_all(values, number)
+            except (JitltoError, TypeError):  # no device, or a wrong value, which the method reports
+                return method(self, *args, **how)
+            names, table = tuple(how), self._quick
+            answer = table.find(values, names)
             if answer is None:
                 answer = method(self, *args, **how)
-                if values is not None:
-                    table.remember(values, names, answer)
+                table.remember(values, names, answer)
             return answer
 
-        return ask  # type: ignore[return-value]  # of a method
+        core = extension()
+        return ask if core is None else update_wrapper(core.make_lookup(ask), method)  # type: ignore[return-value]
 
     return decorate
 
 
-def _key(place: Callable[[], int], values: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return what stands for the values of a request; None if they may mean something else the next time."""
-    try:
-        number = place()
-        spelled = tuple(map(_spell, values))
-        is_plain = number == 0 and all(map(operator.is_, spelled, values))
-        return values if is_plain else (*spelled, number, _SPELLED)
-    except (JitltoError, TypeError):
-        return None  # no device, or a wrong value, which the method reports
+def _spell_all(values: tuple[Any, ...], number: int) -> tuple[Any, ...]:
+    """Return what stands for the values of a request: the same where each is what it means, for all devices."""
+    spelled = tuple(map(_spell, values))
+    return values if number == 0 and all(map(operator.is_, spelled, values)) else (*spelled, number, _SPELLED)
 
 
 def _spell(value: Any) -> Any:

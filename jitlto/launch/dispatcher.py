@@ -26,14 +26,7 @@ if TYPE_CHECKING:
         parameters: Mapping[str, tuple[str, ...]]
         entrypoints: tuple[str, ...]
 
-        def launcher(
-            self,
-            *,
-            entry: str | None = None,
-            link_mode: str = "lto",
-            link_options: Mapping[str, object] | None = None,
-            **configuration: object,
-        ) -> Launcher: ...
+        def launcher(self, **how: Any) -> Launcher: ...
 
     class DispatchedFamily(LaunchedFamily, Protocol):
         """The parts of a family that a dispatcher uses."""
@@ -108,8 +101,4 @@ class Dispatcher(Shared):
                 hint=f"give one value for each of {', '.join(self.names)}",
             )
         chosen = dict(zip(self.names, values, strict=True))
-        return self._family.launcher(**self._how, **self._fixed, **chosen)  # type: ignore[arg-type]
-
-    def forget(self, launcher: object = None) -> None:
-        """Forget a launcher, or all without one."""
-        self._quick.forget(launcher)
+        return self._family.launcher(**self._how, **self._fixed, **chosen)

@@ -17,12 +17,11 @@ from jitlto.base.types import Parameter
 from jitlto.cuda import device
 from jitlto.cuda.libraries import Device, Kernel, ObjectCode, driver
 from jitlto.launch.core import called
-from jitlto.launch.step import Extent, Launch, Step, make_converters, parse_extent
+from jitlto.launch.step import Extent, Launch, Packing, Step, make_packing, parse_extent
 from jitlto.launch.streams import stream_handle
 from jitlto.plan.cache_entry import Chosen, LinkedKernel
 
 if TYPE_CHECKING:  # not needed by a launch
-    from jitlto.launch.arguments import Converter
     from jitlto.launch.resources import Resources
     from jitlto.plan.plan import Plan
 
@@ -73,7 +72,8 @@ class Launcher(Shared):
             raise LaunchError(what, code="launch-load", where=chosen.kernel, hint=hint) from error
         #: Duration of loading, in seconds.
         self.load_seconds = time.perf_counter() - begin
-        self._converters: tuple[Converter, ...] | None = None
+        self.handle = self.kernel.handle  # which cuda.core makes each time
+        self._packing: Packing | None = None
         self._granted = 0
         self._launches = 0  # the plain way
 
@@ -109,11 +109,11 @@ class Launcher(Shared):
         return self.chosen.signature
 
     @property
-    def converters(self) -> tuple[Converter, ...]:
-        """Those of the parameters, made at the first launch: a kernel may be loaded ahead and never be launched."""
-        if self._converters is None:
-            self._converters = make_converters(tuple(self.signature))
-        return self._converters
+    def packing(self) -> Packing:
+        """How arguments are packed; made at the first launch: a kernel may be loaded ahead and never be launched."""
+        if self._packing is None:
+            self._packing = make_packing(tuple(self.signature))
+        return self._packing
 
     @property
     def cubin(self) -> bytes:
@@ -197,7 +197,7 @@ class Launcher(Shared):
         """
         device.current()
         with device.allowed_in_captures():
-            status, _ = driver.cuKernelGetFunction(int(self.kernel.handle))
+            status, _ = driver.cuKernelGetFunction(int(self.handle))
         if status != driver.CUresult.CUDA_SUCCESS:
             raise LaunchError(
                 f"the driver cannot load the kernel ({status.name})", code="launch-load", where=self.chosen.kernel
@@ -252,8 +252,9 @@ class Launcher(Shared):
             LaunchError: If the launch configuration is invalid or the driver rejects the launch.
         """
         device.current()
-        step = Step(self, grid, block, args, shared_memory, cluster, cooperative, programmatic)
-        Launch(step).issue(stream_handle(stream))
+        launch = Launch(Step(self, grid, block, args, shared_memory, cluster, cooperative, programmatic))
+        launch.issue(stream_handle(stream))
+        self.packing.give_back(launch.memory)
         self._launches += 1
         if self._launches == 2 and type(self).__call__ is Launcher.__call__:
             # Not at the first launch: a kernel that is launched once should not wait for it.
@@ -261,7 +262,7 @@ class Launcher(Shared):
 
             quick = core_signature(tuple(self.signature))
             if quick is not None:
-                self._kernel = int(self.kernel.handle)
+                self._kernel = int(self.handle)
                 self._function = loaded_function(self._kernel)
                 self._quick = quick
 
@@ -283,7 +284,7 @@ class Launcher(Shared):
         for other in Device.get_all_devices():
             if other.compute_capability != current.compute_capability:
                 continue
-            (status,) = driver.cuKernelSetAttribute(attribute, size, int(self.kernel.handle), other.device_id)
+            (status,) = driver.cuKernelSetAttribute(attribute, size, int(self.handle), other.device_id)
             if status != driver.CUresult.CUDA_SUCCESS:
                 raise LaunchError(
                     f"the device does not grant {size} bytes of dynamic shared memory per block ({status.name})",

@@ -45,8 +45,8 @@ class LaunchSequence:
         self.steps = tuple(steps)
         #: The present argument of each slot.
         self.arguments: dict[str, Any] = {}
-        # By slot: the number of each launch that takes it, the converter, and where it is written.
-        self._places: dict[str, list[tuple[int, Converter, memoryview]]] = {}
+        # By slot and converter: the number of each launch that takes it, and where it is written.
+        self._places: dict[str, dict[Converter, list[tuple[int, memoryview]]]] = {}
         self._launches = [self._check(number, step) for number, step in enumerate(self.steps)]
         self._lock = threading.Lock()
         self._graph: LaunchGraph | None = None
@@ -127,14 +127,13 @@ class LaunchSequence:
             launch = Launch(step)
         except LaunchError as error:
             raise self._located(error, number) from None
-        parts = zip(step.args, step.launcher.signature, step.launcher.converters, strict=True)
-        for place, (argument, parameter, convert) in enumerate(parts):
+        for place, (argument, convert) in enumerate(zip(step.args, step.launcher.packing.converters, strict=True)):
             if type(argument) is Slot:
-                written = (number, convert, launch.place(place, parameter.size))
-                self._places.setdefault(argument.name, []).append(written)
+                written = self._places.setdefault(argument.name, {}).setdefault(convert, [])
+                written.append((number, launch.place(place)))
         return launch
 
-    def _converted(self, arguments: dict[str, Any]) -> list[tuple[int, memoryview, bytes]]:
+    def _converted(self, arguments: dict[str, Any]) -> list[tuple[list[tuple[int, memoryview]], bytes]]:
         """Convert the arguments of slots for all of their places."""
         values = []
         for name, argument in arguments.items():
@@ -142,20 +141,19 @@ class LaunchSequence:
                 hint = suggest(name, self._places) or f"the slots are {', '.join(self._places) or 'none'}"
                 what = f"no slot is named {name!r}"
                 raise ArgumentError(what, code="launch-argument-slot", where=repr(self), hint=hint)
-            made: dict[Converter, bytes] = {}  # launches of one signature convert alike
-            for number, convert, memory in self._places[name]:
+            for convert, places in self._places[name].items():
                 try:
-                    value = made.get(convert) or made.setdefault(convert, convert(argument))
+                    values.append((places, convert(argument)))
                 except LaunchError as error:
-                    raise self._located(error, number) from None
-                values.append((number, memory, value))
+                    raise self._located(error, places[0][0]) from None
         return values
 
-    def _store(self, arguments: dict[str, Any], values: list[tuple[int, memoryview, bytes]]) -> None:
+    def _store(self, arguments: dict[str, Any], values: list[tuple[list[tuple[int, memoryview]], bytes]]) -> None:
         self.arguments.update(arguments)
-        for number, memory, value in values:
-            memory[:] = value
-            self._stale.add(number)
+        for places, value in values:
+            for number, memory in places:
+                memory[:] = value
+                self._stale.add(number)
 
     def _located(self, error: LaunchError, number: int) -> LaunchError:
         """Let an error say which launch it is about."""
@@ -187,7 +185,7 @@ class LaunchGraph:
             for launch in launches:
                 parameters = launch.write(driver.CUDA_KERNEL_NODE_PARAMS())
                 parameters.kern, parameters.ctx = launch.kernel, context
-                parameters.kernelParams = launch.address
+                parameters.kernelParams = launch.memory[1]
                 nodes.append((self._add(launch, parameters, nodes[-1][0] if nodes else None), parameters))
             self._executable = _check(driver.cuGraphInstantiate(self._graph, 0))
             _destroy_with(self, driver.cuGraphExecDestroy, self._executable)

@@ -1,7 +1,7 @@
 """Signatures as the compiled core knows them: how each parameter is packed, and how types of arrays are read.
 
-The core reads arrays by CuPy's attributes, by PyTorch's stable C interface, or by DLPack's exchange functions; all
-others by the converters of :mod:`jitlto.launch.arguments`.
+The core reads arrays by CuPy's attributes or by PyTorch's stable C interface, all others by the converters of
+:mod:`jitlto.launch.arguments`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from jitlto.cuda.libraries import Stream, driver
 from jitlto.launch import torch_interface
 from jitlto.launch.arguments import Converter, is_cupy, pointed_type
 from jitlto.launch.core import extension
-from jitlto.launch.step import make_converters
+from jitlto.launch.step import make_packing
 from jitlto.launch.streams import is_own, stream_handle
 
 _CUDA = 12000  # the version of cuLaunchKernelEx that is asked for: that of the oldest CUDA that jitlto supports
 # DLDataTypeCode (dlpack.h) by NumPy's letter.
 _DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _BFLOAT16 = 4
-_EXCHANGE = "__dlpack_c_exchange_api__"
 
 
 def core_signature(signature: tuple[Parameter, ...]) -> object:
@@ -38,7 +37,7 @@ def core_signature(signature: tuple[Parameter, ...]) -> object:
 def make_signature(core: ModuleType, signature: tuple[Parameter, ...]) -> object:
     """Return the core's object for a signature; None if the driver has no such launches, or it is too long."""
     status, address, _ = driver.cuGetProcAddress(b"cuLaunchKernelEx", _CUDA, 0)
-    parts = zip(signature, make_converters(signature), strict=True)
+    parts = zip(signature, make_packing(signature).converters, strict=True)
     rows = tuple(_describe(core, parameter, convert) for parameter, convert in parts)
     try:
         return core.make_signature(
@@ -66,7 +65,7 @@ def _describe(core: ModuleType, parameter: Parameter, converter: Converter) -> t
         elif known is not None:
             code, bits = _DLPACK_CODES[known.typestr[0]], 8 * known.size
             dtype = np.dtype(known.typestr)
-        return (core.POINTER, 8, 8, False, "const" in target.split(), code, bits, dtype, None, converter)
+        return (core.POINTER, 8, 8, False, code, bits, dtype, None, converter)
     known = find_scalar(parameter.type.strip())
     kind, size, scalar = core.CONVERTED, parameter.size, None
     if known is not None and known.typestr != "bfloat16":
@@ -79,15 +78,14 @@ def _describe(core: ModuleType, parameter: Parameter, converter: Converter) -> t
             kind = core.FLOAT if known.typestr == "f4" else core.DOUBLE
             scalar = np.dtype(known.typestr).type
     signed = known is not None and known.typestr[0] == "i"
-    return (kind, size, parameter.alignment, signed, False, 0, 0, None, scalar, converter)
+    return (kind, size, parameter.alignment, signed, 0, 0, None, scalar, converter)
 
 
 def _learn_array(array: Any) -> object:
     """Return how the core reads the addresses of arrays of a type.
 
     Returns:
-        True as CuPy's, bytes by PyTorch's own functions, a capsule by DLPack's, None by the converter, False if this
-        array does not tell.
+        True as CuPy's, bytes by PyTorch's own functions, None by the converter, False if this array does not tell.
     """
     kind = type(array)
     if is_cupy(kind):
@@ -96,8 +94,8 @@ def _learn_array(array: Any) -> object:
             return False
         return True if array._c_contiguous is True and array.data.ptr == shown["data"][0] else None
     if kind.__module__.partition(".")[0] == "torch" and kind.__name__ in ("Tensor", "Parameter"):
-        return torch_interface.describe(array) or getattr(kind, _EXCHANGE, None)
-    return vars(kind).get(_EXCHANGE)  # of the type itself: a subclass may be anything, such as a tensor without memory
+        return torch_interface.describe(array)
+    return None
 
 
 def _learn_stream(stream: Any) -> str | bool | None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import math
+import struct
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import accumulate
 from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Extent: TypeAlias = SupportsIndex | tuple[SupportsIndex, ...]
 Extents: TypeAlias = tuple[int, int, int]
 
-_ALIGNMENT = 16  # of each argument in its buffer
+_ALIGNMENT = 16  # of each argument in memory
 
 
 def parse_extent(name: str, value: Extent) -> Extents:
@@ -113,8 +113,49 @@ class Step:
         return LaunchError(what, code=f"launch-{case}", where=self.launcher.chosen.kernel, hint=hint)
 
 
+class Packing:
+    """How the arguments of kernels with one signature are converted, and where they lie in memory.
+
+    Args:
+        signature: The parameters.
+    """
+
+    def __init__(self, signature: tuple[Parameter, ...]) -> None:
+        self.signature = signature
+        self.converters: tuple[Converter, ...] = tuple(map(make_converter, signature))
+        # A table of pointers to the values, which the driver reads, and the values behind it.
+        count, end = len(signature), 8 * len(signature)
+        places, layout = [], "<"
+        for parameter in signature:
+            places.append(-(-end // _ALIGNMENT) * _ALIGNMENT)
+            layout += f"{places[-1] - end}x{parameter.size}s"
+            end = places[-1] + parameter.size
+        self.places = tuple(places)
+        self._table, self._values = struct.Struct(f"<{count}Q"), struct.Struct(layout)
+        self._kind = ctypes.c_char * max(end, 1)
+        self._free: list[tuple[Any, int]] = []
+
+    def take(self, values: Sequence[bytes]) -> tuple[Any, int]:
+        """Return memory with some values, which nothing else uses, and its address."""
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            buffer = self._kind()
+            memory = buffer, ctypes.addressof(buffer)
+            self._table.pack_into(buffer, 0, *(memory[1] + place for place in self.places))
+        self._values.pack_into(memory[0], self._table.size, *values)
+        return memory
+
+    def give_back(self, memory: tuple[Any, int]) -> None:
+        """Let another launch use some memory."""
+        self._free.append(memory)
+
+
+make_packing = cache(Packing)
+
+
 class Launch:
-    """A launch as the driver takes it: a configuration, and a buffer with the values of the arguments.
+    """A launch as the driver takes it: a configuration, and memory with the values of the arguments.
 
     Args:
         step: The launch.
@@ -124,36 +165,24 @@ class Launch:
     """
 
     def __init__(self, step: Step) -> None:
-        launcher, args, signature = step.launcher, step.args, step.launcher.signature
-        if len(args) != len(signature):
-            raise count_error(launcher.chosen.kernel, signature, len(args))
+        launcher, args = step.launcher, step.args
+        packing: Packing = launcher.packing
+        if len(args) != len(packing.converters):
+            raise count_error(launcher.chosen.kernel, packing.signature, len(args))
         values = [
             bytes(parameter.size) if type(argument) is Slot else convert(argument)
-            for parameter, convert, argument in zip(signature, launcher.converters, args, strict=True)
+            for parameter, convert, argument in zip(packing.signature, packing.converters, args, strict=True)
         ]
-        self.step, self.kernel = step, launcher.kernel.handle
+        self.step, self.kernel = step, launcher.handle
         self._grid, self._block, self._cluster = step.check()
-        padded = [value.ljust(-(-len(value) // _ALIGNMENT) * _ALIGNMENT, b"\0") for value in values]
-        data = b"".join(padded)
-        self._buffer = _array_type(ctypes.c_char, len(data)).from_buffer_copy(data)
-        starts = accumulate(map(len, padded), initial=ctypes.addressof(self._buffer))
-        self._pointers = _array_type(ctypes.c_void_p, len(values) + 1)(*starts)
-        #: Address of an array of pointers to the values.
-        self.address = ctypes.addressof(self._pointers)
-        self._native = self._with_attributes(self.attributes(driver.CUlaunchAttributeValue))
-
-    def _with_attributes(self, found: Sequence[tuple[str, Any]]) -> Any:
-        """Return the configuration of a launch that has attributes; None for another, which needs no structure."""
-        attributes = []
-        for name, value in found:
-            attributes.append(driver.CUlaunchAttribute())
-            attributes[-1].id = getattr(driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
-            attributes[-1].value = value
-        if not attributes:
-            return None
-        native = self.write(driver.CUlaunchConfig())
-        native.attrs, native.numAttrs = attributes, len(attributes)
-        return native
+        self.memory = packing.take(values)
+        self._native = None
+        if self._cluster is not None or step.cooperative or step.programmatic:  # else it needs no structure
+            self._native = self.write(driver.CUlaunchConfig())
+            self._native.attrs = [
+                _make_attribute(name, value) for name, value in self.attributes(driver.CUlaunchAttributeValue)
+            ]
+            self._native.numAttrs = len(self._native.attrs)
 
     def write(self, native: Any) -> Any:
         """Set grid, block and shared memory of a structure of the driver; return it."""
@@ -177,10 +206,11 @@ class Launch:
             found[-1][1].programmaticStreamSerializationAllowed = 1
         return found
 
-    def place(self, number: int, size: int) -> memoryview:
-        """Return where the value of an argument is written, ``size`` bytes."""
-        begin = (self._pointers[number] or 0) - ctypes.addressof(self._buffer)
-        return memoryview(self._buffer).cast("B")[begin : begin + size]
+    def place(self, number: int) -> memoryview:
+        """Return where the value of an argument is written."""
+        packing = self.step.launcher.packing
+        begin = packing.places[number]
+        return memoryview(self.memory[0]).cast("B")[begin : begin + packing.signature[number].size]
 
     def issue(self, stream: int) -> None:
         """Launch the kernel in a stream with the present values.
@@ -190,20 +220,16 @@ class Launch:
         """
         if self._native is None:
             shape = (*self._grid, *self._block, self.step.shared_memory)
-            (status,) = driver.cuLaunchKernel(self.kernel, *shape, stream, self.address, 0)
+            (status,) = driver.cuLaunchKernel(self.kernel, *shape, stream, self.memory[1], 0)
         else:
             self._native.hStream = driver.CUstream(stream)
-            (status,) = driver.cuLaunchKernelEx(self._native, self.kernel, self.address, 0)
+            (status,) = driver.cuLaunchKernelEx(self._native, self.kernel, self.memory[1], 0)
         if status:
             raise self.step.failure(status)
 
 
-@cache  # ctypes itself forgets it with its last array, and takes longer to make it than a launch
-def _array_type(element: Any, length: int) -> Any:
-    return element * length
-
-
-@cache
-def make_converters(signature: Sequence[Parameter]) -> tuple[Converter, ...]:
-    """Return the converters of the parameters of a signature, a tuple."""
-    return tuple(map(make_converter, signature))
+def _make_attribute(name: str, value: Any) -> Any:
+    made = driver.CUlaunchAttribute()
+    made.id = getattr(driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+    made.value = value
+    return made

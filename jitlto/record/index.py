@@ -29,9 +29,9 @@ class Candidates:
         self._names = sorted({name for shape in self._shapes for name in shape})
         self._found: dict[tuple[str | None, ...], list[FragmentKey]] = {}  # by the values of all these
 
-    def parameters(self) -> set[str]:
+    def parameters(self) -> Sequence[str]:
         """Return the names of all parameters that they have."""
-        return set(self._names)
+        return self._names
 
     def find(self, configuration: Mapping[str, str]) -> list[FragmentKey]:
         """Return those that no value of the configuration contradicts; parameters that it does not name are free."""
@@ -102,7 +102,7 @@ class Index:
         """Return the device fragments that provide a symbol and agree with a configuration."""
         return list(map(self._get, self._providers(symbol).find(configuration)))
 
-    def provider_parameters(self, symbol: str) -> set[str]:
+    def provider_parameters(self, symbol: str) -> Sequence[str]:
         """Return the parameters of the device fragments that provide a symbol."""
         return self._providers(symbol).parameters()
 

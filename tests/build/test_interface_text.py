@@ -206,7 +206,7 @@ def test_answers_are_kept(tmp_path: Path, cache: Cache) -> None:
     )
     loaded = load_family(write_family(tmp_path, files.files("pair")))
     build([loaded], tmp_path / "a.fragdb", jobs=1, cache=cache)
-    families = RenderedFamilies([loaded], cache=cache)
+    families = RenderedFamilies([loaded])
     asked: list[object] = []
     compiler = InterfaceCompiler(lambda *job, **_: asked.append(job), cache)
     assert InterfaceTexts(families.families, families.requests, compiler).check(lambda _: None) == {}

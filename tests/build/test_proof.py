@@ -16,6 +16,7 @@ from jitlto.base.versions import Architecture
 from jitlto.build import proof
 from jitlto.build.proof import UnplannedKernelsError, prove, prove_once
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels
+from jitlto.plan.resolve import resolve
 from jitlto.record.check_result import Cause
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role
@@ -236,6 +237,14 @@ def test_a_covering_set_fails_where_the_whole_does(fragments: list[Fragment]) ->
         f.key for k in planned[1] for f in k.resolution.device
     }
     assert all(any(c.resolution.fragments == w.resolution.fragments for w in planned[0]) for c in planned[1])
+
+
+@given(st.lists(st.one_of(*_families()), max_size=9, unique_by=lambda f: f.key))
+def test_each_kernel_is_what_its_configuration_plans(fragments: list[Fragment]) -> None:
+    index = Index(fragments)
+    for each in enumerate_kernels(index):
+        if isinstance(each, Kernel):
+            assert resolve(index, each.configuration, entry_group=each.resolution.entry.key.group) == each.resolution
 
 
 def test_all_values_are_combined_where_something_depends_on_them_together() -> None:

@@ -101,9 +101,9 @@ def test_a_store_that_works_is_well_and_one_that_does_not_gets_a_remedy(tmp_path
 
 
 def test_settings_that_are_none_are_findings_among_the_others() -> None:
-    found = _findings(1, JITLTO_CACHE="sometimes", JITLTO_MAX_LOADED="-1", JITLTO_CACHE_SIZE="much")
+    found = _findings(1, JITLTO_CACHE="sometimes", JITLTO_STORE_PATIENCE="-1", JITLTO_CACHE_SIZE="much")
     bad = {f["name"]: f for f in found if not f["ok"] and f["required"]}
-    assert set(bad) == {"JITLTO_CACHE", "JITLTO_MAX_LOADED", "JITLTO_CACHE_SIZE"}
+    assert set(bad) == {"JITLTO_CACHE", "JITLTO_STORE_PATIENCE", "JITLTO_CACHE_SIZE"}
     assert "readonly" in str(bad["JITLTO_CACHE"]["remedy"])
     assert {"jitlto", "NVRTC (compiler)", "cache directory", "databases"} <= {f["name"] for f in found}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.errors import CompileError
+from jitlto.base.files import temporary_directory
 from jitlto.base.lock import claim
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
@@ -75,6 +76,13 @@ def root(monkeypatch: pytest.MonkeyPatch) -> None:
 def of_any_head(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have snapshots made of the shortest includes too: how long a fork takes is not for a test to say."""
     monkeypatch.setattr(snapshot, "_FORKS", 0)
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A directory whose path leaves room for the name of a socket, which has at most 107 characters."""
+    with temporary_directory("jitlto-") as directory:
+        yield Path(directory)
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ MISTAKES = [
         "archs '90'",
         '"auto" or a list: ["90"]',
     ),
-    ('name = "mini"', 'name = "mini"\narchs = ["auto"]', "family", "invalid-value", "'auto'", 'archs = "auto"'),
+    ('name = "mini"', 'name = "mini"\narchs = ["auto"]', "family", "invalid-value", "'auto'", None),
     ('name = "mini"', 'name = "mini"\narchs = ["sm_x"]', "family", "invalid-value", "'sm_x'", "sm_90"),
     (
         'name = "mini"',

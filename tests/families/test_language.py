@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from jitlto.base.errors import RenderError
 from jitlto.families.language import Template
-from jitlto.families.rendered_texts import TemplateText
 from tests.support.errors import raises
 
 pytestmark = pytest.mark.one_major
@@ -23,8 +22,8 @@ EMPTY = Path(__file__).with_name("__init__.py")  # a template of nothing; what i
 
 
 def render(expression: str, **values: str) -> str:
-    template = Template(TemplateText(EMPTY, "jinja", (PRELUDE + "{{ " + expression + " }}",)))
-    return template.render(VALUES | values).params[0]
+    template = Template(EMPTY, "jinja", (PRELUDE + "{{ " + expression + " }}",))
+    return template.render(VALUES | values)[1][0]
 
 
 def condition(expression: str) -> str:
@@ -69,7 +68,7 @@ def test_text_that_is_taken_for_a_number_or_a_truth_value_is_refused(expression:
         ("veclen in ['4', '8']", True), ("veclen not in ['4', '8']", False), ("veclen in 'x8x'", True),
         ("veclen in many.split(',')", True), ("veclen|int in range(9)", True), ("{'8': 'a'}[veclen] == 'a'", True),
         ("{8: 'a'}[veclen|int] == 'a'", True), ("{8: 'a'}.get(veclen|int, '') == 'a'", True), ("flag == 'true'", False),
-        ("data_type", True), ("nothing", False), ("not nothing", True), ("data_type < 'int'", True),
+        ("data_type", True), ("nothing", False), ("not nothing", True),
         ("data_type is eq 'float'", True), ("veclen|int * 4 == 32", True),
         ("[veclen, other]|map('int')|max == 16", True),
         ("[1, 2] == [1, 2]", True), ("1 in [1, 'a']", True), ("'%04d' % veclen|int == '0008'", True),
@@ -94,13 +93,6 @@ def test_no_text_is_ever_found_equal_or_unequal_to_a_number(text: str, number: f
             render(condition(f"x {operation} {literal}"), x=text)
         with raises(RenderError, "render-text-as-number"):
             render(condition(f"{literal} {operation} x"), x=text)
-
-
-@pytest.mark.slow
-@given(st.integers(-(10**6), 10**6))
-def test_a_number_in_a_matrix_is_equal_to_itself_once_converted(number: int) -> None:
-    assert render(condition(f"x|int == ({number})"), x=str(number)) == "yes"
-    assert render(condition(f"x == '{number}'"), x=str(number)) == "yes"
 
 
 @pytest.mark.parametrize(
@@ -150,4 +142,4 @@ def test_no_name_leads_out_of_the_directory(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "family" / "fifo")
     (tmp_path / "family" / "t.jinja").write_text(f"{{% include '{name.format(tmp_path)}' %}}")
     with raises(RenderError, "render-missing-template"):
-        Template(TemplateText(tmp_path / "family" / "t.jinja", "jinja", ())).render({})
+        Template(tmp_path / "family" / "t.jinja", "jinja").render({})

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jitlto.base.errors import FamilyError, MatrixError, RenderError
+from jitlto.base.errors import FamilyError, RenderError
 from jitlto.families import declaration
 from jitlto.families.templates import RenderedSource, describe_combination, render_family
 from tests.support.errors import raises
@@ -147,25 +147,6 @@ def test_a_malformed_template(tmp_path: Path, broken: str) -> None:
     failure(tmp_path, "render-syntax", "group kern", where="kern.cu.jinja:2", kern__cu__jinja=text)
 
 
-@pytest.mark.parametrize(
-    ("expression", "code"),
-    [
-        ("1 / 0", "render-failed"),
-        ("data_type + 1", "render-failed"),
-        ("data_type.nothing", "render-undefined"),
-        ("data_type[0][1]", "render-undefined"),
-        ("data_type()", "render-failed"),
-        ("range", "render-failed"),
-        ("''.__class__.__mro__", "render-failed"),
-        ("'\\ud800'", "render-failed"),
-    ],
-)
-def test_an_expression_that_fails(tmp_path: Path, expression: str, code: str) -> None:
-    text = f"// one\n// two\n{{{{ {expression} }}}}\n"
-    where = "kern.cu.jinja" if "ud800" in expression else "kern.cu.jinja:3"
-    failure(tmp_path, code, "data_type=float", where=where, kern__cu__jinja=text)
-
-
 def test_text_that_is_taken_for_a_number(tmp_path: Path) -> None:
     text = "// one\n{% if data_type == 8 %}{% endif %}\n"
     names = ["'float'", "8", "group kern", "data_type=float", "|int"]
@@ -206,16 +187,6 @@ def test_a_key_parameter_that_a_combination_lacks(tmp_path: Path) -> None:
         render(tmp_path, kern__json='[{"data_type": "float"}, {"other": "double"}]')
 
 
-def test_a_misspelled_key_parameter_gets_the_nearest_name_of_the_matrix(tmp_path: Path) -> None:
-    with raises(FamilyError, "family-missing-key-parameter", "'data_type'", hint="'data_tpye'"):
-        render(tmp_path, kern__json='{"data_tpye": "float"}')
-
-
-def test_a_malformed_matrix_is_named(tmp_path: Path) -> None:
-    with raises(MatrixError, "matrix-not-json", where="kern.json:1:16"):
-        render(tmp_path, kern__json='{"data_type": [')
-
-
 def test_naming_warnings_have_the_file(tmp_path: Path) -> None:
     path = write_family(tmp_path, MINI | {"kern.json": '{"data": {"data_type": ["float"]}}'})
     warnings: list[str] = []
@@ -231,10 +202,9 @@ def test_values_of_a_key_with_blanks_at_an_end_are_warned_of(tmp_path: Path) -> 
     warnings: list[str] = []
     path = write_family(tmp_path, MINI | {"kern.json": matrix})
     list(render_family(declaration.load_family(path), on_warning=warnings.append))
-    warning, unused = warnings
+    (warning,) = warnings
     assert "kern.json" in warning
     assert "data_type='float '" in warning
-    assert "kern.json" in unused and "other" in unused
 
 
 def test_groups_that_callers_supply_are_not_rendered(tmp_path: Path) -> None:
@@ -257,14 +227,6 @@ def test_excluded_combinations_are_left_out(tmp_path: Path) -> None:
         "mini/op[data_type=double,op_name=twice]",
         "mini/op[data_type=float,op_name=square]",
     ]
-
-
-def test_a_combination_that_the_matrix_lacks_anyway_may_be_excluded(tmp_path: Path) -> None:
-    matrix = """[{"data_type": "float", "op_name": ["twice", "square"], "expr": "a"},
-        {"data_type": "double", "op_name": "twice", "expr": "a"}]"""
-    template = "{{data_type}} {{op_name}}"
-    rendered = render(tmp_path, family__toml=excluding("device.op", *EXCLUDE), op__json=matrix, op__cu__jinja=template)
-    assert len(rendered) == 2 + 3
 
 
 @pytest.mark.parametrize(
@@ -304,3 +266,74 @@ def test_what_is_rendered_is_the_product_without_what_an_exclusion_matches(
     else:
         with raises(FamilyError, "family-exclude"):
             render(tmp_path, **files)
+
+
+# --- keys that have one source ---
+
+TWO_KEYS = """[family]
+name = "f"
+[entrypoint.kern]
+matrix = "kern.json"
+template = "kern.cu.jinja"
+key = ["data_type", "veclen"]
+"""
+
+
+def render_two(directory: Path, text: str, *shared: str) -> int:
+    toml = TWO_KEYS + f"shared = {json.dumps(shared)}\n"
+    matrix = '{"data_type": ["float", "double"], "veclen": ["4", "8"]}'
+    path = write_family(directory, {"family.toml": toml, "kern.json": matrix, "kern.cu.jinja": text})
+    return len(list(render_family(declaration.load_family(path))))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "template __global__ void kern<{{data_type}}, 4>();\n",
+        "// for {{veclen}}\nint {{data_type}};", "int /* {{veclen}}\n*/\n\n {{data_type}};",
+        "{{ '\\n' * (veclen|int) }}int {{data_type}};", "int {{data_type}}; // {{veclen}} \\\n   {{veclen}}",
+        "char a[] = \"\\\"\"; // {{veclen}}\nint {{data_type}};",
+        "int a = 1'000'000; // {{veclen}}'\nint {{data_type}};",
+        "{% if data_type == 'float' %}4{% else %}{{veclen}}{% endif %} {{data_type}}",
+    ],
+)  # fmt: skip
+def test_a_key_parameter_on_which_no_source_depends_is_refused(tmp_path: Path, text: str) -> None:
+    names = ["veclen=4", "veclen=8", "veclen changes nothing"]
+    with raises(FamilyError, "family-same-source", *names, where="family.toml [entrypoint.kern]", hint='["veclen"]'):
+        render_two(tmp_path, text)
+    assert render_two(tmp_path, text, "veclen") == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'char a[] = "// {{veclen}}"; {{data_type}}', "char a[] = R\"x(\" // {{veclen}} )x\"; {{data_type}}",
+        "'/*'; {{veclen}}; '*/' {{data_type}}", 'char a[] = "{{ " " * (veclen|int) }}"; {{data_type}}',
+        "#define V{{ '\\n' if veclen == '4' else '' }} x {{data_type}}", "a\\\n{{veclen}} {{data_type}}",
+        "0x1'000 /* {{data_type}} */ {{data_type}} 1'{{veclen}}",
+    ],
+)  # fmt: skip
+def test_all_but_comments_and_blanks_makes_a_source_another(tmp_path: Path, text: str) -> None:
+    assert render_two(tmp_path, text) == 4
+
+
+def test_shared_names_what_is_shared_and_no_more(tmp_path: Path) -> None:
+    assert render_two(tmp_path, "x", "veclen", "data_type") == 4
+    with raises(FamilyError, "family-same-source", "data_type and veclen change nothing", hint="remove them"):
+        render_two(tmp_path, "x")
+    with raises(FamilyError, "family-same-source", "data_type", hint='["veclen", "data_type"]'):
+        render_two(tmp_path, "x", "veclen")
+    with raises(FamilyError, "family-unneeded-shared", "data_type", where="family.toml [entrypoint.kern]"):
+        render_two(tmp_path, "{{data_type}}", "veclen", "data_type")
+    with raises(FamilyError, "family-invalid-value", "'veclem'", hint="veclen"):
+        render_two(tmp_path, "x", "veclem")
+
+
+def test_combinations_that_fail_do_not_make_shared_unneeded(tmp_path: Path) -> None:
+    text = "{{data_type}}{% if veclen == '8' %}{{ nothing }}{% endif %}"
+    matrix = '{"data_type": ["float", "double"], "veclen": ["4", "8"]}'
+    toml = TWO_KEYS + 'shared = ["veclen"]\n'
+    path = write_family(tmp_path, {"family.toml": toml, "kern.json": matrix, "kern.cu.jinja": text})
+    errors: list[RenderError] = []
+    rendered = render_family(declaration.load_family(path), on_error=lambda _, error: errors.append(error))
+    assert (len(list(rendered)), len(errors)) == (2, 2)

@@ -53,8 +53,8 @@ def clear(thing: object) -> None:
 def make_launcher(core: ModuleType, driver: Driver, *, last: object = None, **parts: Any) -> Any:
     """A launcher for a pointer and an integer; ``last`` is what its signature drops last."""
     rows = (
-        (core.POINTER, 8, 8, False, False, 2, 32, object(), None, refuse),
-        (core.INTEGER, 4, 4, True, False, 0, 0, None, None, last or int),
+        (core.POINTER, 8, 8, False, 2, 32, object(), None, refuse),
+        (core.INTEGER, 4, 4, True, 0, 0, None, None, last or int),
     )
     known: dict[str, Any] = {
         "stream_type": exercise_core.Stream,
@@ -134,7 +134,7 @@ def test_a_cleared_table_is_empty_and_a_cleared_look_up_refuses(core: ModuleType
     def answer(*_: object) -> str:
         return "asked"
 
-    lookup, table = core.make_lookup(answer, lambda _: None), core.make_table()
+    lookup, table = core.make_lookup(answer), core.make_table()
     asked = type("Asked", (), {"look": lookup, "_quick": table})()
     table.remember((1,), (), "known")
     assert (asked.look(1), asked.look(2)) == ("known", "asked")
@@ -208,14 +208,14 @@ def test_a_launcher_used_while_it_is_cleared_launches_nothing(core: ModuleType, 
 
 def test_a_look_up_used_while_it_is_cleared_refuses(core: ModuleType) -> None:
     dying = Dying(lambda lookup: lookup(Plain(), 1))
-    lookup = core.make_lookup(dying.make(), int)
+    lookup = core.make_lookup(dying.make())
     dying.uses(lookup)
     clear(lookup)
     assert dying.outcomes == [TypeError]
 
 
 def test_a_table_used_while_it_is_cleared_is_empty(core: ModuleType) -> None:
-    lookup, dying = core.make_lookup(lambda *_: "asked", lambda _: None), Dying(lambda table: asked.look(1))
+    lookup, dying = core.make_lookup(lambda *_: "asked"), Dying(lambda table: asked.look(1))
     table = core.make_table()
     asked = type("Asked", (), {"look": lookup, "_quick": table})()
     table.remember((1,), (), dying.make())

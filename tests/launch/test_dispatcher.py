@@ -39,7 +39,7 @@ def asked(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest.F
         return SimpleNamespace(plan=lambda **how: vars(plan).update(how=how) or plan)
 
     monkeypatch.setattr(mini, "planner", planner)
-    monkeypatch.setattr(mini, "_load", lambda chosen, get, plan: SimpleNamespace(plan=plan(None)))
+    monkeypatch.setattr(mini, "load", lambda plan: SimpleNamespace(plan=plan))
     return configurations
 
 
@@ -76,18 +76,6 @@ def test_a_name_that_the_family_has_not_is_left_to_planning(mini: KernelFamily, 
     assert asked[-1] == {"entry": None, **ONE, "nonsense": 1}
     mini.launcher(data_type=["float"], op_name="twice")
     assert asked[-1] == {"entry": None, "data_type": ["float"], "op_name": "twice"}
-
-
-def test_a_launcher_that_was_evicted_is_made_again(mini: KernelFamily, asked: list[Any]) -> None:
-    choose = mini.dispatcher("data_type", "op_name")
-    for _ in range(3):
-        launcher = mini.launcher(**ONE)
-        assert choose(*ONE.values()) is launcher
-    mini._launchers["digest"] = launcher
-    mini.forget("digest")
-    made = mini.launcher(**ONE)
-    assert made is not launcher
-    assert choose(*ONE.values()) is made
 
 
 def test_after_a_fork_both_look_ups_ask_for_the_device(
@@ -149,6 +137,6 @@ def test_a_class_with_its_own_way_keeps_it(
     family = mini.again()()
     own = Own(family.name, family.database, family.session)
     monkeypatch.setattr(own, "planner", mini.planner)
-    monkeypatch.setattr(own, "_load", mini._load)
+    monkeypatch.setattr(own, "load", mini.load)
     for _ in range(4):
         assert own.launcher(**ONE)[1] == "own"  # type: ignore[index]

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitlto.base import events
 from jitlto.base.errors import ArgumentError, PlanError, UnknownParameterError, UnknownValueError
 from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase
@@ -289,29 +288,6 @@ def test_the_interpreter_ends_quietly(mini_path: Path) -> None:
     """
     done = python("-c", code, str(mini_path))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_the_oldest_launchers_make_room_where_a_bound_is_set(mini_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import cupy as cp
-
-    monkeypatch.setenv("JITLTO_MAX_LOADED", "2")
-    session.default.reset()
-    try:
-        family = KernelFamily("mini", FragmentDatabase(mini_path))
-        choose = family.dispatcher("data_type", "op_name")
-        evicted = events.counters()["evicted"]
-        first = choose("float", "twice")
-        for name in ("twice", "square"):
-            choose("double", name)
-        assert events.counters()["evicted"] == evicted + 1
-        x = cp.ones(8, np.float32)
-        first(None, 1, 32, x, 8)  # who holds it may go on
-        assert float(x[0]) == 2
-        assert choose("float", "twice") is not first
-        assert events.counters()["evicted"] == evicted + 2
-    finally:
-        monkeypatch.undo()
-        session.default.reset()
 
 
 @pytest.mark.usefixtures("empty_cache")

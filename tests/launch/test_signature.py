@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import sys
 import threading
@@ -41,121 +40,12 @@ def by_core(fake: FakeDriver) -> bool:
     return bool(fake.launches[-1][1].by_core)
 
 
-# --- DLPack's exchange functions, as PyTorch has them ---
-
-
-class Tensor(ctypes.Structure):
-    """``DLTensor``."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-FromObject = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Tensor))
-
-
-class ExchangeAPI(ctypes.Structure):
-    """``DLPackExchangeAPI``."""
-
-    _fields_ = (
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("previous", ctypes.c_void_p),
-        ("unused", ctypes.c_void_p * 3),
-        ("from_object", FromObject),
-        ("current_work_stream", ctypes.c_void_p),
-    )
-
-
-CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
-
-
-class TorchTensor:
-    """A tensor with PyTorch's attributes, DLPack's exchange functions and the CUDA array interface."""
-
-    __dlpack_c_exchange_api__: object
-
-    def is_conj(self) -> bool:
-        return False
-
-    def is_neg(self) -> bool:
-        return False
-
-    def __init__(
-        self,
-        dtype: str = "f4",
-        shape: tuple[int, ...] = (4, 8),
-        strides: tuple[int, ...] | None = None,
-        *,
-        requires_grad: bool = False,
-        device: int = 2,
-    ) -> None:
-        self.dtype, self.shape, self.requires_grad, self.device = np.dtype(dtype), shape, requires_grad, device
-        self.strides = strides or tuple(np.empty(shape, np.int8).strides)
-        self.kept = [(ctypes.c_int64 * len(values))(*values) for values in (self.shape, self.strides)]
-        self.address = 0x7000
-        self.exports = 0
-
-    def export(self, tensor: Tensor) -> None:
-        self.exports += 1
-        tensor.data, tensor.byte_offset = self.address - 16, 16
-        tensor.device_type, tensor.device_id, tensor.ndim = self.device, 0, len(self.shape)
-        tensor.code, tensor.bits, tensor.lanes = CODES[self.dtype.kind], 8 * self.dtype.itemsize, 1
-        tensor.shape, tensor.strides = self.kept
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        if self.requires_grad:
-            raise RuntimeError("the tensor requires grad")
-        strides = tuple(stride * self.dtype.itemsize for stride in self.strides)
-        data = (self.address if 0 not in self.shape else 0, False)
-        return {"shape": self.shape, "typestr": self.dtype.str, "data": data, "strides": strides, "version": 2}
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (self.device, 0)
-
-
-def _export(tensor: TorchTensor, out: Any) -> int:
-    tensor.export(out[0])
-    return 0
-
-
-API = ExchangeAPI(1, 3, None, (ctypes.c_void_p * 3)(), FromObject(_export), None)
-NEWER = ExchangeAPI(2, 0, ctypes.addressof(API), (ctypes.c_void_p * 3)(), FromObject(), None)
-UNKNOWN = ExchangeAPI(2, 0, None, (ctypes.c_void_p * 3)(), FromObject(_export), None)
-
-
-NAME, OTHER_NAME = b"dlpack_exchange_api", b"another"  # a capsule does not keep its name alive
-
-
-def capsule(api: ExchangeAPI, name: bytes = NAME) -> object:
-    make = ctypes.pythonapi.PyCapsule_New
-    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-    return make(ctypes.addressof(api), name, None)
-
-
-TorchTensor.__dlpack_c_exchange_api__ = capsule(API)
-TorchTensor.requires_grad = False  # type: ignore[misc]  # PyTorch's type has the attribute
-
-
-def tensor_class(**attributes: object) -> type[TorchTensor]:
-    return type("Tensor", (TorchTensor,), attributes)
-
-
+@pytest.mark.usefixtures("torch_stand_in")
 def test_the_usual_arguments_do_not_need_the_python_way(fake: FakeDriver) -> None:
     types = ("const float*", "float*", "void*", "int", "unsigned long long", "bool", "float", "double", "__half")
     launcher = warm(fake, *types)
-    launcher(fake.stream, (2, 3), 32, CupyArray(), TorchTensor(), None, -5, (1 << 64) - 1, True, 0.1, 0.1, 0.5)
+    tensor = arrays.TorchTensor(address=0x7000)
+    launcher(fake.stream, (2, 3), 32, CupyArray(), tensor, None, -5, (1 << 64) - 1, True, 0.1, 0.1, 0.5)
     [(stream, config, *values)] = fake.launches
     assert (stream, config.grid) == (fake.stream, (2, 3, 1))
     assert values == [4096, 0x7000, 0, -5, (1 << 64) - 1, True, np.float32(0.1), 0.1, 0.5]
@@ -169,85 +59,6 @@ def test_structures_and_enums_do_not_need_the_python_way(fake: FakeDriver) -> No
     vector = np.arange(1, 5, dtype=np.float32).tobytes()
     assert fake.launches[-1][2:] == (b"12345678", (3).to_bytes(8, "little"), vector)
     assert by_core(fake)
-
-
-@pytest.mark.parametrize(
-    ("type_", "dtype", "fits"),
-    [
-        ("float*", "f4", True),
-        ("float*", "f8", False),
-        ("float*", "i4", False),
-        ("int64_t const*", "i8", True),
-        ("bool*", "b1", True),
-        ("bool*", "u1", False),
-        ("float2*", "c8", True),
-        ("__half*", "f2", True),
-        ("__nv_bfloat16*", "f2", False),
-        ("void*", "f8", True),
-        ("void const*", "i1", True),
-    ],
-)
-def test_a_tensor_is_accepted_if_its_dtype_is_the_parameters(
-    fake: FakeDriver, type_: str, dtype: str, fits: bool
-) -> None:
-    launcher, tensor = warm(fake, type_), TorchTensor(dtype)
-    if fits:
-        launcher(fake.stream, 1, 32, tensor)
-        assert (fake.launches[0][2], tensor.exports) == (0x7000, 1)
-    else:
-        with raises(ArgumentError, "launch-argument-dtype"):
-            launcher(fake.stream, 1, 32, tensor)
-
-
-@pytest.mark.parametrize(
-    ("how", "address"),
-    [
-        ({}, 0x7000),
-        ({"shape": ()}, 0x7000),
-        ({"shape": (1, 4), "strides": (99, 1)}, 0x7000),
-        ({"shape": (3, 0), "strides": (5, 5)}, 0),
-        ({"shape": (2, 3), "strides": (1, 2)}, "launch-argument-not-contiguous"),
-        ({"shape": (4,), "strides": (2,)}, "launch-argument-not-contiguous"),
-        ({"requires_grad": True}, 0x7000),
-    ],
-)
-def test_a_tensor_has_to_be_contiguous_and_may_require_a_gradient(
-    fake: FakeDriver, how: dict[str, Any], address: int | str
-) -> None:
-    launcher = warm(fake, "float*")
-    if isinstance(address, str):
-        with raises(ArgumentError, address):
-            launcher(fake.stream, 1, 32, TorchTensor(**how))
-        assert fake.launches == []
-    else:
-        launcher(fake.stream, 1, 32, TorchTensor(**how))
-        assert fake.launches[0][2] == address
-
-
-@pytest.mark.parametrize(
-    ("attributes", "exports"),
-    [
-        ({}, 0),  # a subclass may be anything
-        ({"__dlpack_c_exchange_api__": capsule(API)}, 1),
-        ({"__dlpack_c_exchange_api__": capsule(NEWER)}, 1),
-        ({"__dlpack_c_exchange_api__": capsule(UNKNOWN)}, 0),
-        ({"__dlpack_c_exchange_api__": capsule(API, OTHER_NAME)}, 0),
-        ({"__dlpack_c_exchange_api__": 5}, 0),
-    ],
-)
-def test_only_exchange_functions_of_a_known_version_are_called(
-    fake: FakeDriver, attributes: dict[str, object], exports: int
-) -> None:
-    launcher, tensor = warm(fake, "float*"), tensor_class(**attributes)()
-    launcher(fake.stream, 1, 32, tensor)
-    assert (fake.launches[0][2], tensor.exports) == (0x7000, exports)
-
-
-def test_other_memory_than_a_device_is_left_to_the_converter(fake: FakeDriver) -> None:
-    launcher = warm(fake, "float*")
-    launcher(fake.stream, 1, 32, TorchTensor(device=13))
-    assert fake.launches[0][2] == 0x7000
-    assert by_core(fake)  # by the converter
 
 
 def test_tensors_of_pytorch_are_read_by_its_own_functions(fake: FakeDriver, torch_stand_in: TorchLibrary) -> None:
@@ -269,6 +80,31 @@ def test_tensors_of_pytorch_are_read_by_its_own_functions(fake: FakeDriver, torc
     assert fake.launches[-1][2:] == (4096, 0, 0)
     launcher(fake.stream, 1, 32, arrays.TorchTensor(size=0), None, None)
     assert fake.launches[-1][2:] == (0, 0, 0)
+
+
+@pytest.mark.usefixtures("torch_stand_in")
+@pytest.mark.parametrize(
+    ("how", "address"),
+    [
+        ({"shape": (4, 8)}, 4096),
+        ({"shape": ()}, 4096),
+        ({"shape": (1, 4), "strides": (99, 1)}, 4096),
+        ({"shape": (3, 0), "strides": (5, 5)}, 0),
+        ({"shape": (2, 3), "strides": (1, 2)}, None),
+        ({"contiguous": False}, None),
+    ],
+)
+def test_a_tensor_has_to_be_contiguous(fake: FakeDriver, how: dict[str, Any], address: int | None) -> None:
+    launcher = warm(fake, "float*")
+    for _ in range(2):
+        fake.launches.clear()
+        if address is None:
+            with raises(ArgumentError, "launch-argument-not-contiguous"):
+                launcher(fake.stream, 1, 32, arrays.TorchTensor(**how))
+        else:
+            launcher(fake.stream, 1, 32, arrays.TorchTensor(**how))
+            assert fake.launches[0][2] == address
+            assert by_core(fake)
 
 
 @pytest.mark.parametrize("wrong", [arrays.TorchTensor(cuda=False), arrays.TorchTensor(arrays.TORCH.float8)])
@@ -431,7 +267,7 @@ def test_an_error_of_the_driver_is_found_by_the_python_way(fake: FakeDriver) -> 
 @pytest.mark.parametrize("way", ["done", "otherwise", "refused"])
 def test_launches_keep_no_references(fake: FakeDriver, way: str) -> None:
     launcher = warm(fake, "float*", "int")
-    array: Any = {"done": CupyArray(), "otherwise": tensor_class()(), "refused": CupyArray("<f8")}[way]
+    array: Any = {"done": CupyArray(), "otherwise": arrays.NumbaArray(), "refused": CupyArray("<f8")}[way]
     number, grid = 123456, (7, 8)
 
     def run() -> None:
@@ -455,7 +291,7 @@ def test_launches_keep_no_references(fake: FakeDriver, way: str) -> None:
 
 def test_threads_learn_types_at_the_same_time(fake: FakeDriver) -> None:
     launcher = warm(fake, "float*", "float*")
-    classes = [tensor_class(__dlpack_c_exchange_api__=capsule(API)) for _ in range(20)]
+    classes = [type("Array", (arrays.NumbaArray,), {}) for _ in range(20)]
 
     def work() -> None:
         for class_ in classes:
@@ -463,7 +299,7 @@ def test_threads_learn_types_at_the_same_time(fake: FakeDriver) -> None:
 
     in_threads(work, 4)
     assert len(fake.launches) == 4 * len(classes)
-    assert all(values == (0x7000, 4096) for _, _, *pair in fake.launches for values in [tuple(pair)])
+    assert all(values == (4096, 4096) for _, _, *pair in fake.launches for values in [tuple(pair)])
 
 
 def in_threads(work: Callable[[], None], count: int) -> None:

@@ -132,7 +132,7 @@ def test_a_dataclass_is_laid_out_as_its_annotations_say() -> None:
 
 def test_values_of_a_dataclass_are_converted_by_the_types_of_its_fields() -> None:
     for case, where, value in (
-        ("range", "'p.first.x' (int16_t)", PairData(InnerData(1 << 15, (0, 0)), InnerData(0, (0, 0)))),
+        ("range", "'p.first.x' (short)", PairData(InnerData(1 << 15, (0, 0)), InnerData(0, (0, 0)))),
         ("type", "'p.second.y[]' (float)", PairData(InnerData(1, (0, 0)), InnerData(0, (0, "0")))),
         ("type", "'p.second.y' (float[2])", PairData(InnerData(1, (0, 0)), InnerData(0, 5))),
         ("layout", "'p.second.y' (float[2])", PairData(InnerData(1, (0, 0)), InnerData(0, (1, 2, 3)))),
@@ -280,7 +280,7 @@ def test_declared_fields_are_compared() -> None:
     assert convert_declared(np.zeros((), with_field(3, "data", "i8"))) == bytes(len(BYTES))
     for words, dtype in (
         (("weight", "scale"), with_field(1, "weight", "f8")),
-        (("scale", "int64_t"), with_field(1, "scale", "i8")),
+        (("scale", "long long"), with_field(1, "scale", "i8")),
         (("parts", "y"), with_field(2, "parts", np.dtype([("x", "i2"), ("y", "i4", 2)], align=True), 2)),
         (("data", "double"), with_field(3, "data", "f8")),
     ):

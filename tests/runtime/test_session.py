@@ -18,7 +18,6 @@ from jitlto.base.config import Config
 from jitlto.base.errors import LinkError
 from jitlto.base.events import Event, Kind
 from jitlto.cuda import device
-from jitlto.launch.residency import Residency
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
@@ -122,13 +121,6 @@ def test_a_kernel_is_recorded_though_it_may_not_be_linked(mini_path: Path, tmp_p
     assert not own.is_recording
 
 
-def test_the_bound_on_loaded_kernels_is_the_sessions(tmp_path: Path) -> None:
-    assert Session(settings(tmp_path)).residency is None
-    own = Session(settings(tmp_path, JITLTO_MAX_LOADED="2"))
-    assert isinstance(own.residency, Residency)
-    assert own.residency is own.residency
-
-
 @pytest.mark.usefixtures("no_device")
 def test_a_link_that_fails_is_remembered_and_another_failure_is_not(
     mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -157,8 +149,6 @@ def test_a_link_that_fails_is_remembered_and_another_failure_is_not(
     monkeypatch.setattr(device, "current", lambda: None)
     with raises(LinkError):
         family.load(plan)
-    family.forget(plan.digest)
-    assert family.load(plan).linked.layer == "link"
 
 
 @pytest.mark.slow

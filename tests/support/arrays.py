@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from copy import copy
+from math import prod
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,9 +42,21 @@ class TorchDtype:
     def __init__(self, typestr: str) -> None:
         self.typestr = typestr
 
+    def __str__(self) -> str:
+        return f"torch.{next(name for name, dtype in vars(TORCH).items() if dtype is self)}"
+
 
 TORCH = SimpleNamespace(float32=TorchDtype("<f4"), float64=TorchDtype("<f8"), int32=TorchDtype("<i4"),
                         complex64=TorchDtype("<c8"), bfloat16=TorchDtype("<V2"), float8=TorchDtype(""))  # fmt: skip
+
+
+def _contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(prod(shape[number + 1 :]) for number in range(len(shape)))
+
+
+def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    expected = zip(shape, strides, _contiguous_strides(shape), strict=True)
+    return 0 in shape or all(extent == 1 or stride == wanted for extent, stride, wanted in expected)
 
 
 class TorchObject:
@@ -67,14 +80,24 @@ class TorchTensor(TorchObject):
         storage: bool = True,
         conjugate: bool = False,
         negative: bool = False,
+        shape: tuple[int, ...] | None = None,
+        strides: tuple[int, ...] | None = None,
     ) -> None:
         self._tensor = object()
         self.dtype, self.is_cuda, self.requires_grad = dtype, cuda, gradient
-        self._contiguous, self._size, self._address, self._storage = contiguous, size, address, storage
+        self.shape = (size,) if shape is None else shape
+        self._given = strides
+        self._contiguous = contiguous and (strides is None or _is_contiguous(self.shape, strides))
+        self._size, self._address, self._storage = prod(self.shape), address, storage
         self._conjugate = conjugate and dtype.typestr == "<c8"
         self._negative = negative and size < 2
-        self._extents = (ctypes.c_int64 * 2)()
+        self._extents = (ctypes.c_int64 * (2 * len(self.shape)))()
         self.reads = 0
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Those that it was made with, or what it is said to be."""
+        return self._given or (_contiguous_strides(self.shape) if self._contiguous else (2,))
 
     @property
     def _cdata(self) -> int:
@@ -93,11 +116,16 @@ class TorchTensor(TorchObject):
         return self._contiguous
 
     def extents(self) -> int:
-        """The address of its one extent, before that of its stride."""
-        self._extents[:] = (self._size, 1 if self._contiguous else 2)
+        """The address of its extents, before its strides."""
+        self._extents[:] = (*self.shape, *self.strides)
         return ctypes.addressof(self._extents)
 
     def data_ptr(self) -> int:
+        """The address, read by Python."""
+        self.reads += 1
+        return self.pointer()
+
+    def pointer(self) -> int:
         """The address; 0 of an empty tensor."""
         if not self._storage:
             raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
@@ -112,9 +140,9 @@ class TorchTensor(TorchObject):
             raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad")
         if not self.dtype.typestr:
             raise KeyError(self.dtype)
-        strides = None if self._contiguous else (2 * int(self.dtype.typestr[2:]),)
-        data = (self.data_ptr(), False)
-        return {"shape": (self._size,), "typestr": self.dtype.typestr, "data": data, "strides": strides, "version": 2}
+        strides = None if self._contiguous else tuple(int(self.dtype.typestr[2:]) * stride for stride in self.strides)
+        data = (self.pointer(), False)
+        return {"shape": self.shape, "typestr": self.dtype.typestr, "data": data, "strides": strides, "version": 2}
 
     def detach(self) -> TorchTensor:
         """The same without a gradient; what it reads counts here."""
@@ -148,10 +176,10 @@ class TorchLibrary:
             ("device_type", ctypes.c_int32, lambda tensor: int(tensor.is_cuda)),
             ("layout", ctypes.c_int32, lambda _: 0),
             ("dtype", ctypes.c_int32, lambda tensor: dtypes.index(tensor.dtype)),
-            ("dim", ctypes.c_int64, lambda _: 1),
+            ("dim", ctypes.c_int64, lambda tensor: len(tensor.shape)),
             ("sizes", ctypes.c_void_p, TorchTensor.extents),
-            ("strides", ctypes.c_void_p, lambda tensor: tensor.extents() + 8),
-            ("data_ptr", ctypes.c_void_p, TorchTensor.data_ptr),
+            ("strides", ctypes.c_void_p, lambda tensor: tensor.extents() + 8 * len(tensor.shape)),
+            ("data_ptr", ctypes.c_void_p, TorchTensor.pointer),
         ):
             self._functions[f"get_{name}"] = self._getter(name, type_, read)
 

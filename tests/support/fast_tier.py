@@ -49,8 +49,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         data = Path(directory) / "coverage"
         begin = time.monotonic()
-        coverage = ("-m", "coverage", "run", f"--data-file={data}", f"--source={PACKAGE}")
-        status = _run(*coverage, "-m", "pytest", "-q", "-m", "not slow")
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "--cov", str(PACKAGE), "--cov-report="]
+        status = subprocess.run(command, cwd=ROOT, env=environment(COVERAGE_FILE=str(data)), check=False).returncode
         seconds = time.monotonic() - begin
         left = list(_uncovered(data))
     print(f"fast tier: {seconds:.0f} s, {len(syntax_trees())} modules")
@@ -59,10 +59,6 @@ def main() -> int:
     if seconds > options.limit:
         print(f"the fast tier takes longer than {options.limit:.0f} s: mark what is slow (pytest --durations=30)")
     return int(status != 0 or bool(left) or seconds > options.limit)
-
-
-def _run(*arguments: str) -> int:
-    return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment(), check=False).returncode
 
 
 def _uncovered(data: Path) -> Iterator[str]:

@@ -1,9 +1,4 @@
-"""A matrix document: read, checked on construction, and expanded into its combinations.
-
-The document is compiled once into a tree (:mod:`~jitlto.families.matrix.tree`), on which the strict rules are checked
-before the first combination is made (:mod:`~jitlto.families.matrix.rules`). Nothing recurses, so only the JSON parser
-limits the depth of a document.
-"""
+"""A matrix document: read, checked on construction, and expanded into its combinations."""
 
 from __future__ import annotations
 
@@ -14,7 +9,6 @@ from pathlib import Path
 
 from jitlto.base import files
 from jitlto.base.errors import MatrixError
-from jitlto.families.matrix.rules import check_rules
 from jitlto.families.matrix.tree import (
     DocumentError,
     DuplicateMembers,
@@ -51,8 +45,6 @@ class Matrix:
     def __init__(self, value: object, *, lenient: bool = False, path: Path | str | None = None, text: str = "") -> None:
         try:
             self._root, members = compile_tree(value, lenient)
-            if not lenient:
-                check_rules(self._root)
         except DocumentError as error:
             (where,) = _locate([error.trail], path, text)
             raise MatrixError(error.what, code=error.code, where=where or None, hint=error.hint) from None
@@ -72,20 +64,15 @@ def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
     Raises:
         MatrixError: If the file cannot be read, is not JSON (``where`` has line and column), or breaks a rule.
     """
-
-    def unreadable(
-        what: str, hint: str | None = None, *, code: str = "matrix-not-json", place: str = ""
-    ) -> MatrixError:
-        return MatrixError(what, code=code, where=f"{path}{place}", hint=hint)
-
     try:
         data = files.read(path)
         text = data.decode("utf-8-sig")
     except OSError as why:
-        raise unreadable(f"cannot read the matrix: {why.strerror}", code="matrix-unreadable") from why
+        what = f"cannot read the matrix: {why.strerror}"
+        raise MatrixError(what, code="matrix-unreadable", where=str(path)) from why
     except UnicodeDecodeError as why:
-        line = data.count(10, 0, why.start) + 1
-        raise unreadable(f"invalid UTF-8: {why.reason}", "save the file as UTF-8", place=f":{line}") from why
+        where, hint = f"{path}:{data.count(10, 0, why.start) + 1}", "save the file as UTF-8"
+        raise MatrixError(f"invalid UTF-8: {why.reason}", code="matrix-not-json", where=where, hint=hint) from why
     return Matrix(_parse(text, str(path), lenient), lenient=lenient, path=path, text=text)
 
 
@@ -105,22 +92,22 @@ def parse_matrix(text: str, name: str) -> tuple[object, Matrix]:
     return value, Matrix(value, path=name, text=text)
 
 
-def _parse(text: str, name: str, lenient: bool) -> object:
-    def error(what: str, hint: str | None = None, *, code: str = "matrix-not-json", place: str = "") -> MatrixError:
-        return MatrixError(what, code=code, where=f"{name}{place}", hint=hint)
-
-    if not text.strip():
-        raise error("the matrix is empty", 'write a JSON object, such as {"n": ["1"]}')
+def _parse(text: str, where: str, lenient: bool) -> object:
+    code, hint = "matrix-not-json", None
     try:
-        value: object = json.loads(text, object_pairs_hook=None if lenient else _make_object)
+        if text.strip():
+            value: object = json.loads(text, object_pairs_hook=None if lenient else _make_object)
+            return value
+        what, hint = "the matrix is empty", 'write a JSON object, such as {"n": ["1"]}'
     except json.JSONDecodeError as why:
-        raise error(f"invalid JSON: {why.msg}", place=f":{why.lineno}:{why.colno}") from why
-    except RecursionError as why:
-        hint = "flatten arrays within arrays, and objects within objects"
-        raise error("nested too deeply", hint, code="matrix-too-large") from why
-    except ValueError as why:  # from int(), which limits the number of digits
-        raise error("number with too many digits", "write long numbers as strings", code="matrix-too-large") from why
-    return value
+        what, where = f"invalid JSON: {why.msg}", f"{where}:{why.lineno}:{why.colno}"
+    except RecursionError:
+        what, hint = "nested too deeply", "flatten arrays within arrays, and objects within objects"
+        code = "matrix-too-large"
+    except ValueError:  # from int(), which limits the number of digits
+        what, hint = "number with too many digits", "write long numbers as strings"
+        code = "matrix-too-large"
+    raise MatrixError(what, code=code, where=where, hint=hint)
 
 
 def _make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:

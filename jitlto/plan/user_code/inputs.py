@@ -19,7 +19,7 @@ from jitlto.cuda import nvfatbin, nvjitlink, ptx
 from jitlto.cuda.compatibility import LinkTarget, can_link_for, linkable_architectures, ltoir_links, runs_on
 from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.plan.resolve import UserSymbols
+from jitlto.plan.supplied import UserSymbols
 from jitlto.plan.user_code.compilation import compile_once
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Symbol, SymbolKind

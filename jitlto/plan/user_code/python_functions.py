@@ -16,7 +16,8 @@ from jitlto.base.versions import Version
 from jitlto.cuda import ptx
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.plan.enumeration import find_user_symbols
-from jitlto.plan.resolve import UserSymbols, is_compatible, resolve
+from jitlto.plan.resolve import is_compatible, resolve
+from jitlto.plan.supplied import UserSymbols
 from jitlto.plan.user_code.adapter import USE_CPP, compile_adapter
 from jitlto.plan.user_code.inputs import UserInput, base_architecture
 from jitlto.plan.user_code.numba_compiler import PythonFunction, compile_function

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitlto.base.layouts import Layout, find_difference, parse_fields, parse_type
-from jitlto.launch.python_layouts import UnknownLayoutError, layout_of
+from jitlto.launch.by_value import UnknownLayoutError, layout_of
 from tests.support.layouts import CTYPES, Declared, as_ctypes, as_dataclass, as_dtype, structures, without_alignments
 
 
@@ -62,12 +62,6 @@ def test_text_stands_for_characters_and_blanks_for_padding() -> None:
 
 def test_complex_numbers_are_two_numbers() -> None:
     assert find_difference(parse_fields("s", ["float2 a"]), layout_of(np.dtype([("a", "c8")]))) is None
-
-
-def test_fields_of_base_classes_come_first() -> None:
-    base = type("Base", (ctypes.Structure,), {"_fields_": [("a", ctypes.c_char)]})
-    derived = type("Derived", (base,), {"_fields_": [("b", ctypes.c_double)]})
-    assert [(field.name, field.offset) for field in layout_of(derived).fields] == [("a", 0), ("b", 8)]
 
 
 def test_annotations_name_types_of_c_numpy_and_ctypes() -> None:
