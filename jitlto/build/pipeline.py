@@ -148,7 +148,7 @@ def build(
     if cache is not None and outcome.compiled:
         cache.store.prune()
     if cache is not None and cache.stores is not None:
-        cache.stores.finish(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
+        cache.stores.flush(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
     use, seconds = find_use(outcome.layers, outcome.seconds_saved, cache), time.perf_counter() - begin
     return BuildReport(output, digest, tuple(fragments), outcome.compiled, tuple(dict.fromkeys(advice)), seconds, use)
 
