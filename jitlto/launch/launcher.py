@@ -167,7 +167,7 @@ class Launcher(Shared):
             f"{origin} for {linked.target} ({plan.link_mode}) in {1000 * linked.seconds:.1f} ms",
             f"{len(linked.cubin)} bytes of code",
             f"{used.num_regs} registers and {used.local_size_bytes} bytes of local memory per thread",
-            f"{used.shared_size_bytes} bytes of shared memory per block of at most {used.max_threads_per_block} threads",
+            f"{used.shared_size_bytes} bytes of shared memory a block of at most {used.max_threads_per_block} threads",
             *(f"warning of {text}" for text in linked.warnings),
         ]
         return "\n".join(lines)
