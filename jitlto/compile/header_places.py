@@ -17,7 +17,7 @@ from jitlto.compile.source_files import walk_sources
 #: The index of headers that are given by content, which are searched before every directory.
 GIVEN = -1
 _LARGEST_HEADER, _LARGEST_ROOTS = 4 << 20, 256 << 20  # bytes
-_EXACT = re.compile(r"\+(-?\d+)//(.+)", re.S)
+_EXACT = re.compile(r"(?:\+(-?\d+)/|<(\d+)>)/(.+)", re.S)
 
 
 class Place(NamedTuple):
@@ -38,31 +38,22 @@ class Place(NamedTuple):
 
 
 def split_name(name: str) -> tuple[int, str]:
-    """Return the root and the path of a header that is named by its path in the first root, or exactly."""
+    """Return the root and the path of a header that is named by its path in the first root, or exactly.
+
+    The root of a toolkit's header is its number among the toolkit's.
+    """
     match = _EXACT.fullmatch(name)
-    return (int(match[1]), match[2]) if match else (0, name)
+    return (int(match[1] or match[2]), match[3]) if match else (0, name)
+
+
+def name_of_toolkit(number: int, path: str) -> str:
+    """Return the name of a header in a directory of a toolkit's."""
+    return f"<{number}>/{path}"
 
 
 def is_outside(name: str) -> bool:
     """Return whether a header is outside of the root in which it was found, as ``../common.cuh``."""
     return split_name(name)[1].startswith("../")
-
-
-class Listings:
-    """Tells which files there are; most are looked for in vain, which the listing of a directory tells of many."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, frozenset[str]] = {}
-
-    def have(self, path: str) -> bool:
-        """Return whether a path is a file's."""
-        directory, _, name = path.rpartition("/")
-        if directory not in self._known:
-            try:
-                self._known[directory] = frozenset(os.listdir(directory))  # noqa: PTH208 - names
-            except (OSError, ValueError):
-                self._known[directory] = frozenset()
-        return name in self._known[directory] and os.path.isfile(path)  # noqa: PTH113 - takes any text
 
 
 class HeaderPlaces:
@@ -83,7 +74,8 @@ class HeaderPlaces:
         self._given, self._beyond, self._files = dict(given), beyond, files
         self._looks: dict[tuple[int, str], Place | None] = {}
         self._searches: dict[str, Place | None] = {}
-        self._listings = Listings()
+        self._held: dict[str, tuple[int, ...]] = {}
+        self._listings: dict[str, frozenset[str]] = {}
 
     def search(self, name: str) -> Place | None:
         """Return the header that ``#include <name>`` finds."""
@@ -93,10 +85,19 @@ class HeaderPlaces:
         return self._searches[name]
 
     def named(self, name: str) -> Place | None:
-        """Return the header of a name that :meth:`name_of` gave, or that is searched for."""
+        """Return the header of a name that :meth:`name_of` gave, or a compiler by :func:`name_of_toolkit`, or that is
+        searched for."""
         root, path = split_name(name)
+        root += self.own if name.startswith("<") else 0
         found = self.look(root, path) if path != name and GIVEN <= root < len(self.roots) else None
         return found or self.search(name)
+
+    def held(self, name: str) -> tuple[int, ...]:
+        """Return which directories have a file of a name."""
+        if name not in self._held:
+            has = (bool(name) and name[0] != "/" and self._has(f"{root}/{name}") for root in self.roots)
+            self._held[name] = tuple(number for number, each in enumerate(has) if each)
+        return self._held[name]
 
     def name_of(self, place: Place) -> str:
         """Return the name of a header: that by which it is searched for, unless another is found by that."""
@@ -161,6 +162,16 @@ class HeaderPlaces:
             raise JitltoError(what, code="jitlto-header-too-many", where=self.roots[0], hint=hint)
         return found
 
+    def _has(self, path: str) -> bool:
+        """Return whether a path is a file's. Most are not, which the listing of a directory tells of many."""
+        directory, _, name = path.rpartition("/")
+        if directory not in self._listings:
+            try:
+                self._listings[directory] = frozenset(os.listdir(directory))  # noqa: PTH208 - names
+            except (OSError, ValueError):
+                self._listings[directory] = frozenset()
+        return name in self._listings[directory] and os.path.isfile(path)  # noqa: PTH113 - takes any text
+
     def _look(self, root: int, name: str) -> Place | None:
         if not name or name.startswith("/") or name.endswith(("/", "/.", "/..")):  # these name directories
             return None
@@ -168,9 +179,9 @@ class HeaderPlaces:
         if root == GIVEN:
             return next((Place(root, each) for each in (name, normal) if each in self._given), None)
         written, there = f"{self.roots[root]}/{name}", f"{self.roots[root]}/{normal}"
-        if (normal.startswith("../") and not self._beyond) or not self._listings.have(written):
+        if (normal.startswith("../") and not self._beyond) or not self._has(written):
             return None
-        if normal != name and not (self._listings.have(there) and os.path.samefile(written, there)):  # noqa: PTH121
+        if normal != name and not (self._has(there) and os.path.samefile(written, there)):  # noqa: PTH121
             what = f"{name} leads through a symbolic link and back"
             hint = "include the header by its own path"
             raise JitltoError(what, code="jitlto-header-ambiguous", where=self.roots[root], hint=hint)

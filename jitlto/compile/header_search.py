@@ -20,6 +20,7 @@ from jitlto.compile.header_places import GIVEN, HeaderPlaces, Place, split_name
 from jitlto.compile.includes import Include, rewrite, scan, scan_quickly
 from jitlto.record.headers import HeaderSet, Source
 
+_SEARCHED = "<searched>"
 _SOURCE = "the source"  # in errors, for it has no name here
 
 
@@ -41,7 +42,7 @@ class HeaderSearch:
         options: Of the compiler.
         strict: Refuse what NVRTC cannot follow. Otherwise a source that may name any header reaches all of the roots'.
         as_written: Leave all texts as they are, for a preprocessor with real directories: a header of the first root
-            (or given) has its path for a name, one of another root its exact name.
+            (or given) has its path for a name, one of another root its exact name, and the toolkit's are there.
         beyond: Whether a name may lead out of a directory.
         files: Contents by path, to be shared by searches that are to read each file once among them.
     """
@@ -78,16 +79,23 @@ class HeaderSearch:
         return None if place is None or place.root == GIVEN else Path(self._places.path(place))
 
     def sha256(self, name: str) -> str | None:
-        """Return a digest of the header ``name``, and of where what an author's includes is; None if there is none."""
-        if (place := self._places.named(name)) is None:
+        """Return a digest of the header ``name``, and of where what it includes is; None if there is none.
+
+        Of a toolkit's header it is of the content alone: what that searches for is a name of its own,
+        :func:`name_searched`, where the compiler finds headers by itself.
+        """
+        places = self._places
+        if name.startswith(_SEARCHED):
+            return _digest([places.held(each) for each in name.removeprefix(_SEARCHED).split("|")])
+        if (place := places.named(name)) is None:
             return None
-        digest = hashlib.sha256(self._places.read(place)).hexdigest()
-        if not self._is_own(place):
-            return f"{digest}@"
-        names = [found and found.exact_name for _, found in self._text(place).found]
-        # What a macro names is found in the first directory that has it.
-        earlier = [root for root in range(place.root) if self._places.look(root, place.path)]
-        return hashlib.sha256(json.dumps([digest, place.root, names, earlier]).encode()).hexdigest()
+        content = hashlib.sha256(places.read(place)).hexdigest()
+        if self._is_own(place):
+            names = [found and found.exact_name for _, found in self._text(place).found]
+            # What a macro names is found in the first directory that has it.
+            earlier = [root for root in range(place.root) if places.look(root, place.path)]
+            return _digest([content, place.root, names, earlier])
+        return f"{content}@"
 
     def closure(self, text: bytes) -> Source:
         """Return the source with every header that its includes, and theirs, can name in any branch.
@@ -120,11 +128,6 @@ class HeaderSearch:
             self._completed[names] = HeaderSet(self._places.read_visible() | dict(source.headers))
         return Source(source.text, self._completed[names])
 
-    def held(self, names: Iterable[str]) -> str:
-        """Return a digest of which of the author's directories have a file of each name."""
-        found = [[root for root in range(self._places.own) if self._places.look(root, name)] for name in names]
-        return hashlib.sha256(json.dumps(found).encode()).hexdigest()
-
     def absent(self, text: bytes, reads: Iterable[str]) -> frozenset[str]:
         """Return the names that ``text``, or the toolkit's headers among ``reads``, name and that no root has.
 
@@ -151,7 +154,7 @@ class HeaderSearch:
 
     def _reachable(self, text: _Text) -> list[Place]:
         """The headers that a text may include itself."""
-        found = [place for _, place in text.found if place is not None]
+        found = [to for _, to in text.found if to is not None and (self._is_own(to) or not self._as_written)]
         return [*found, *self._places.visible] if text.is_open else found
 
     # --- what an include in a text means ---
@@ -217,6 +220,11 @@ class HeaderSearch:
         raise JitltoError(what, code=f"jitlto-header-{code}", where=where, hint=hint)
 
 
+def name_searched(names: Iterable[str]) -> str:
+    """Return the name, among those of headers that a compiler has read, for its search for some names."""
+    return _SEARCHED + "|".join(sorted(name for name in names if not set(name) & set("|\n")))
+
+
 def name_source(error: JitltoError, name: str, lines_before: int) -> None:
     """Give the source its name in an error about headers.
 
@@ -228,6 +236,10 @@ def name_source(error: JitltoError, name: str, lines_before: int) -> None:
     source, _, line = (error.where or "").rpartition(":")
     if source == _SOURCE:
         error.where = f"{name}:{int(line) - lines_before}"
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
 def _has_neighbours(place: Place) -> bool:

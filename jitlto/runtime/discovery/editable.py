@@ -28,8 +28,8 @@ from jitlto.base.files import EDITABLE, GROUP, digest_of
 from jitlto.base.lock import locked
 from jitlto.compile.header_places import is_outside
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.families import declaration
 from jitlto.compile.source_files import walk_sources
+from jitlto.families import declaration
 from jitlto.link import requests
 from jitlto.runtime.discovery import entry_points
 from jitlto.runtime.discovery.entry_points import InstalledFamily

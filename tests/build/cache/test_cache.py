@@ -42,15 +42,17 @@ def cache(tmp_path: Path) -> Cache:
 
 def config(root: Path, host: str = "host") -> CompileConfig:
     """Create the configuration of one build, which reads every header once."""
-    search = HeaderSearch([root])
-    return CompileConfig(FakeToolchain(host), search, search, (Architecture(75),), ("-DN=1",), (ImageKind.LTOIR,))
+    (root / "system").mkdir(exist_ok=True)
+    (root / "system" / "host.h").write_text(host)
+    search = HeaderSearch([root], system=[root / "system"], as_written=True)
+    return CompileConfig(FakeToolchain(), search, search, (Architecture(75),), ("-DN=1",), (ImageKind.LTOIR,))
 
 
 def keep(cache: Cache, root: Path, log: str = "a warning", host: str = "host") -> None:
     made = config(root, host)
     source = made.closure(SOURCE)
-    headers = made.found_headers(source, ["a.cuh", "<host.h>"])
-    assert list(headers) == ["<host.h>"]
+    headers = made.found_headers(source, ["a.cuh", "<0>/host.h"])
+    assert list(headers) == ["<0>/host.h"]
     cache.put_unit(made.key(source), Unit(replace(COMPILED, log=log), headers, 1.5))
 
 
