@@ -250,8 +250,8 @@ def test_headers_of_every_architecture_are_reported(compiler: Compiler) -> None:
     assert own == ["deep/beside.h", "deep/low.h", "high.h"]
     found = {name.partition(">/")[2] for name in compiled.reads}
     assert {"cuda_fp16.h", "cstdint"} <= found
-    search = HeaderSearch([], {each: b"" for each in headers}, system=compiler.header_roots(), as_written=True)
-    assert all(len(search.sha256(name) or "") == 64 for name in compiled.reads)
+    search = HeaderSearch([], dict.fromkeys(headers, b""), system=compiler.header_roots(), as_written=True)
+    assert None not in map(search.sha256, compiled.reads)
     assert search.sha256("<0>/no/such.h") is None
 
 

@@ -149,7 +149,7 @@ def test_headers_are_walked_once_for_sources_with_equal_directives(
     (tmp_path / "a.cuh").write_text("one")
     made = config(tmp_path)
     first = made.closure(SOURCE), made.own_closure(SOURCE)
-    monkeypatch.setattr(HeaderSearch, "_reach", None)
+    monkeypatch.setattr(HeaderSearch, "_collect", None)
     for again in (SOURCE, f"{SOURCE}// another\n"):
         assert [made.closure(again).headers, made.own_closure(again).headers] == [each.headers for each in first]
         assert made.closure(again).headers is first[0].headers
