@@ -112,14 +112,12 @@ class Planner(Generic[Loaded]):
             text: The source.
             name: The source's name in error messages.
         """
-        for what, value in (("source", text), ("source's name", name)):
-            if not isinstance(value, str):
-                raise PlanError(
-                    f"the {what} is not text",
-                    code="plan-invalid-input",
-                    where=name if isinstance(name, str) else None,
-                    hint="give CUDA C++ and its name as str",
-                )
+        try:
+            text.encode() + name.encode()
+        except (AttributeError, UnicodeEncodeError, TypeError) as error:
+            where = name if isinstance(name, str) else None
+            hint = "give CUDA C++ and its name as str"
+            raise PlanError("the source is not text", code="plan-invalid-input", where=where, hint=hint) from error
         self._supplied.append((name, text, None))
         return self
 
