@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import NoneType
 
 from jitlto.base.cache_dir import CacheDir
@@ -15,7 +15,7 @@ from jitlto.base.text import abbreviate, check_type, suggest
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda.ptx import Module
 from jitlto.plan.enumeration import find_user_symbols
-from jitlto.plan.resolve import is_compatible, resolve
+from jitlto.plan.resolve import Resolution, is_compatible
 from jitlto.plan.supplied import UserSymbols
 from jitlto.plan.user_code.adapter import USE_CPP, compile_adapter
 from jitlto.plan.user_code.inputs import UserInput, base_architecture, link_images
@@ -46,21 +46,18 @@ def from_functions(
     functions: Sequence[PythonFunction],
     family: FamilyRecord,
     fragments: Sequence[Fragment],
-    configuration: Mapping[str, str],
-    *,
-    entry_group: str | None = None,
-    pinned: Sequence[Fragment] = (),
-    supplied: Sequence[UserInput] = (),
+    supplied: Sequence[UserInput],
+    plan: Callable[[Sequence[UserSymbols]], Resolution],
     store: CacheDir | None,
 ) -> list[UserInput]:
-    """Compile callers' Python functions for the symbols that the configuration requires of their groups.
+    """Compile callers' Python functions for the symbols that a kernel requires of their groups.
 
     Args:
         functions: The caller's functions.
         family: The family whose interfaces they implement.
         fragments: All fragments of the family.
-        configuration, entry_group, pinned: As :func:`~jitlto.plan.resolve.resolve` takes them.
         supplied: The caller's other inputs.
+        plan: Resolves the kernel with these and with further symbols.
         store: The user's cache, if any.
 
     Raises:
@@ -71,18 +68,9 @@ def from_functions(
         CompileError: If Numba cannot compile a function for the interface's types.
         ToolchainError: If numba-cuda is not installed.
     """
-    if not functions:
-        return []
     index = Index(fragments)
     places = [UserSymbols(each.where, tuple(_defined_by(each, family, fragments, index)), ()) for each in functions]
-    resolution = resolve(
-        index,
-        configuration,
-        entry_group=entry_group,
-        pinned=pinned,
-        supplied=[*(item.symbols for item in supplied), *places],
-    )
-    owners: list[Fragment | UserSymbols] = [*resolution.fragments, *(item.symbols for item in supplied)]
+    owners: list[Fragment | UserSymbols] = [*plan(places).fragments, *(item.symbols for item in supplied)]
     needed = {symbol.name for owner in owners for symbol in owner.requires}
     return [
         _from_function(each, [s for s in place.provides if s.name in needed], family, store)
