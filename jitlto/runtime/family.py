@@ -37,7 +37,6 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.plan.planner import Planner
     from jitlto.record.family_record import FamilyRecord
     from jitlto.record.index import Index
-    from jitlto.record.tuning import Variant
     from jitlto.tuning.best import Chooser
     from jitlto.tuning.tune import Measures, TuneReport, Workload
 
@@ -379,10 +378,8 @@ class KernelFamily(Shared):
         *,
         budget: float = 60.0,
         cold: bool = False,
-        again: bool = False,
         save: bool = True,
         measures: Measures | None = None,
-        on_time: Callable[[Variant, str], object] = lambda *_: None,
     ) -> TuneReport:
         """Measure which variant is the fastest for a problem on the current device.
 
@@ -392,12 +389,10 @@ class KernelFamily(Shared):
         Args:
             problem: Sizes and parameters, as for :attr:`best`.
             workload: The arguments to launch with, and the arrays whose contents the variants must agree on.
-            budget: Seconds after which no further variant is linked or timed. A later call goes on from there.
+            budget: Seconds after which no further variant is linked or timed.
             cold: Time with nothing of the data in the L2.
-            again: Measure everything anew, also what the user's wisdom has.
             save: Add what is found to the user's wisdom, so that :attr:`best` uses it.
             measures: What times launches; by default the current device.
-            on_time: Called with each variant that was timed, and why it cannot be used if so.
 
         Raises:
             PlanError: If it is no problem of the family.
@@ -407,8 +402,8 @@ class KernelFamily(Shared):
         """
         from jitlto.tuning.tune import tune
 
-        how: dict[str, Any] = {"budget": budget, "cold": cold, "again": again, "save": save, "measures": measures}
-        report = tune(self, problem, workload, **how, on_time=on_time)
+        how: dict[str, Any] = {"budget": budget, "cold": cold, "save": save, "measures": measures}
+        report = tune(self, problem, workload, **how)
         if self._best is not None:
             self._best.forget()
         return report

@@ -258,8 +258,7 @@ class WarmTarget:
         shared, before = self._cache.shared, self._before
         if shared is None or before is None:
             return 0, 0
-        shared.stores.finish(_FLUSH, _STALL)
-        flushed, now = shared.stores.flush(0), shared.stores.statistics
+        flushed, now = shared.stores.flush(_FLUSH, _STALL), shared.stores.statistics
         return now.writes - before.writes, now.dropped - before.dropped + (not flushed)
 
     def _not_kept(self) -> JitltoError:
