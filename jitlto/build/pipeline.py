@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -14,10 +16,10 @@ from pathlib import Path
 from jitlto.base.errors import BuildError, CompileError
 from jitlto.base.text import check_type
 from jitlto.base.type_spelling import is_same_type
+from jitlto.base.types import Parameter
 from jitlto.build import proof, shards, validate
 from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache, CacheUse, find_use
-from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution import transport
 from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.execution.request import CompileRequest
@@ -25,9 +27,9 @@ from jitlto.build.execution.scheduler import Outcome, Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
 from jitlto.build.interface_compiler import InterfaceCompiler
-from jitlto.build.interface_proof import Faults, InterfaceProof, find_broken
-from jitlto.build.interfaces import check_interfaces, own_texts
-from jitlto.build.rendered_families import RenderedFamilies, check_reproducible
+from jitlto.build.interface_proof import InterfaceProof, find_broken
+from jitlto.build.interfaces import check_interfaces
+from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
 from jitlto.build.sides import explain
 from jitlto.compile.compiler import CompiledSource
@@ -35,12 +37,10 @@ from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import Fragment
-from jitlto.record.headers import interfaces_first
 
 # What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds,
 # while something is written within those.
 _FINISH_PART, _FINISH, _STALL = 0.1, 2.0, 0.5
-_ERROR = re.compile(r"^(.+?)\((\d+)\): [\w ]*error", re.M)  # of NVRTC and nvcc
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,25 +100,35 @@ def build(
     if not isinstance(sources, RenderedFamilies):
         sources = RenderedFamilies(sources, keep_going=keep_going)
     writer.check_writable(output)
-    made = _Assembled()
+    fragments: list[Fragment] = []
+    blobs: dict[str, bytes] = {}
+
+    def accept(rendered: RenderedSource, compiled: CompiledSource) -> None:
+        fragment, images = assemble(rendered, compiled)
+        fragments.append(fragment)
+        blobs.update(images)
+
     with _workers(executor, jobs) as pool:
         compile_ = partial(transport.submit, pool, run=transport.compile_job)
         width = transport.capacity(pool, jobs)
-        scheduler = Scheduler(compile_, width, cache, observer, begin, made.add, keep_going=keep_going)
+        scheduler = Scheduler(compile_, width, cache, observer, begin, accept, keep_going=keep_going)
         outcome = scheduler.run(_announce(sources, shard, observer))
         compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
         if outcome.failures or sources.failures:
             observer.phase("check")
             _raise_failures(sources, outcome, compiler, keep_going=keep_going)
-        interfaces = InterfaceProof(outcome.requests, outcome.sources, compiler)
+        own = {family.name: family.own_interfaces for family in sources.families}
+        interfaces = InterfaceProof(outcome.sources, compiler, own)
         sources.check_texts(compiler)
         observer.phase("check")
-        advice, records, part = [*sources.advice, *made.list_advice()], [*sources.records.values()], None
-        fragments = tuple(sorted(made.fragments, key=lambda fragment: fragment.key))
-        find_faults = partial(interfaces.faults, sources.own_interfaces())
+        fragments.sort(key=lambda fragment: fragment.key)
+        advice, records = [*sources.advice, *_list_advice(sources, fragments)], [*sources.records.values()]
+        part = None
         if shard is not None:
-            whole = sources.source_digests(), find_faults(), sources.toolchain_identities()
-            part = shards.make_part_record(shard, *whole, advice)
+            configs = {request.key.family: request.config for request in sources.requests}
+            toolchains = {family: how.toolchain.identify(how.images) for family, how in configs.items()}
+            contents = shards.digest_sources(sources.requests)
+            part = shards.make_part_record(shard, contents, interfaces.faults(), toolchains, advice)
 
         def check(digest: str) -> None:
             try:  # kernels are planned while the interfaces are compiled
@@ -127,16 +137,20 @@ def build(
                     advice, records, fragments, (), store, digest, sources.show, allow_incomplete=allow_incomplete
                 )
             finally:  # its errors say more than that kernels do not plan
-                _validate(sources, made.fragments, find_faults())
+                faults = interfaces.faults()
+                for record in (each.with_used(sources.records) for each in records):
+                    planned = record.select(fragments)
+                    check_interfaces(record, planned, faults, sources.origin, sources.show)
+                    validate.check_layouts(planned)
 
         observer.phase("write")
-        digest = writer.write(output, records, fragments, made.blobs, part=part, check=None if shard else check)
+        digest = writer.write(output, records, fragments, blobs, part=part, check=None if shard else check)
     if cache is not None and outcome.compiled:
         cache.store.prune()
     if cache is not None and cache.stores is not None:
-        cache.stores.finish(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
+        cache.stores.flush(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
     use, seconds = find_use(outcome.layers, outcome.seconds_saved, cache), time.perf_counter() - begin
-    return BuildReport(output, digest, fragments, outcome.compiled, tuple(dict.fromkeys(advice)), seconds, use)
+    return BuildReport(output, digest, tuple(fragments), outcome.compiled, tuple(dict.fromkeys(advice)), seconds, use)
 
 
 def _check_arguments(output: Path, jobs: object, executor: object, cache: object, shard: object) -> None:
@@ -154,20 +168,15 @@ def _check_arguments(output: Path, jobs: object, executor: object, cache: object
 
 
 def _announce(sources: RenderedFamilies, shard: Shard | None, observer: Observer) -> Iterator[Sequence[CompileRequest]]:
-    """Yield batches of requests as they are rendered, checked, and tell the observer of them.
+    """Yield batches of requests as they are rendered, and tell the observer of them.
 
     While the first is compiled, the next is rendered.
     """
-    batches = sources.by_family() if shard is None else [sources.select(shard)]
-    checked, failed = 0, 0
+    failed = 0
+    batches = sources.by_family() if shard is None else [shards.select(sources.requests, shard)]
     for number, batch in enumerate(batches):
-        # Those of other shards too.
-        check_reproducible(sources.rendered[checked:])
-        sources.check_interfaces(sources.rendered[checked:])
-        checked = len(sources.rendered)
         failures, failed = sources.failures[failed:], len(sources.failures)
-        keys = [request.key for request in batch]
-        observer.started([*keys, *(failure.rendered.key for failure in failures)])
+        observer.started([*(request.key for request in batch), *(failure.rendered.key for failure in failures)])
         for failure in failures:
             observer.failed(failure.rendered.key, failure.error)
         if number == 0:
@@ -192,81 +201,37 @@ def _raise_failures(
     sources: RenderedFamilies, outcome: Outcome, compiler: InterfaceCompiler, *, keep_going: bool
 ) -> None:
     """Raise the failures of all steps so far; a source behind an interface that does not compile is not to blame."""
-    broken: dict[CompileConfig, BuildError | None] = {}
+    broken = functools.cache(lambda config: find_broken(compiler, config, config.interfaces))
     failures = []
-    for position, failure in outcome.failures:
-        error, config = failure.error, outcome.requests[position].config
-        if _may_be_broken(failure, config):
-            if config not in broken:
-                broken[config] = find_broken(compiler, config, config.interfaces)
-            error = broken[config] or error
-            if isinstance(error, CompileError):
-                explain(error, failure.rendered, config)
-        failures.append(Failure(failure.rendered, error))
+    for request, failure in outcome.failures:
+        error = failure
+        if isinstance(failure, CompileError) and failure.code == CompileError.code:
+            explain(failure, request.rendered, request.config)
+            error = broken(request.config) or failure
+        failures.append(Failure(request.rendered, error))
     if failures and not keep_going:
         raise failures[0].error
-    if failed := [*sources.failures, *failures]:
-        tried = [failure.rendered for failure in sources.failures] + [request.rendered for request in outcome.requests]
-        raise FailedFragmentsError(group_failures(failed, tried), len(tried))
+    tried = [failure.rendered for failure in sources.failures] + [request.rendered for request in outcome.requests]
+    raise FailedFragmentsError(group_failures([*sources.failures, *failures], tried), len(tried))
 
 
-def _may_be_broken(failure: Failure, config: CompileConfig) -> bool:
-    """Return whether a source may fail because an interface does: there, where its own code begins, or at its end."""
-    error, rendered = failure.error, failure.rendered
-    if not isinstance(error, CompileError) or error.code != CompileError.code:
-        return False
-    first = _ERROR.search(error.log)
-    if first is None or "At end of source: error" in error.log:
-        return True
-    text = own_texts(rendered, config).get(first[1])
-    if text is None:
-        return first[1] in config.own_closure(interfaces_first(config.interfaces)).headers
-    lines = enumerate(map(bytes.strip, text.split(b"\n")), 1)
-    return int(first[2]) <= next((n for n, line in lines if line and not line.startswith((b"#", b"//"))), 1)
-
-
-@dataclass
-class _Assembled:
-    """The fragments of a build, their images by SHA-256, and advice."""
-
-    fragments: list[Fragment] = field(default_factory=list)
-    blobs: dict[str, bytes] = field(default_factory=dict)
-    advice: dict[str, str] = field(default_factory=dict)  # by group
-    structures: dict[tuple[str, str], bool] = field(default_factory=dict)  # family and name: whether a kernel takes it
-
-    def add(self, rendered: RenderedSource, compiled: CompiledSource) -> None:
-        """Create the fragment of a compiled source, as soon as it is compiled."""
-        fragment, images = assemble(rendered, compiled)
-        self.fragments.append(fragment)
-        self.blobs.update(images)
-        every = max((text for _, text in rendered.group.structures), key=len, default="")
-        for name, _ in rendered.group.structures:
+def _list_advice(sources: RenderedFamilies, fragments: Sequence[Fragment]) -> Iterator[str]:
+    """Yield advice on what a declaration should name: parameters of kernels, and structures as C++ has them."""
+    signatures: dict[tuple[str, str], list[tuple[Parameter, ...]]] = defaultdict(list)  # by family and group
+    for fragment in fragments:
+        signatures[fragment.key.family, fragment.key.group].append(fragment.signature)
+    for family in sources.families:
+        for group in family.groups:
+            found = signatures[family.name, group.name]
+            unknown = [p.name for signature in found[-1:] for n, p in enumerate(signature) if p.name == f"arg{n}"]
+            if unknown and not group.params:
+                text = f"the kernel's parameters are called {', '.join(unknown)}, because their names are not known"
+                yield f"{family.name}/{group.name}: {text}; name them in params"
+        types = {p.type for group in family.groups for each in signatures[family.name, group.name] for p in each}
+        structures = dict(pair for group in family.groups for pair in group.structures)
+        every = max(structures.values(), key=len, default="")
+        for name in sorted(structures):
             is_field = len(re.findall(rf"(?<![\w:]){re.escape(name)}(?![\w:])", every)) > 1
-            is_taken = is_field or any(is_same_type(name, parameter.type) for parameter in fragment.signature)
-            self.structures[rendered.key.family, name] = is_taken or self.structures.get(
-                (rendered.key.family, name), False
-            )
-        unknown = [p.name for number, p in enumerate(fragment.signature) if p.name == f"arg{number}"]
-        if unknown and not rendered.params:
-            kernel = f"{rendered.key.family}/{rendered.key.group}"
-            text = (
-                f"{kernel}: the kernel's parameters are called {', '.join(unknown)}, because their names are not known"
-            )
-            self.advice[kernel] = f"{text}; name them in params"
-
-    def list_advice(self) -> Iterator[str]:
-        """Yield the advice, sorted."""
-        for _, text in sorted(self.advice.items()):
-            yield text
-        for (family, name), is_taken in sorted(self.structures.items()):
-            if not is_taken:
-                text = f'{family}: no kernel takes the structure of [struct."{name}"] by value'
+            if not is_field and not any(is_same_type(name, each) for each in types):
+                text = f'{family.name}: no kernel takes the structure of [struct."{name}"] by value'
                 yield f"{text}; write its name as C++ has it, with namespaces, or remove it"
-
-
-def _validate(sources: RenderedFamilies, made: Sequence[Fragment], faults: Faults) -> None:
-    """Check the fragments of each family, and those that it uses, against each other."""
-    for record in (each.with_used(sources.records) for each in sources.records.values()):
-        fragments = record.select(made)
-        check_interfaces(record, fragments, faults, sources.origins().get, sources.show)
-        validate.check_layouts(fragments)

@@ -14,14 +14,12 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import BuildError, FamilyError, JitltoError, ToolchainError
 from jitlto.base.text import check_type
 from jitlto.base.versions import Architecture, lowest_base
-from jitlto.build import shards
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_text import InterfaceTexts
 from jitlto.build.interfaces import InterfaceRules
-from jitlto.build.shards import Shard
 from jitlto.build.sides import show_sides
 from jitlto.build.tuning_record import check_tuned, tune_record
 from jitlto.build.uses import check_uses
@@ -33,50 +31,49 @@ from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource, render_family
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import FragmentKey, Role
-from jitlto.record.headers import Source
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 
 
 class RenderedFamilies:
-    """Families and their rendered sources. Each is rendered once, when it is asked for; its headers are read once.
+    """Families and those that they use, rendered one after the other, when they are asked for.
 
     Args:
-        families: Families with distinct names; those that they use are added.
-        keep_going: Collect rendering failures in ``failures`` instead of raising the first.
+        families: Their declarations.
+        keep_going: Record sources that cannot be rendered in ``failures``, instead of raising the error of the first.
 
     Attributes:
-        rendered: The requests so far, in the order of rendering.
-        failures: The failures so far.
-        records: The families' records.
-        advice: Warnings so far.
+        families: Those, and behind them those that they use.
+        rendered: The requests so far, in order.
+        failures: Sources that could not be rendered so far.
+        advice: Warnings about the matrices so far.
+        records: The record of each family, by name.
 
     Raises:
-        JitltoError: If an interface is invalid, or a compiler is missing.
+        FamilyError: If two families have one name, or do not fit those that they use.
     """
 
     def __init__(self, families: Iterable[FamilyDeclaration], *, keep_going: bool = False) -> None:
-        families = tuple(families)  # an iterator gives them once
+        families = tuple(families)
         for family in families:
             check_type(family, FamilyDeclaration, "a family must be a declaration, as load_family returns")
-        families = with_used(families)
+        self.families = with_used(families)
         self.rendered: list[CompileRequest] = []
         self.failures: list[Failure] = []
         self.advice: list[str] = []
         self._files: dict[str, bytes] = {}
-        self.records = {family.name: family_record(family, self._files) for family in families}
-        check_uses(self.records, {family.name: f"{family.path} [use]" for family in families})
-        self._on_error = self._add_failure if keep_going else None
+        self.records = {family.name: family_record(family, self._files) for family in self.families}
+        check_uses(self.records, {family.name: f"{family.path} [use]" for family in self.families})
+        self._keep_going = keep_going
         self._find = functools.cache(find_toolchain)
-        self.families = families
         self._batches: list[list[CompileRequest]] = []  # by family
-        self._interfaces: dict[tuple[str, CompileConfig], InterfaceRules] = {}
 
     def by_family(self) -> Iterator[Sequence[CompileRequest]]:
-        """Yield the requests of one family after the other, and render a family when it is asked for.
+        """Yield the requests of one family after the other, and render and check a family when it is asked for.
 
         Raises:
-            JitltoError: If a matrix or a template is invalid, or a compiler is missing.
+            JitltoError: If a matrix or a template is invalid, a source changes the meaning of an interface or uses the
+                clock, or a compiler is missing.
         """
         for number, family in enumerate(self.families):
             if number == len(self._batches):
@@ -88,37 +85,31 @@ class RenderedFamilies:
     def _render(self, family: FamilyDeclaration) -> list[CompileRequest]:
         toolchain = self._find(family.toolchain)
         configs = functools.cache(functools.partial(_config, family, toolchain, self._files))
-        rendered = render_family(family, on_error=self._on_error, on_warning=self.advice.append)
+        add_failure = self._add_failure if self._keep_going else None
+        rendered = render_family(family, on_error=add_failure, on_warning=self.advice.append)
         requests = [
             CompileRequest(r, configs(family.compiler_options(r.group), r.group.architectures)) for r in rendered
         ]
+        _check_reproducible(requests)
+        rules = functools.cache(functools.partial(InterfaceRules, family))
+        for request in requests:
+            rules(request.config).check(request.rendered)
         self.rendered += requests
         return requests
 
     def _check_usage(self) -> None:
         """Check what the families declare of each other's fragments, when all have been rendered."""
         keys = [request.key for request in self.rendered] + [failure.rendered.key for failure in self.failures]
-        for family in self.families:
-            if any(group.tune for group in self.records[family.name].groups):
-                self.advice += check_tuned(self.records[family.name], keys)
         used = {name for record in self.records.values() for name in record.uses}
         for name, record in self.records.items():
+            self.advice += check_tuned(record, keys)
             if name not in used and not any(group.role is Role.ENTRYPOINT for group in record.groups):
                 self.advice.append(f"{name} has no entrypoint, and no family of this build uses it: it has no kernels")
 
-    @cached_property
+    @property
     def requests(self) -> list[CompileRequest]:
         """All requests, in the order of rendering; renders the families that have not been."""
         return [request for batch in self.by_family() for request in batch]
-
-    def check_interfaces(self, requests: Iterable[CompileRequest]) -> None:
-        """Check that sources leave the meaning of their family's interfaces alone, see :class:`InterfaceRules`."""
-        families = {family.name: family for family in self.families}
-        for request in requests:
-            how = request.key.family, request.config
-            if how not in self._interfaces:
-                self._interfaces[how] = InterfaceRules(families[request.key.family], request.config)
-            self._interfaces[how].check(request.rendered)
 
     def check_texts(self, compiler: InterfaceCompiler) -> None:
         """Check that interfaces have one text in all ways in which sources are compiled, and record for whom not.
@@ -140,60 +131,29 @@ class RenderedFamilies:
         plain = replace(family, is_auto=False, toolchain="nvrtc", architectures=(lowest_base(family.architectures),))
         return _config(plain, nvrtc, self._files, family.source_options(), ())
 
-    def origins(self) -> dict[FragmentKey, str]:
-        """Where the source of each fragment comes from."""
-        return {request.key: request.rendered.origin for request in self.rendered}
+    @cached_property
+    def _by_key(self) -> dict[FragmentKey, CompileRequest]:
+        return {request.key: request for request in self.requests}
+
+    def origin(self, key: FragmentKey) -> str | None:
+        """Where the source of a fragment comes from."""
+        return self._by_key[key].rendered.origin if key in self._by_key else None
 
     def show(self, key: FragmentKey, symbol: str) -> str:
         """Return how the interfaces and the source of a fragment declare a symbol, for the end of a message."""
-        request = next(request for request in self.rendered if request.key == key)
-        return show_sides(symbol, request.rendered, request.config)
-
-    def own_interfaces(self) -> dict[str, tuple[str, ...]]:
-        """The interfaces of each family, without those of the families that it uses."""
-        return {family.name: family.own_interfaces for family in self.families}
+        return show_sides(symbol, self._by_key[key].rendered, self._by_key[key].config)
 
     def _add_failure(self, rendered: RenderedSource, error: JitltoError) -> None:
         self.failures.append(Failure(rendered, error))
 
-    @cached_property
-    def keys(self) -> tuple[FragmentKey, ...]:
-        """All fragments, in the order of rendering."""
-        return tuple(request.key for request in self.requests)
 
-    def source_digests(self) -> dict[FragmentKey, str]:
-        """The digest of each fragment's sources, see :func:`jitlto.build.shards.digest_source`."""
-        return {request.key: shards.digest_source(request.rendered, request.config) for request in self.requests}
-
-    def toolchain_identities(self) -> dict[str, str]:
-        """The identity of each family's compiler."""
-        configs = {request.key.family: request.config for request in self.requests}
-        return {family: config.toolchain.identify(config.images) for family, config in configs.items()}
-
-    def compiles(self) -> dict[FragmentKey, str]:
-        """What is equal for fragments of a family that one compile makes, for :mod:`~jitlto.build.shards`."""
-        keys = ((each, each.config.key(Source(each.rendered.source.encode(), {}))) for each in self.requests)
-        return {request.key: f"{request.key.family} {key}" for request, key in keys}
-
-    def select(self, shard: Shard | None) -> list[CompileRequest]:
-        """The requests of one shard; all without one."""
-        if shard is None:
-            return self.requests
-        numbers = shards.assign_shards(self.compiles(), shard.count)
-        return [request for request in self.requests if numbers[request.key] == shard.number]
-
-
-def check_reproducible(requests: Iterable[CompileRequest]) -> None:
-    """Check that no template or header of some requests uses the clock.
-
-    Raises:
-        BuildError: At the first ``__DATE__``, ``__TIME__`` or ``__TIMESTAMP__``.
-    """
-    checked: set[tuple[str, str]] = set()  # headers of earlier sources, by family
+def _check_reproducible(requests: Iterable[CompileRequest]) -> None:
+    """Check that no template or header of a family uses the clock: BuildError at the first ``__DATE__`` or the like."""
+    checked: set[str] = set()  # headers of earlier sources
     for request in requests:
-        family, source = request.key.family, request.own_closure
-        headers = {name: text for name, text in source.headers.items() if (family, name) not in checked}
-        checked.update((family, name) for name in headers)
+        source = request.own_closure
+        headers = {name: text for name, text in source.headers.items() if name not in checked}
+        checked.update(headers)
         for name, text in ((str(request.rendered.group.template), source.text), *headers.items()):
             if match := _CLOCK.search(text):
                 what = f"{match[0].decode()} makes every build different"
@@ -214,14 +174,9 @@ def _config(
     Headers that were read for others are taken from ``files``.
     """
     is_nvcc = toolchain.name == "nvcc"
-    system = toolchain.header_roots()
+    roots = toolchain.header_roots()
     search = HeaderSearch(
-        family.include,
-        system=system,
-        options=options,
-        strict=not is_nvcc,
-        as_written=is_nvcc,
-        files=files,
+        family.include, system=roots, options=options, strict=not is_nvcc, as_written=is_nvcc, files=files
     )
     own = HeaderSearch(family.include, options=options, files=files)
     every = tuple(sorted({*family.architectures, *archs}))
@@ -269,24 +224,17 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
     include = "".join(f'#include "{name}"\n' for name in family.interfaces)
     headers = search.closure(include.encode()).headers
     parameters = {name for each in (family, *family.all_used().values()) for group in each.groups for name in group.key}
+    groups: list[GroupRecord] = []
+    for g in family.groups:
+        tune = tune_record(g.tune, parameters) if g.tune else None
+        is_supplied = g.template is None
+        groups.append(GroupRecord(g.name, g.role, g.key, g.interface, is_supplied, g.link, g.exclude, tune))
     return FamilyRecord(
         family.name,
         family.source_options(),
         family.link,
         family.architectures,
-        tuple(
-            GroupRecord(
-                g.name,
-                g.role,
-                g.key,
-                g.interface,
-                g.template is None,
-                g.link,
-                g.exclude,
-                tune_record(g.tune, parameters) if g.tune else None,
-            )
-            for g in family.groups
-        ),
+        tuple(groups),
         tuple(sorted((name, text.decode("utf-8", "surrogateescape")) for name, text in headers.items())),
         tuple(sorted(family.all_used())),
         family.version,

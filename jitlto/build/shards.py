@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from jitlto.base.errors import BuildError
 from jitlto.base.text import check_type
-from jitlto.build.cache.keys import CompileConfig
-from jitlto.families.templates import RenderedSource
+from jitlto.build.execution.request import CompileRequest
 from jitlto.record.family_record import PartRecord
 from jitlto.record.fragment import FragmentKey
+from jitlto.record.headers import Source
 
 T = TypeVar("T")
 
@@ -48,29 +48,30 @@ class Shard:
         return list(items[self.number - 1 :: self.count])
 
 
-def assign_shards(compiles: Mapping[FragmentKey, str], count: int) -> dict[FragmentKey, int]:
-    """Assign each fragment to a shard from 1 to ``count``: in turn, so that each gets some of every group.
-
-    Args:
-        compiles: What is equal for fragments that one compile makes, which go to one shard; in any order.
-        count: The number of shards.
-    """
-    first = {compiles[key]: None for key in sorted(compiles)}
-    numbers = {compile_: number % count + 1 for number, compile_ in enumerate(first)}
-    return {key: numbers[compile_] for key, compile_ in compiles.items()}
+def select(requests: Sequence[CompileRequest], shard: Shard) -> list[CompileRequest]:
+    """Return a shard's share of the requests of a build: some of every group, and all that one compile makes."""
+    compiles = {
+        request.key: (request.key.family, request.config.key(Source(request.rendered.source.encode(), {})))
+        for request in requests
+    }
+    mine = set(shard.share(list(dict.fromkeys(compiles[key] for key in sorted(compiles)))))
+    return [request for request in requests if compiles[request.key] in mine]
 
 
-def digest_source(rendered: RenderedSource, config: CompileConfig) -> str:
-    """Return the SHA-256 of everything the author wrote for a fragment.
+def digest_sources(requests: Iterable[CompileRequest]) -> dict[FragmentKey, str]:
+    """Return the SHA-256 of everything the author wrote, for each fragment.
 
     Of the headers only the family's own count: the toolkit's belong to the compiler, which a part records separately.
     """
-    source = config.own_closure(rendered.source).sha256
-    how = [" ".join(config.images), " ".join(map(str, config.architectures)), *config.options]
-    if config.candidates:
-        how.insert(1, "auto")
-    parts = [source, rendered.group.entry or "", *rendered.params, *how]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    found: dict[FragmentKey, str] = {}
+    for request in requests:
+        rendered, config = request.rendered, request.config
+        how = [" ".join(config.images), " ".join(map(str, config.architectures)), *config.options]
+        if config.candidates:
+            how.insert(1, "auto")
+        parts = [request.own_closure.sha256, rendered.group.entry or "", *rendered.params, *how]
+        found[request.key] = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return found
 
 
 def make_part_record(
@@ -83,16 +84,16 @@ def make_part_record(
     """Create the record of a shard, including the data that the merge checks.
 
     Args:
-        contents: The :func:`digest_source` of every fragment of the whole build.
+        contents: What :func:`digest_sources` gives for the whole build.
         faults: What no interface declares as a fragment of this shard requires it.
         toolchains: The identity of each family's compiler.
         advice: Warnings about the matrices.
     """
-    lines = sorted(f"{key} {digest}" for key, digest in contents.items())
+    lines = "\n".join(sorted(f"{key} {digest}" for key, digest in contents.items()))
     return PartRecord(
         shard.number,
         shard.count,
-        hashlib.sha256("\n".join(lines).encode()).hexdigest(),
+        hashlib.sha256(lines.encode()).hexdigest(),
         tuple(sorted(contents)),
         tuple(sorted(toolchains.items())),
         tuple(sorted(faults)),

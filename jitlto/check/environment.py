@@ -9,22 +9,28 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from jitlto.base.config import Config
-from jitlto.base.errors import DatabaseError, JitltoError, ToolchainError
+from jitlto.base.errors import DatabaseError, JitltoError, LinkError, ToolchainError
 from jitlto.base.user_caches import user_caches
 from jitlto.base.versions import Version
 from jitlto.compile import nvcc
 from jitlto.cuda import device, driver, libraries, nvjitlink, toolkit
-from jitlto.cuda.compatibility import linkable_architectures, ltoir_links, newest_ptx_isa
-from jitlto.cuda.driver import Driver, Forward
-from jitlto.cuda.prediction import LinkMethod, find_incompatibility, preview_link
+from jitlto.cuda.compatibility import (
+    check_target,
+    choose_target,
+    linkable_architectures,
+    ltoir_links,
+    newest_ptx_isa,
+    select_images,
+)
+from jitlto.cuda.driver import Driver, Forward, find_incompatibility
 from jitlto.database import MERGE_HINT, FragmentDatabase
 from jitlto.launch.core import extension
 from jitlto.runtime import session
 from jitlto.runtime.discovery import registry
 from jitlto.runtime.discovery.entry_points import reinstall_command
 from jitlto.runtime.discovery.installed import installed_families
-from jitlto.stores.address import parse_addresses
-from jitlto.stores.examine import examine_stores
+from jitlto.stores.address import parse_store
+from jitlto.stores.examine import examine_store
 
 _DATABASE, _INSTALLED, _STORE = "database", "installed family", "shared store"
 
@@ -194,7 +200,6 @@ def _driver() -> Iterator[Component]:
 _FORWARD = {
     Forward.NONE: "not in use",
     Forward.ACTIVE: "in use: {ours} with a kernel module of {theirs}; the newer libcuda decides what can be loaded",
-    Forward.NEEDLESS: "not needed: the package's libcuda has the kernel module's release, {theirs}",
     Forward.MISMATCH: "{ours} is older than the kernel module's {theirs}: CUDA fails to initialize",
 }
 
@@ -202,7 +207,7 @@ _FORWARD = {
 def describe_driver(found: Driver, linker: Version | None) -> Iterator[Component]:
     """Yield the driver: its CUDA version, what it cannot load, and whether it comes from a cuda-compat package."""
     refused = find_incompatibility(found.cuda, linker, None) if found.cuda and linker else None
-    remedy = f"{refused.why}: {refused.remedy}" if refused else None
+    remedy = ": ".join(refused) if refused else None
     place = found.library or "libcuda at an unknown place"
     yield Component("driver", f"for CUDA {found.cuda}, {place}", refused is None, remedy)
     ours = f"libcuda {found.release}" if found.release else "a package's libcuda"
@@ -235,12 +240,14 @@ def _cache_directory(settings: Config) -> Component:
 
 def _stores(settings: Config) -> Iterator[Component]:
     """Yield what can be said of each shared store and of the keys: nothing that a process would fail without."""
+    if not settings.store:
+        return
     try:
-        addresses = parse_addresses(settings.store, "JITLTO_STORE") if settings.store else ()
+        address = parse_store(settings.store, "JITLTO_STORE")
     except JitltoError as error:
         yield Component(_STORE, f"{error.where}: {error.what}", False, error.hint)
         return
-    for finding in examine_stores(addresses, settings) if addresses else ():
+    for finding in examine_store(address, settings):
         yield Component(_STORE, finding.value, finding.ok, finding.remedy)
 
 
@@ -289,8 +296,18 @@ def _link_trouble(database: FragmentDatabase) -> str | None:
     linker = _version(nvjitlink.version)
     if database.part is not None:
         return f"{database.part} of a build: {MERGE_HINT}"
-    fragments = [fragment for fragment in database.fragments() if fragment.images] if linker else []
-    previews = [preview_link(f, max(i.architecture for i in f.images), linker) for f in fragments if linker]
-    troubles = [preview for preview in previews if preview.method is not LinkMethod.LTO]
-    worst = min(troubles, key=lambda preview: preview.method is not None, default=None)
-    return f"{worst.why}: {worst.remedy}" if worst else None
+    trouble = None
+    for fragment in database.fragments():
+        if linker is None or not fragment.images:
+            continue
+        target = choose_target([fragment], "lto", max(i.architecture for i in fragment.images), linker, requested=True)
+        try:
+            select_images([fragment], target)
+            check_target(target.linked_for, linker)
+        except LinkError as error:
+            return f"{error.what.removeprefix(str(fragment.key)).strip()}: {error.hint}"
+        if target.foreign:
+            trouble = f"LTO-IR of CUDA {target.foreign} does not link with nvJitLink {linker}: PTX is linked instead"
+        elif target.jit_base:
+            trouble = f"nvJitLink {linker} does not link for {target.architecture.sm}: the driver compiles PTX instead"
+    return trouble

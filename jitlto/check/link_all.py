@@ -9,7 +9,6 @@ from jitlto.base.errors import JitltoError, VersionError
 from jitlto.base.versions import Architecture
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_read, select_image
-from jitlto.cuda.nvjitlink_file import name_loaded
 from jitlto.link.parallel import run_parallel
 from jitlto.plan.enumeration import Kernel
 from jitlto.plan.plan import Plan
@@ -56,7 +55,7 @@ def require_readable(fragments: Iterable[Fragment], mode: str, where: str) -> No
                 select_image(fragment, kind, Architecture(75), linker)
             except VersionError as error:
                 error.where = where
-                raise name_loaded(error, linker) from None
+                raise nvjitlink.name_loaded(error, linker) from None
 
 
 def link_all(

@@ -39,8 +39,7 @@ from jitlto.cli.parameters import (
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import render_family
-from jitlto.packaging import prebuilt
-from jitlto.packaging.project import Package, load_package
+from jitlto.packaging.project import Package, copy_prebuilt, load_package
 
 
 @click.command(epilog="Example: jitlto render search -o rendered/")
@@ -117,9 +116,7 @@ def build(**options: Any) -> None:
     """
     o = _Options(**options)
     outputs = _check_usage(o)
-    if gc.isenabled():  # what a build makes it keeps to its end, and looking for garbage takes a third of its time
-        gc.disable()
-        click.get_current_context().call_on_close(gc.enable)
+    _collect_no_garbage()
     if (prepared := _prepare(o, outputs)) is None:
         return
     rendered, cache = prepared
@@ -146,14 +143,22 @@ def build(**options: Any) -> None:
     _print_report(report, twin, o)
 
 
+def _collect_no_garbage() -> None:
+    """Keep what is made to the end of the command: looking for garbage takes up to a third of its time."""
+    if gc.isenabled():
+        gc.disable()
+        click.get_current_context().call_on_close(gc.enable)
+
+
 def _prepare(o: _Options, outputs: dict[str, Path | None]) -> tuple[RenderedFamilies, Cache | None] | None:
     """Return what to build, and the cache; None if there is nothing to compile."""
     package = None if o.project is None else _package(o.project, o.names)
+    taken = None
     if package and not (o.shard or o.lineinfo):
-        allow = {"allow_incomplete": o.allow_incomplete}
-        if taken := prebuilt.copy_prebuilt(package.config, package.families, o.output, **allow):
-            print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
-            return None
+        taken = copy_prebuilt(package, o.output, allow_incomplete=o.allow_incomplete)
+    if taken:
+        print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
+        return None
     families = with_used(package.families if package else map(declaration.load_family, _paths(o.names)))
     check_outputs(outputs, _sources(families), database="-o")
     cache = None if o.no_cache else open_shared_cache()
@@ -244,5 +249,6 @@ def merge(parts: tuple[Path, ...], output: Path, as_json: bool, **allow: bool) -
     The result is byte for byte that of an unsharded build. Complete databases of different families are joined too.
     The database is written at the end, completely or not at all.
     """
+    _collect_no_garbage()
     report = merge_databases(parts, output, cache=open_cache(), **allow)
     print_built(report, f"from {pluralize(len(parts), 'file')} in {report.path}", as_json=as_json)

@@ -43,9 +43,6 @@ def end_interrupted() -> NoReturn:
     """Say which signal ended the command, and exit at once: a running link, which cannot be stopped, is not awaited."""
     number = signal.Signals(_received[0][0]) if _received else signal.SIGINT
     click.echo("interrupted" if number is signal.SIGINT else f"ended by {number.name}", err=True)
-    # Of the exit handlers, only this one is needed: it removes the workers' directories.
-    if (workers := sys.modules.get("jitlto.build.execution.workers")) is not None:
-        workers.close_local()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -1,8 +1,7 @@
-"""`jitlto import`: declarations of families from other build systems."""
+"""``jitlto import``: declarations of families from other build systems."""
 
 from __future__ import annotations
 
-import os.path
 import re
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from jitlto.cli.outputs import write_output
 from jitlto.cli.parameters import DIRECTORY, FILE, parse_pairs
 from jitlto.packaging.foreign.cmake import read_project
 from jitlto.packaging.foreign.declarations import make_families
-from jitlto.packaging.foreign.toml_writer import family_files
 
 
 @click.group(name="import", epilog="Example: jitlto import cmake cpp/CMakeLists.txt -o fragments/")
@@ -32,59 +30,34 @@ def _definitions(_: click.Context, __: click.Parameter, values: tuple[str, ...])
 
 
 @import_.command(epilog="Example: jitlto import cmake cpp/CMakeLists.txt -o fragments/")
-@click.argument("lists", metavar="CMAKELISTS...", type=FILE, nargs=-1, required=True)
+@click.argument("lists", metavar="CMAKELISTS", type=FILE)
+@click.option("-o", "--output", type=DIRECTORY, required=True, help="The directory for the folders of the families.")
 @click.option(
-    "-o", "--output", type=DIRECTORY, required=True, help="The directory to write to, a folder for each family."
-)
-@click.option(
-    "-D",
-    "definitions",
-    metavar="NAME=VALUE",
-    multiple=True,
-    callback=_definitions,
+    "-D", "definitions", metavar="NAME=VALUE", multiple=True, callback=_definitions,
     help="Set a variable of CMake. Repeatable.",
-)
-@click.option("--include", type=DIRECTORY, multiple=True, help="A further directory of headers. Repeatable.")
-@click.option("--option", "options", metavar="OPTION", multiple=True, help="A further option of nvcc. Repeatable.")
-@click.option("--force", is_flag=True, help="Replace declarations that are there already.")
-def cmake(
-    lists: tuple[Path, ...],
-    output: Path,
-    definitions: dict[str, str],
-    include: tuple[Path, ...],
-    options: tuple[str, ...],
-    force: bool,
-) -> None:
-    """Read the calls of generate_jit_lto_kernels in CMakeLists.txt files of RAPIDS cuVS or librtcx.
+)  # fmt: skip
+def cmake(lists: Path, output: Path, definitions: dict[str, str]) -> None:
+    """Read the calls of generate_jit_lto_kernels in a CMakeLists.txt of RAPIDS cuVS or librtcx.
 
     Writes a family.toml for each directory of templates; matrices, templates and headers stay where they are. CMake
-    evaluates the files, without a compiler and without the project's dependencies; execute_process() does
+    evaluates the file, without a compiler and without the project's dependencies; execute_process() does
     nothing. Import only projects that you trust: CMake may read and write any of your files. A family without
     kernels is used by all others.
     """
-    calls, notes = [], list[str]()
-    for path in lists:
-        recorded, unknown = read_project(path, definitions)
-        calls += recorded
-        if unknown:
-            notes.append(f"{path}: unknown without the project's dependencies, and left out: {', '.join(unknown)}")
-    source = Path(os.path.commonpath([path.absolute().parent for path in lists]))
-    families, left_out = make_families(calls, source)
-    files: dict[Path, str] = {}
-    for family in families:
-        family.include += [each.absolute() for each in include]
-        for option in options:
-            family.flags.add(option)
-        files |= family_files(family, output.absolute(), ", ".join(path.name for path in lists))
-    for path in () if force else files:
+    calls, unknown = read_project(lists, definitions)
+    families, notes = make_families(calls, lists.absolute().parent, output.absolute(), lists.name)
+    files = {path: text for family in families for path, text in family.files.items()}
+    for path in files:
         if path.exists():
-            hint = "give an empty directory with -o, or replace it with --force"
+            hint = "give an empty directory with -o, or remove what is there"
             raise ForeignBuildError("exists already", code="import-exists", where=str(path), hint=hint)
     for path, text in files.items():
         write_output(path, text.encode(), make_directory=True)
-    for note in (*notes, *left_out):
+    if unknown:
+        print_warning(f"unknown without the project's dependencies, and left out: {', '.join(unknown)}")
+    for note in notes:
         print_warning(note)
-    paths = {family.name: output / family.name / "family.toml" for family in families}
-    for family in families:
-        click.echo(f"{paths[family.name]}: {pluralize(len(family.groups), 'group')}")
-    click.echo(f"build them: jitlto build {' '.join(map(str, paths.values()))} -o kernels.fragdb")
+    paths = [output / family.name / "family.toml" for family in families]
+    for family, path in zip(families, paths, strict=True):
+        click.echo(f"{path}: {pluralize(family.groups, 'group')}")
+    click.echo(f"build them: jitlto build {' '.join(map(str, paths))} -o kernels.fragdb")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from jitlto.base.errors import LinkError, ToolchainError
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import nvjitlink
-from jitlto.cuda.elf import FUNCTION, ElfFile, ElfSymbol
+from jitlto.cuda.elf import FUNCTION, ElfSymbol, read_symbols
 from jitlto.cuda.nvjitlink import PTXAS_SYMBOLS, InputKind, LinkInput
 from jitlto.cuda.ptx import ANCHOR, Declaration, Module, is_toolkit_symbol, parse_ptx
 from jitlto.record.fragment import SymbolKind
@@ -81,7 +81,7 @@ def _read_module(item: LinkInput, architecture: Architecture) -> Module | None:
     stub = [] if nvjitlink.version() >= _NEEDS_NO_STUB else [LinkInput(InputKind.PTX, _STUB.encode(), "stub")]
     cubin = nvjitlink.link([item, *stub], architecture, _FLAGS, relocatable=True).data
     known = {name: d for name, d in listed.items() if d.kind is SymbolKind.VARIABLE}
-    for symbol in ElfFile.from_bytes(cubin).symbols:
+    for symbol in read_symbols(cubin):
         name = symbol.name
         if symbol.is_local or symbol.space == "shared" or name.startswith(PTXAS_SYMBOLS):
             continue

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import nvjitlink
-from jitlto.cuda.elf import NOBITS, NOTE, PROGBITS, ElfFile
+from jitlto.cuda.elf import NOBITS, NOTE, PROGBITS, read_sections
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.record.fragment import Symbol, SymbolKind
 
@@ -38,7 +38,7 @@ def hash_alone(
     stub = _make_stub(provides, required, isa)
     inputs = [LinkInput(InputKind.FATBIN, ltoir, "fragment"), LinkInput(InputKind.PTX, stub.encode(), "references")]
     others = {f".text.{name}" for name in (_ENTRY, *(symbol.name for symbol in required))}
-    sections = ElfFile.from_bytes(nvjitlink.link(inputs, target, ("-lto",)).data).sections
+    sections = read_sections(nvjitlink.link(inputs, target, ("-lto",)).data)
     code = (s.data for s in sections if s.kind == PROGBITS and s.name.startswith(".text.") and s.name not in others)
     # Names may contain the architecture, as those of CUB do.
     return hashlib.sha256(b"".join(sorted(hashlib.sha256(each).digest() for each in code))).hexdigest()
@@ -50,7 +50,7 @@ def hash_code(kernel: bytes) -> str:
     Options of a link are in a note, so kernels that they do not change have the same hash.
     """
     try:
-        sections = ElfFile.from_bytes(kernel).sections
+        sections = read_sections(kernel)
     except ValueError:  # PTX
         return hashlib.sha256(kernel).hexdigest()
     digest = hashlib.sha256()

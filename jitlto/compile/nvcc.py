@@ -29,7 +29,7 @@ from jitlto.compile.header_search import name_searched
 from jitlto.compile.header_tree import SOURCE, TOOLKIT
 from jitlto.compile.includes import scan_quickly
 from jitlto.cuda import nvfatbin, toolkit
-from jitlto.cuda.ptx import parse_ptx
+from jitlto.cuda.ptx import Module, parse_ptx
 from jitlto.record.fragment import ImageKind
 
 _INSTALL = "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13"
@@ -164,6 +164,10 @@ class Compiler:
         """Compile one job to LTO-IR for another architecture."""
         made = self._run_nvcc(job, [architecture], ltoir=True)
         return made.ltoir[architecture], made.reads
+
+    def compile_ptx(self, job: CompileJob, architecture: Architecture) -> Module:
+        """Compile one job to PTX for an architecture."""
+        return parse_ptx(self._run_nvcc(job, [architecture], ptx=True).ptx[architecture].decode())
 
     def _run_nvcc(
         self, job: CompileJob, architectures: Sequence[Architecture], *, ltoir: bool = False, ptx: bool = False

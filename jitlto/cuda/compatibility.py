@@ -1,7 +1,5 @@
 """How fragments link with an nvJitLink for a target.
 
-Plans use these functions to decide, and ``jitlto.cuda.prediction`` to predict what plans will do.
-
 Sources of the rules: NVIDIA's «CUDA 12.0 Compiler Support for Runtime LTO Using nvJitLink Library» (LTO-IR links within
 a major release, with an nvJitLink at least as new as the compiler; across majors PTX or SASS is linked), the nvJitLink
 reference, and the PTX ISA's release history (which PTX version came with which toolkit).
@@ -29,8 +27,6 @@ class LinkTarget(Struct, frozen=True):
             compiles when the kernel is loaded; None if a cubin is made for the target itself.
         foreign: If LTO-IR was requested but was made with a different CUDA major than nvJitLink, the version of that
             compiler.
-        linked_for: The architecture that nvJitLink links for.
-        code: The target of the code as nvJitLink spells it: ``sm_90``, or ``compute_90`` for PTX.
     """
 
     architecture: Architecture
@@ -38,8 +34,16 @@ class LinkTarget(Struct, frozen=True):
     nvjitlink: Version
     jit_base: Architecture | None
     foreign: Version | None
-    linked_for: Architecture
-    code: str
+
+    @property
+    def linked_for(self) -> Architecture:
+        """The architecture that nvJitLink links for."""
+        return self.jit_base or self.architecture
+
+    @property
+    def code(self) -> str:
+        """The target of the code as nvJitLink spells it: ``sm_90``, or ``compute_90`` for PTX."""
+        return self.jit_base.compute if self.jit_base else self.architecture.sm
 
 
 def runs_on(base: Architecture, target: Architecture) -> bool:
@@ -72,14 +76,21 @@ def ltoir_links(compiler: Version, linker: Version) -> bool:
 
 
 # PTX ISA versions lag their toolkit's minor in two places only: 12.6 brought none, and 12.7 was never released as one.
-PTX_ISA_12 = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 5, 7: 6, 8: 7, 9: 8}
+_PTX_ISA_12 = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 5, 7: 6, 8: 7, 9: 8}
 
 
 def newest_ptx_isa(toolkit: Version) -> Version:
     """Return the newest PTX ISA version that toolkit ``toolkit`` reads (CUDA 12 reads up to 8.8, 13.n reads 9.n)."""
     if toolkit.major == 12:
-        return Version(8, PTX_ISA_12.get(toolkit.minor, 8))
+        return Version(8, _PTX_ISA_12.get(toolkit.minor, 8))
     return Version(toolkit.major - 4, toolkit.minor)
+
+
+def oldest_toolkit(isa: Version) -> Version:
+    """Return the oldest toolkit, from 12.0, that reads PTX ISA ``isa``: the inverse of :func:`newest_ptx_isa`."""
+    if isa.major >= 9:
+        return Version(isa.major + 4, isa.minor)
+    return next((Version(12, n) for n, last in sorted(_PTX_ISA_12.items()) if (8, last) >= isa), Version(13, 0))
 
 
 # Real architectures by number: the first and the last toolkit release that links for them (None: still does). Source:
@@ -121,22 +132,22 @@ def can_link_for(linker: Version, target: Architecture) -> bool:
     return linker > _NEWEST_KNOWN and target.number > max(_REAL)
 
 
-def is_known(target: Architecture) -> bool:
-    """Return whether some toolkit is known to link for the number of ``target``."""
-    return target.number in _REAL
+def jit_base(target: Architecture, linker: Version, *, requested: bool) -> Architecture | None:
+    """Return the newest architecture that an nvJitLink too old for a target knows, for PTX that the driver compiles.
 
-
-def newest_below(linker: Version, target: Architecture) -> Architecture | None:
-    """Return the newest architecture before a ``target`` that is too new for it that nvJitLink ``linker`` knows.
-
-    PTX can be made for it, which a driver that knows the target compiles.
+    Args:
+        target: The architecture that the kernel will run on.
+        linker: The version of nvJitLink.
+        requested: Whether the caller named the target: an unknown architecture is then more likely a typo than a new
+            device.
 
     Returns:
         Architecture or None: None if the target is not one that came after this nvJitLink: it is known, was dropped,
             has a suffix, or no toolkit has it though later ones are known.
     """
-    later = target.number > max(_REAL) or (is_known(target) and linker < _REAL[target.number][0])
-    if target.suffix or not later or can_link_for(linker, target):
+    known = _REAL.get(target.number)
+    is_later = linker < known[0] if known else target.number > max(_REAL) and not requested
+    if target.suffix or not is_later or can_link_for(linker, target):
         return None
     # Later toolkits, and so perhaps the driver, do not read PTX for an architecture that they dropped.
     kept = (n for n in linkable_architectures(linker) if n < target.number and _REAL[n][1] is None)
@@ -148,32 +159,9 @@ def native_target(own: Architecture, fragments: Iterable[Fragment]) -> Architect
 
     Code built for exactly this architecture or family may use instructions that plain code cannot.
     """
-    available = {image.architecture for f in fragments for image in f.images if image.kind is ImageKind.LTOIR}
-    for special in (Architecture(own.number, "a"), Architecture(own.number, "f")):
-        if any(a.suffix and runs_on(a, special) for a in available):
-            return special
-    return own
-
-
-def newest_foreign_compiler(fragments: Iterable[Fragment], linker: Version) -> Version | None:
-    """Return the newest compiler of a different CUDA major than ``linker`` that made the fragments' LTO-IR.
-
-    If there is one, PTX is linked. None if all compilers have the linker's major.
-    """
-    made = {i.version for f in fragments for i in f.images if i.kind is ImageKind.LTOIR}
-    return max((version for version in made if version.major != linker.major), default=None)
-
-
-def jit_base(target: Architecture, linker: Version, *, requested: bool) -> Architecture | None:
-    """Return the architecture for which PTX is made if nvJitLink is too old for a target; None if it is not.
-
-    Args:
-        target: The architecture that the kernel will run on.
-        linker: The version of nvJitLink.
-        requested: Whether the caller named the target: an unknown architecture is then more likely a typo than a new
-            device.
-    """
-    return None if requested and not is_known(target) else newest_below(linker, target)
+    available = {image.architecture for f in fragments for image in f.images_of(ImageKind.LTOIR)}
+    special = [Architecture(own.number, suffix) for suffix in "af"]
+    return next((each for each in special if any(a.suffix and runs_on(a, each) for a in available)), own)
 
 
 def choose_target(
@@ -189,12 +177,12 @@ def choose_target(
         requested: Whether the caller named the architecture.
     """
     target = arch if requested else native_target(arch, fragments)
-    foreign = newest_foreign_compiler(fragments, linker) if link_mode == "lto" else None
+    images = (image for f in fragments for image in f.images_of(ImageKind.LTOIR) if link_mode == "lto")
+    foreign = _newest_foreign(images, linker)
     mode = "ptx" if foreign else link_mode
     # Only link-time optimisation can produce PTX.
     base = jit_base(target, linker, requested=requested) if mode == "lto" else None
-    code = base.compute if base else target.sm
-    return LinkTarget(target, mode, linker, base, foreign, base or target, code)
+    return LinkTarget(target, mode, linker, base, foreign)
 
 
 def check_target(target: Architecture, linker: Version) -> None:
@@ -216,20 +204,9 @@ def select_images(fragments: Iterable[Fragment], target: LinkTarget) -> tuple[Im
     """Select the image of each fragment to link, in link order.
 
     Raises:
-        VersionError, ArchitectureError: As :func:`select_image`, or if compilers of two CUDA majors made them and one
-            has no PTX.
+        VersionError, ArchitectureError: As :func:`select_image`.
     """
-    fragments = list(fragments)
     kind = ImageKind.LTOIR if target.link_mode == "lto" else ImageKind.PTX
-    mixed = mixed_compilers(fragments)
-    without = next((f for f in fragments if not any(f.images_of(ImageKind.PTX))), None)
-    if target.foreign and mixed and without:
-        raise VersionError(
-            f"LTO-IR made by CUDA {mixed} does not link together, and {without.key} has no PTX",
-            code="link-version-mixed",
-            hint=f"build the whole family with one CUDA major: for nvJitLink {target.nvjitlink} with CUDA "
-            f"{target.nvjitlink.major}; or with ptx among its images",
-        )
     return tuple(select_image(each, kind, target.linked_for, target.nvjitlink) for each in fragments)
 
 
@@ -240,27 +217,21 @@ def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, link
         VersionError: If there is none of that kind, or nvJitLink is too old for them.
         ArchitectureError: If none runs on the target.
     """
-    images = [image for image in fragment.images if image.kind is kind]
-    other = newest_foreign_compiler([fragment], linker)
-    if not images and kind is ImageKind.PTX and other:
-        raise VersionError(
-            f"{fragment.key} has LTO-IR made by CUDA {other}, which nvJitLink {linker} cannot read, and no PTX",
-            code="link-version-no-image",
-            hint=_remedies(other, linker) + ", or with ptx among its images" * (other < linker),
-        )
+    images = list(fragment.images_of(kind))
     if not images:
+        other, among = _newest_foreign(fragment.images, linker), f"{kind} among its images"
+        made = f" that CUDA {_versions(fragment.images)} made" if fragment.images else ""
         raise VersionError(
-            f"{fragment.key} has no {kind} image, which a link of {kind} with nvJitLink {linker} needs",
+            f"{fragment.key} has no {kind} image{made}, which a link of {kind} with nvJitLink {linker} needs",
             code="link-version-no-image",
-            hint=f"build it with {kind} among its images, or link what it has, with an nvJitLink of CUDA "
-            f"{_versions(fragment.images)}",
+            hint=f"{_remedies(other, linker)}, or with {among}" if other else f"build the family with {among}",
         )
     readable = [image for image in images if can_read(image, linker)]
     if not readable:
-        made = _versions(images)
         what = "LTO-IR" if kind is ImageKind.LTOIR else f"PTX {max(i.ptx_isa for i in images if i.ptx_isa)}"
+        made = f"{images[0].toolchain} {_versions(images)}"
         raise VersionError(
-            f"{fragment.key} has {what} made by {images[0].toolchain} {made}, which nvJitLink {linker} cannot read",
+            f"{fragment.key} has {what} made by {made}, which nvJitLink {linker} cannot read",
             hint=_remedies(max(i.version for i in images), linker),
         )
     fitting = [image for image in readable if runs_on(image.architecture, target)]
@@ -286,30 +257,22 @@ def can_read(image: Image, linker: Version) -> bool:
     return image.ptx_isa is not None and image.ptx_isa <= newest_ptx_isa(linker)
 
 
+def _newest_foreign(images: Iterable[Image], linker: Version) -> Version | None:
+    """Return the newest compiler of a different CUDA major than ``linker`` that made one of the images."""
+    made = {image.version for image in images}
+    return max((version for version in made if version.major != linker.major), default=None)
+
+
 def _remedies(compiler: Version, linker: Version) -> str:
     """Return the remedies for LTO-IR or PTX that nvJitLink cannot read: replace the one or the other."""
+    # Two CUDA majors in one environment would shadow each other.
+    place = "" if compiler.major == linker.major else "in an environment of its own: "
+    command = f"({place}pip install -U 'jitlto[cu{compiler.major}]')"
     if compiler < linker:
-        return (
-            f"install an nvJitLink of CUDA {compiler.major} ({toolchain_hint(compiler, linker)}), "
-            f"or build the family with CUDA {linker.major}"
-        )
-    return (
-        f"install an nvJitLink of at least {compiler} ({toolchain_hint(compiler, linker)}), "
-        f"or build the family with {compiler_for(compiler, linker)}"
-    )
+        return f"install an nvJitLink of CUDA {compiler.major} {command}, or build the family with CUDA {linker.major}"
+    at_least = f"install an nvJitLink of at least {compiler} {command}"
+    return f"{at_least}, or build the family with a compiler no newer than {linker}"
 
 
-def compiler_for(made: Version, linker: Version) -> str:
-    """Return which compiler nvJitLink ``linker`` needs instead of the one of version ``made``."""
-    return f"CUDA {linker.major}, no newer than {linker}" if made < linker else f"a compiler no newer than {linker}"
-
-
-def toolchain_hint(wanted: Version, linker: Version) -> str:
-    """Return how to install the toolchain of a CUDA major; two in one environment would shadow each other."""
-    if wanted.major == linker.major:
-        return f"pip install -U 'jitlto[cu{wanted.major}]'"
-    return f"in an environment of its own: pip install 'jitlto[cu{wanted.major}]'"
-
-
-def _versions(images: Sequence[Image]) -> str:
+def _versions(images: Iterable[Image]) -> str:
     return " and ".join(sorted({str(image.version) for image in images}))

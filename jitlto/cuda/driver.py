@@ -15,7 +15,8 @@ from pathlib import Path
 
 from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Version
-from jitlto.cuda import nvjitlink, prediction, toolkit
+from jitlto.cuda import nvjitlink, toolkit
+from jitlto.cuda.compatibility import newest_ptx_isa, oldest_toolkit
 from jitlto.cuda.ptx import parse_ptx
 
 _MAPS = Path("/proc/self/maps")
@@ -30,8 +31,6 @@ class Forward(StrEnum):
     NONE = "none"
     #: A newer ``libcuda`` over an older module: forward compatibility.
     ACTIVE = "active"
-    #: A compatibility package's ``libcuda`` of the module's own release: it does nothing.
-    NEEDLESS = "needless"
     #: A ``libcuda`` older than the module, as where the driver was updated and a compatibility package stayed. CUDA
     #: rejects that (``CUDA_ERROR_SYSTEM_DRIVER_MISMATCH``).
     MISMATCH = "mismatch"
@@ -67,9 +66,7 @@ class Driver:
         """Relation of ``libcuda`` and the kernel module, by their releases and places."""
         if self.release and self.module:
             ours, theirs = _numbers(self.release), _numbers(self.module)
-            if ours != theirs:
-                return Forward.ACTIVE if ours > theirs else Forward.MISMATCH
-            return Forward.NEEDLESS if self.is_packaged else Forward.NONE
+            return Forward.ACTIVE if ours > theirs else Forward.MISMATCH if ours < theirs else Forward.NONE
         return Forward.ACTIVE if self.is_packaged else Forward.NONE
 
 
@@ -138,7 +135,34 @@ def explain_load_failure(target: str, code: bytes, error: Exception) -> tuple[st
     try:
         isa = parse_ptx(code.decode()).isa if target.startswith("compute_") else None
         linker, cuda = nvjitlink.version(), cuda_version()
-        refusal = cuda and prediction.find_incompatibility(cuda, linker, isa)
+        refusal = cuda and find_incompatibility(cuda, linker, isa)
     except JitltoError:
         refusal = None
-    return (f"{what}: {refusal.why}", refusal.remedy) if refusal else (what, hint)
+    return (f"{what}: {refusal[0]}", refusal[1]) if refusal else (what, hint)
+
+
+def find_incompatibility(driver: Version, linker: Version, isa: Version | None) -> tuple[str, str] | None:
+    """Return why a driver does not load linked code, and the remedy; None if it does as far as versions tell.
+
+    It loads a cubin of the same major, older or newer (minor-version compatibility), and of an earlier one; PTX is
+    outside minor-version compatibility (NVIDIA's «CUDA Compatibility»). For the driver of a ``cuda-compat`` package its
+    own version counts, not the kernel module's.
+
+    Args:
+        driver: The newest CUDA release that the driver supports (``cuDriverGetVersion``).
+        linker: The nvJitLink that made the code.
+        isa: The ISA version of PTX, None for a cubin.
+    """
+    if isa is not None and isa > newest_ptx_isa(driver):
+        needed = oldest_toolkit(isa)
+        why = f"a driver for CUDA {driver} compiles PTX up to {newest_ptx_isa(driver)}, and this is PTX {isa}"
+        package = f"the package cuda-compat-{needed.major}-{needed.minor}"
+        other = f"make the PTX with CUDA {driver} or older"
+        return why, f"install a driver for CUDA {needed} or newer, or {package}, or {other}"
+    if isa is None and linker.major > driver.major:
+        why = f"a driver for CUDA {driver} does not load a cubin made by nvJitLink {linker}"
+        package = f"the package cuda-compat-{linker.major}-{linker.minor}"
+        other = f", or link with nvJitLink {driver.major}.x and fragments built for it (jitlto[cu{driver.major}])"
+        remedy = f"install a driver for CUDA {linker.major}.0 or newer, or {package}"
+        return why, remedy + (other if driver.major >= 12 else "")
+    return None

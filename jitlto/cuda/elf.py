@@ -9,8 +9,6 @@ as ``#vib8``, which nvJitLink compares: the result, then parameters, ``v`` for n
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from jitlto.base.versions import Architecture
@@ -33,12 +31,17 @@ _MALFORMED = (struct.error, ValueError, IndexError, OverflowError)
 
 
 class ElfSection(NamedTuple):
-    """A section: its name, type and content, and the number of the section that it refers to."""
+    """A section: its name, type and content, the number of the section that it refers to, and two places in the file.
+
+    Those are where its header and its content stand.
+    """
 
     name: str
     kind: int
     data: bytes
     link: int
+    header: int
+    start: int
 
 
 class ElfSymbol(NamedTuple):
@@ -55,49 +58,45 @@ class ElfSymbol(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class ElfFile:
-    """A file, read as far as its sections."""
+def read_sections(data: bytes) -> list[ElfSection]:
+    """Return the sections of a file.
 
-    sections: tuple[ElfSection, ...]
+    Raises:
+        ValueError: If it is malformed.
+    """
+    try:
+        (table,) = struct.unpack_from("<Q", data, 0x28)
+        size, count, names = struct.unpack_from("<HHH", data, 0x3A)
+        places = [table + number * size for number in range(count)]
+        headers = [_HEADER.unpack_from(data, place) for place in places]
+        strings = _content(data, headers[names])
+        found = zip(headers, places, strict=True)
+        return [ElfSection(_text(strings, h[0]), h[1], _content(data, h), h[6], place, h[4]) for h, place in found]
+    except _MALFORMED as error:
+        raise ValueError(f"malformed ELF file: {error}") from error
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> ElfFile:
-        """Read a file.
 
-        Raises:
-            ValueError: If it is malformed.
-        """
-        try:
-            (offset,) = struct.unpack_from("<Q", data, 0x28)
-            size, count, names = struct.unpack_from("<HHH", data, 0x3A)
-            headers = [_HEADER.unpack_from(data, offset + number * size) for number in range(count)]
-            strings = _content(data, headers[names])
-            return cls(tuple(ElfSection(_text(strings, h[0]), h[1], _content(data, h), h[6]) for h in headers))
-        except _MALFORMED as error:
-            raise ValueError(f"malformed ELF file: {error}") from error
+def read_symbols(data: bytes) -> list[ElfSymbol]:
+    """Return the symbols of a file, those of sections among them.
 
-    @property
-    def symbols(self) -> list[ElfSymbol]:
-        """The symbols, those of sections among them.
-
-        Raises:
-            ValueError: If a table is malformed.
-        """
-        try:
-            return [symbol for table in self.sections if table.kind == _SYMTAB for symbol in self._read_table(table)]
-        except _MALFORMED as error:
-            raise ValueError(f"malformed ELF file: {error}") from error
-
-    def _read_table(self, table: ElfSection) -> Iterator[ElfSymbol]:
-        strings = self.sections[table.link].data
-        pairs = next((each.data for each in self.sections if each.name == ".nv.prototype"), b"")
-        prototypes = {number: _text(strings, start) for number, start in struct.iter_unpack("<II", pairs)}
-        for number, (name, info, other, section, _, size) in enumerate(_SYMBOL.iter_unpack(table.data)):
-            kind, binding, prototype = info & 0xF, info >> 4, prototypes.get(number, "")
-            bits = (binding == _LOCAL, binding == _WEAK, section != 0, kind == FUNCTION and bool(other & _KERNEL))
-            space = "" if kind == FUNCTION else _SPACES.get(other & 0xE0, "")
-            yield ElfSymbol(_text(strings, name), kind, *bits, prototype, space, size)
+    Raises:
+        ValueError: If it is malformed.
+    """
+    sections = read_sections(data)
+    pairs = next((each.data for each in sections if each.name == ".nv.prototype"), b"")
+    found = []
+    try:
+        for table in (each for each in sections if each.kind == _SYMTAB):
+            strings = sections[table.link].data
+            prototypes = {number: _text(strings, start) for number, start in struct.iter_unpack("<II", pairs)}
+            for number, (name, info, other, section, _, size) in enumerate(_SYMBOL.iter_unpack(table.data)):
+                kind, binding, is_function = info & 0xF, info >> 4, info & 0xF == FUNCTION
+                bits = (binding == _LOCAL, binding == _WEAK, section != 0, is_function and bool(other & _KERNEL))
+                space = "" if is_function else _SPACES.get(other & 0xE0, "")
+                found.append(ElfSymbol(_text(strings, name), kind, *bits, prototypes.get(number, ""), space, size))
+    except _MALFORMED as error:
+        raise ValueError(f"malformed ELF file: {error}") from error
+    return found
 
 
 def read_architecture(data: bytes) -> Architecture | None:
@@ -117,7 +116,7 @@ def read_architecture(data: bytes) -> Architecture | None:
 
 def _has_specific_section(data: bytes) -> bool:
     try:
-        sections = ElfFile.from_bytes(data).sections
+        sections = read_sections(data)
     except ValueError:
         return False
     return any(each.name == ".nv.compat" and each.data.startswith(_SPECIFIC_COMPAT) for each in sections)

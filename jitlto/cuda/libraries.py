@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from functools import cache
 from importlib import import_module
@@ -40,6 +41,10 @@ FILES = {
 # Where cuda.pathfinder looks for what is not in a package.
 _VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 _BY_MODULE = {name.lower(): name for name in FILES}  # module of the bindings → library
+# Programs call the functions of the release whose nvJitLink.h they were compiled with, so that a library exports those
+# of all releases of its major up to its own. The names are at the beginning of the file.
+_EXPORTED = re.compile(rb"\0__nvJitLinkComplete_(\d+)_(\d+)(?=\0)")
+_BEGINNING = 1 << 16
 
 
 class Loaded(NamedTuple):
@@ -122,11 +127,30 @@ def _load_file(path: Path) -> None:
 
 
 def _searched() -> list[str]:
-    """Return the directories in which a library may be, without those of the standard library and of the system."""
+    """Return the directories in which a library may be, without those of the standard library."""
     standard = Path(os.__file__).parent
     places = [Path(place).absolute() for place in sys.path]
     packages = [str(each) for each in places if each.is_dir() and each not in (standard, standard / "lib-dynload")]
     return packages + [os.environ[each] for each in _VARIABLES if os.environ.get(each)]
+
+
+def installed_release(conda: str) -> str | None:
+    """Return the release, such as ``13.0``, of the nvJitLink that a process would load; None if files do not tell it.
+
+    They do not if it is neither in a package nor in a conda environment, which are searched first. Loading it instead
+    takes 30 ms, which a process that takes linked kernels from a pack saves.
+
+    Args:
+        conda: The conda environment; empty if there is none.
+    """
+    names = [file.rpartition("/")[2] for file in FILES["nvJitLink"]] if conda else []
+    beside = (path for name in names if os.path.isfile(path := f"{conda}/lib/{name}"))  # noqa: PTH113 - strings, for speed
+    try:
+        with open(find_packaged(*FILES["nvJitLink"]) or next(beside, ""), "rb") as file:  # noqa: PTH123
+            releases = [(int(major), int(minor)) for major, minor in _EXPORTED.findall(file.read(_BEGINNING))]
+    except OSError:
+        return None
+    return "{}.{}".format(*max(releases)) if releases else None
 
 
 def __getattr__(name: str) -> Any:

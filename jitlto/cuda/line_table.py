@@ -1,7 +1,8 @@
 """The files that the line table of a cubin names, and other names for them.
 
 Source: DWARF 3, section 6.2.4 (nvJitLink writes version 3); System V ABI for the file around it. A longer name moves
-what follows it: the rest of the table, whose relocations move with it, and the rest of the file.
+what follows it: the rest of the table, whose relocations move with it, and the rest of the file, whose headers stay the
+last in it, since a driver takes its size from them.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from jitlto.cuda.elf import read_sections
+
 _TABLE, _RELOCATIONS = ".debug_line", ".rela.debug_line"
-_SECTION_OFFSET, _SECTION_SIZE = 24, 32  # in a section's header of 64 bytes
+_SECTION_OFFSET, _SECTION_SIZE = 24, 32  # in a section's header
 _HEADER = struct.Struct("<IHI")  # the unit's length, its version, the header's length
 _OPCODES = _HEADER.size + 4  # where the number of opcodes stands
 _NEWEST = 4  # version 5 has other tables
@@ -20,12 +23,6 @@ _STEP = 128  # bytes: the file grows by a multiple of the largest alignment of a
 _NUMBER = rb"[\x80-\xff]*[\x00-\x7f]"  # as LEB128
 _ENTRY = re.compile(rb"([^\0]+)\0(%b)((?:%b){2})" % (_NUMBER, _NUMBER))  # name, directory; time and size
 _MALFORMED = (struct.error, IndexError, OverflowError, UnicodeError)
-
-
-class _Section(NamedTuple):
-    header: int  # where its header stands
-    start: int
-    size: int
 
 
 class _Unit(NamedTuple):
@@ -45,23 +42,28 @@ def rename_files(cubin: bytes, rename: Callable[[str], str]) -> bytes:
         ValueError: If the cubin is malformed.
     """
     try:
-        sections = _read_sections(cubin)
+        sections = {each.name: each for each in read_sections(cubin)}
         if _TABLE not in sections:
             return cubin
         old = sections[_TABLE]
-        table, moves = _rename(_content(cubin, old), rename)
+        table, moves = _rename(old.data, rename)
+        if table == old.data:
+            return cubin
         changed = bytearray(cubin)
-        if _RELOCATIONS in sections:
-            _, start, size = sections[_RELOCATIONS]
-            for place in range(start, start + size, 24):
+        if relocations := sections.get(_RELOCATIONS):
+            for place in range(relocations.start, relocations.start + len(relocations.data), 24):
                 (offset,) = struct.unpack_from("<Q", cubin, place)
                 moved = sum(growth for position, growth in moves if position <= offset)
                 struct.pack_into("<Q", changed, place, offset + moved)
         struct.pack_into("<Q", changed, old.header + _SECTION_SIZE, len(table))
-        end = old.start + old.size
-        growth = -(-(len(table) - old.size) // _STEP) * _STEP
-        _move(changed, end, growth)
-        padding = bytes(old.size + growth - len(table))
+        end = old.start + len(old.data)
+        growth = -(-(len(table) - len(old.data)) // _STEP) * _STEP
+        (segments,), (size, count) = struct.unpack_from("<Q", cubin, 0x20), struct.unpack_from("<HH", cubin, 0x36)
+        offsets = [0x20, 0x28, *(each.header + _SECTION_OFFSET for each in read_sections(cubin))]
+        for place in (*offsets, *(segments + number * size + 8 for number in range(count))):
+            (offset,) = struct.unpack_from("<Q", changed, place)
+            struct.pack_into("<Q", changed, place, offset + (growth if offset >= end else 0))
+        padding = bytes(len(old.data) + growth - len(table))
         return bytes(changed[: old.start]) + table + padding + bytes(changed[end:])
     except _MALFORMED as error:
         raise ValueError(f"malformed line table: {error}") from error
@@ -82,41 +84,6 @@ def _rename(table: bytes, rename: Callable[[str], str]) -> tuple[bytes, list[tup
         ]
         moves.append((unit.rest, growth))
     return b"".join(made), moves
-
-
-def _move(cubin: bytearray, end: int, growth: int) -> None:
-    """Add to every offset in the file's headers that points behind ``end``."""
-
-    def add(place: int) -> None:
-        (offset,) = struct.unpack_from("<Q", cubin, place)
-        if offset >= end:
-            struct.pack_into("<Q", cubin, place, offset + growth)
-
-    segments, sections = struct.unpack_from("<QQ", cubin, 0x20)
-    segment_size, segment_count, section_size, section_count = struct.unpack_from("<HHHH", cubin, 0x36)
-    for number in range(section_count):
-        add(sections + number * section_size + _SECTION_OFFSET)
-    for number in range(segment_count):
-        add(segments + number * segment_size + 8)
-    add(0x20)
-    add(0x28)
-
-
-def _read_sections(cubin: bytes) -> dict[str, _Section]:
-    (table,) = struct.unpack_from("<Q", cubin, 0x28)
-    size, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
-    headers = [table + number * size for number in range(count)]
-    (strings,) = struct.unpack_from("<Q", cubin, headers[names] + _SECTION_OFFSET)
-    found = {}
-    for header in headers:
-        begin = strings + struct.unpack_from("<I", cubin, header)[0]
-        name = cubin[begin : cubin.index(b"\0", begin)].decode()
-        found[name] = _Section(header, *struct.unpack_from("<QQ", cubin, header + _SECTION_OFFSET))
-    return found
-
-
-def _content(cubin: bytes, section: _Section) -> bytes:
-    return cubin[section.start : section.start + section.size]
 
 
 def _read_units(table: bytes) -> Iterator[_Unit]:

@@ -14,7 +14,6 @@ from msgspec import Struct
 from jitlto.base.errors import (
     ArchitectureError,
     LinkError,
-    ToolchainError,
     UnresolvedSymbolError,
     VersionError,
 )
@@ -23,11 +22,10 @@ from jitlto.base.uninterrupted import uninterrupted
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import libraries
 from jitlto.cuda.compatibility import check_target, machine_code_links
-from jitlto.cuda.elf import CUDA_OBJECT, FUNCTION, OBJECT, ElfFile, read_architecture
+from jitlto.cuda.elf import CUDA_OBJECT, FUNCTION, OBJECT, read_architecture, read_symbols
 from jitlto.cuda.nvfatbin import find_unfit
-from jitlto.cuda.nvjitlink_file import name_loaded
 from jitlto.cuda.ptx import is_toolkit_symbol, missing_symbol_hint, parse_ptx
-from jitlto.cuda.toolkit import missing_error
+from jitlto.cuda.toolkit import needed
 
 
 class InputKind(StrEnum):
@@ -69,6 +67,7 @@ _OTHER_ARCHITECTURE = (
     "future architecture",
     "SM version specified by .target is higher",
 )
+_OTHER_INPUT = "link for what it was built for, build it for this architecture, or pass its source, LTO-IR or PTX"
 _NEEDS_LTO = ("cannot be used without LTO", "input without LTO")
 _CONTAINERS = (InputKind.FATBIN, InputKind.OBJECT, InputKind.LIBRARY)
 #: The beginnings of ptxas's own symbols: .nv.reservedSmem.offset0 and the like, and unified function and data tables.
@@ -87,14 +86,8 @@ def version() -> Version:
     Raises:
         ToolchainError: If it is not installed, or cannot be loaded.
     """
-    try:
-        with uninterrupted:
-            return Version(*libraries.nvjitlink.version())
-    except ToolchainError:
-        raise
-    # Besides an ImportError, cuda.bindings raises a RuntimeError, or its own status error.
-    except Exception as error:
-        raise missing_error("cannot load nvJitLink", error) from error
+    with needed("cannot load nvJitLink"), uninterrupted:
+        return Version(*libraries.nvjitlink.version())
 
 
 def find_installed() -> str | None:
@@ -104,6 +97,17 @@ def find_installed() -> str | None:
     except (OSError, RuntimeError):
         return None
     return None if loaded.is_foreign else loaded.path
+
+
+def name_loaded(error: VersionError, linker: Version) -> VersionError:
+    """Say in an error about versions where nvJitLink comes from, if another library has loaded one of its own."""
+    loaded = libraries.load("nvJitLink")
+    if loaded.is_foreign:
+        error.hint = (
+            f"nvJitLink {linker} is the one that was already loaded in this process, from {loaded.path}: "
+            f"update or remove what loads it, or use jitlto before that does; otherwise {error.hint}"
+        )
+    return error
 
 
 def link(
@@ -132,10 +136,16 @@ def link(
         LinkError: If nvJitLink fails for another reason, such as two definitions of a function, or failed in another
             thread so that it cannot be used here. (Of two in PTX it keeps one, or crashes: plans find them.)
     """
+    global _is_locked
     linker = version()
     check_target(target, linker)
     _check_machine_code(inputs, target, linker)
-    _check_lock()
+    if _is_locked and not hasattr(_this_thread, "has_lock"):
+        raise LinkError(
+            "nvJitLink failed on an input in another thread and is locked since; only that thread can link",
+            code="link-locked",
+            hint="restart the process, without the input of the earlier error",
+        )
     options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else []), *(["-r"] if relocatable else [])]
     output = "ptx" if ptx else "cubin"
     with uninterrupted:
@@ -161,7 +171,8 @@ def link(
             getattr(nvjitlink, f"get_linked_{output}")(handle, buffer)
         except nvjitlink.nvJitLinkError as error:
             log = _with_names(_read_log(nvjitlink, handle, "error") + _read_log(nvjitlink, handle, "info"), inputs)
-            _note_lock(log)
+            if _LOCKED in log:
+                _is_locked = _this_thread.has_lock = True
             raise _link_error(str(error), log, current, target, linker) from error
         finally:
             nvjitlink.destroy(handle)
@@ -171,12 +182,6 @@ def link(
         # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
         _check_none_undefined(find_undefined(bytes(buffer)), log)
     return Linked(bytes(buffer), log)
-
-
-def _note_lock(log: str) -> None:
-    if _LOCKED in log:
-        global _is_locked
-        _is_locked = _this_thread.has_lock = True
 
 
 def check_linked_ptx(linked: Linked) -> None:
@@ -244,7 +249,7 @@ def find_undefined(cubin: bytes) -> list[str]:
         LinkError: If it cannot be read as one.
     """
     try:
-        symbols = ElfFile.from_bytes(cubin).symbols
+        symbols = read_symbols(cubin)
     except ValueError as error:
         what, hint = "nvJitLink made a malformed cubin", "use another version of nvJitLink"
         raise LinkError(what, code="link-invalid-cubin", hint=hint) from error
@@ -264,22 +269,8 @@ def _check_machine_code(inputs: Sequence[LinkInput], target: Architecture, linke
             raise ArchitectureError(
                 f"{item.name} is machine code for {code.sm}, which does not run on {target.sm}",
                 code="link-architecture-input",
-                hint="link for the architecture that it was built for, or pass its source, LTO-IR or PTX",
+                hint=_OTHER_INPUT,
             )
-
-
-def _check_lock() -> None:
-    """Check that no other thread has nvJitLink's lock for good.
-
-    Raises:
-        LinkError: If one has: linking here would not end.
-    """
-    if _is_locked and not hasattr(_this_thread, "has_lock"):
-        raise LinkError(
-            "nvJitLink failed on an input in another thread and is locked since; only that thread can link",
-            code="link-locked",
-            hint="restart the process, without the input of the earlier error",
-        )
 
 
 def _link_error(status: str, log: str, current: LinkInput | None, target: Architecture, linker: Version) -> LinkError:
@@ -289,32 +280,20 @@ def _link_error(status: str, log: str, current: LinkInput | None, target: Archit
         UnresolvedSymbolError: If symbols are undefined: the same check finds them after a link that succeeds.
     """
     _check_log(log)
-    reason = _first_line(log)
+    lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith("INFO")]
+    reason, name = lines[0] if lines else "", current.name if current else "an input"
     if any(words in log for words in _NEWER_INPUT):
         what = f"an input was made by a newer toolkit than nvJitLink {linker}: {reason}"
         hint = "install an nvJitLink at least as new as the compiler"
         return name_loaded(VersionError(what, code="link-version-newer", log=log, hint=hint), linker)
-    if any(words in log for words in _OTHER_ARCHITECTURE):
-        return ArchitectureError(
-            f"an input is for a different architecture than {target.sm}: {reason}",
-            code="link-architecture-input",
-            log=log,
-            hint="link for a later architecture, or build the input for this one",
-        )
     if any(words in log for words in _NEEDS_LTO):
-        what = f"{current.name if current else 'an input'} holds LTO-IR, which only link-time optimisation reads"
-        return LinkError(what, code="link-needs-lto", log=log, hint='link with link_mode="lto", or give PTX too')
-    if current and current.kind in _CONTAINERS and (held := find_unfit(current.data, target, linker)):
-        return ArchitectureError(
-            f"{current.name} holds code for {', '.join(held)}, which does not link for {target.sm}",
-            code="link-architecture-input",
-            log=log,
-            hint=f"build it for {target.sm} too, link for what it holds, or pass its source, LTO-IR or PTX",
-        )
-    place = f" at input {current.name!r}" if current else ""
-    return LinkError(f"nvJitLink {linker} failed{place}: {reason or status}", code="link-failed", log=log)
-
-
-def _first_line(log: str) -> str:
-    lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith("INFO")]
-    return lines[0] if lines else ""
+        what, hint = f"{name} holds LTO-IR, which only link-time optimisation reads", 'link with link_mode="lto"'
+        return LinkError(what, code="link-needs-lto", log=log, hint=f"{hint}, or give PTX too")
+    if any(words in log for words in _OTHER_ARCHITECTURE):
+        what = f"an input is for a different architecture than {target.sm}: {reason}"
+    elif current and current.kind in _CONTAINERS and (held := find_unfit(current.data, target, linker)):
+        what = f"{name} holds code for {', '.join(held)}, which does not link for {target.sm}"
+    else:
+        place = f" at input {current.name!r}" if current else ""
+        return LinkError(f"nvJitLink {linker} failed{place}: {reason or status}", code="link-failed", log=log)
+    return ArchitectureError(what, code="link-architecture-input", log=log, hint=_OTHER_INPUT)

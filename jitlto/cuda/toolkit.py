@@ -10,17 +10,19 @@ import ctypes
 import hashlib
 import re
 import shutil
-import struct
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import BinaryIO
 
 from jitlto.base.errors import ToolchainError
 from jitlto.base.uninterrupted import uninterrupted
 from jitlto.base.versions import Version
 from jitlto.cuda import libraries
+
+_BUILD_ID = re.compile(rb"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0(.{20})", re.S)
+_BEGINNING = 1 << 16
 
 
 def cuda_major() -> int | None:
@@ -37,6 +39,29 @@ def install_hint(*extras: str) -> str:
     return f"install the toolchain of {'one CUDA major' if major is None else f'CUDA {major}'}: {commands}"
 
 
+@contextmanager
+def needed(what: str, *extras: str) -> Iterator[None]:
+    """Say what to install where a component is missing or cannot be loaded.
+
+    Args:
+        what: What is then said to be wrong.
+        extras: What to install beside the toolchain.
+
+    Raises:
+        ToolchainError: For every error in the block.
+    """
+    try:
+        yield
+    except ToolchainError:
+        raise
+    # Besides an ImportError and an OSError, cuda.bindings raises a RuntimeError or its own status error.
+    except Exception as error:
+        where, text = (error.filename, error.strerror) if isinstance(error, FileNotFoundError) else (None, str(error))
+        reason = next(iter((text or "").strip().splitlines()), repr(error))
+        hint = install_hint(*extras)
+        raise ToolchainError(f"{what}: {reason}", code="toolchain-missing", where=where, hint=hint) from error
+
+
 @cache
 def bindings(name: str) -> ModuleType:
     """Import the module ``cuda.bindings.<name>``, and load its library.
@@ -44,50 +69,9 @@ def bindings(name: str) -> ModuleType:
     Raises:
         ToolchainError: If cuda-bindings or the library is not installed.
     """
-    try:
+    with needed(f"cannot import cuda.bindings.{name}"):
         module: ModuleType = getattr(libraries, name)
-    except (ImportError, OSError, RuntimeError) as error:
-        raise missing_error(f"cannot import cuda.bindings.{name}", error) from error
     return module
-
-
-def missing_error(what: str, error: Exception) -> ToolchainError:
-    """Return the error for a component that is missing or cannot be loaded."""
-    where, text = (error.filename, error.strerror) if isinstance(error, FileNotFoundError) else (None, str(error))
-    reason = next(iter((text or "").strip().splitlines()), repr(error))
-    return ToolchainError(f"{what}: {reason}", code="toolchain-missing", where=where, hint=install_hint())
-
-
-def nvrtc_version() -> Version:
-    """Return the version of NVRTC; raise :class:`~jitlto.base.errors.ToolchainError` if there is none."""
-    # cuda.bindings.nvrtc imports the driver's bindings too, which takes a twentieth of a second more.
-    return _version("NVRTC", lambda: _query_version("nvrtc", "nvrtcVersion"))
-
-
-def nvfatbin_version() -> Version:
-    """Return the version of nvFatbin; raise :class:`~jitlto.base.errors.ToolchainError` if there is none."""
-    return _version("nvFatbin", lambda: _query_version("nvfatbin", "nvFatbinVersion"))
-
-
-def _query_version(name: str, function: str) -> tuple[int, int]:
-    """Ask a library for its version, with a function that writes two integers and returns a status."""
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    with uninterrupted:
-        library = ctypes.CDLL(libraries.load(name).path)
-        status = getattr(library, function)(ctypes.byref(major), ctypes.byref(minor))
-    if status:
-        raise RuntimeError(f"{function} returned {status}")
-    return major.value, minor.value
-
-
-def _version(name: str, query: Callable[[], tuple[int, int]]) -> Version:
-    try:
-        return Version(*query())
-    except ToolchainError:
-        raise
-    # cuda.bindings raises a RuntimeError, a DynamicLibNotFoundError (its subclass) or its own status error.
-    except Exception as error:
-        raise missing_error(f"cannot load {name}", error) from error
 
 
 def find_library(name: str) -> str:
@@ -96,16 +80,33 @@ def find_library(name: str) -> str:
     Raises:
         ToolchainError: If there is none, or if it cannot be loaded.
     """
-    try:
+    with needed(f"cannot load {name}"):
         return libraries.load(name).path
-    except (OSError, RuntimeError) as error:
-        raise missing_error(f"cannot load {name}", error) from error
+
+
+def nvrtc_version() -> Version:
+    """Return the version of NVRTC; raise :class:`~jitlto.base.errors.ToolchainError` if there is none."""
+    # cuda.bindings.nvrtc imports the driver's bindings too, which takes a twentieth of a second more.
+    return _query_version("nvrtc", "nvrtcVersion")
+
+
+def nvfatbin_version() -> Version:
+    """Return the version of nvFatbin; raise :class:`~jitlto.base.errors.ToolchainError` if there is none."""
+    return _query_version("nvfatbin", "nvFatbinVersion")
+
+
+def _query_version(name: str, function: str) -> Version:
+    """Ask a library for its version, with a function that writes two integers and returns a status."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    with needed(f"cannot load {name}"), uninterrupted:
+        status = getattr(ctypes.CDLL(libraries.load(name).path), function)(ctypes.byref(major), ctypes.byref(minor))
+        if status:
+            raise RuntimeError(f"{function} returned {status}")
+    return Version(major.value, minor.value)
 
 
 def build_id(name: str) -> str:
     """Return an identifier of this build of the library ``name`` (as in :func:`find_library`), wherever it is.
-
-    The linker's build id (ELF note ``NT_GNU_BUILD_ID``, 3), or else the SHA-256 of the file.
 
     Raises:
         ToolchainError: If the library cannot be found or read.
@@ -114,33 +115,23 @@ def build_id(name: str) -> str:
 
 
 def file_id(path: Path) -> str:
-    """Return an identifier of a library's or program's build, as :func:`build_id`."""
+    """Return an identifier of a library's or program's build.
+
+    The linker's build id (ELF note ``NT_GNU_BUILD_ID``), which stands at the beginning, or else the file's SHA-256.
+
+    Raises:
+        ToolchainError: If it cannot be read.
+    """
     try:
         with path.open("rb") as file:
-            note = _build_id_note(file)
+            if note := _BUILD_ID.search(file.read(_BEGINNING)):
+                return note[1].hex()
             file.seek(0)
-            return note or hashlib.file_digest(file, "sha256").hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ToolchainError(
             f"cannot be read: {error.strerror}", code="toolchain-missing", where=str(path), hint=install_hint()
         ) from error
-
-
-def _build_id_note(file: BinaryIO) -> str | None:
-    """Return the build id of a 64-bit little-endian ELF file (System V ABI: program headers of type ``PT_NOTE``, 4)."""
-    header = file.read(64)
-    if header[:6] != b"\x7fELF\x02\x01":
-        return None
-    (offset,), (size, count) = struct.unpack_from("<Q", header, 32), struct.unpack_from("<HH", header, 54)
-    for number in range(count):
-        file.seek(offset + number * size)
-        kind, _, at, _, _, length = struct.unpack_from("<IIQQQQ", file.read(size))
-        if kind == 4:
-            file.seek(at)
-            match = re.search(rb"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0(.{20})", file.read(length), re.S)
-            if match:
-                return match[1].hex()
-    return None
 
 
 # Component of cuda.pathfinder → a header of it, and where CUDA 13's and CUDA 12's packages have it, below ``nvidia/``.

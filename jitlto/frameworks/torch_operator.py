@@ -19,7 +19,6 @@ from jitlto.frameworks.declaration import Backward, Operator
 from jitlto.frameworks.fit import UNKNOWN, check_call
 from jitlto.frameworks.parts import REQUIRED, Argument, Array, Scalar
 from jitlto.frameworks.torch_kernel import (
-    Backend,
     Cuda,
     Implementation,
     bind,
@@ -43,7 +42,7 @@ from jitlto.frameworks.torch_transforms import (
 )
 
 #: Makes the backend; a function that tests can replace where there is no GPU.
-make_backend: Callable[[], Backend] = Cuda
+make_backend: Callable[[], Any] = Cuda
 
 _lock = threading.RLock()
 _registered: dict[str, tuple[Operator, Any, Any]] = {}  # by qualified name: the declaration, its library, the operator

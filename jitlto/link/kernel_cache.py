@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto.base import events as runtime_events
+from jitlto.base import files
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import NotCachedError
 from jitlto.base.events import Events, Kind
+from jitlto.base.log import log
 from jitlto.link.single_flight import SingleFlight
-from jitlto.link.sources import Disk, SharedKernels, has_packs
+from jitlto.link.sources import Disk, SharedKernels
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 
 if TYPE_CHECKING:  # not imported at run time: a kernel that is found needs none of them
@@ -60,6 +62,7 @@ class KernelCache:
     ) -> None:
         self.store = store
         self.shared = shared
+        self._disk = [] if store is None else [Disk(store)]
         self._may_link = may_link
         self._patience = patience
         self._events = events
@@ -68,14 +71,12 @@ class KernelCache:
 
     def sources(self, database: Path) -> list[KernelSource]:
         """Return the places on this machine where kernels of a database may lie, in order."""
-        if not has_packs(database):
-            return [*self._disk()]
+        beside = files.beside(database, ".pack")
+        if not beside:
+            return [*self._disk]
         from jitlto.link import packs  # imported lazily: most databases have no packs
 
-        return [*packs.beside(database), *self._disk()]
-
-    def _disk(self) -> list[Disk]:
-        return [] if self.store is None else [Disk(self.store)]
+        return [*packs.open_all(beside), *self._disk]
 
     def find(self, digest: str, database: Path) -> LinkedKernel | None:
         """Look a kernel up on this machine; None if it is missing. It may be in a shared store."""
@@ -93,7 +94,10 @@ class KernelCache:
             if flight.waited is None:
                 kernel = self.find(key.digest, database)
                 if kernel is None:
-                    with self._alone(key) as elsewhere:
+                    if not self._may_link and self.shared is None:
+                        raise _not_cached(key)
+                    alone = self.store and self.store.locked(key.digest, self._patience, f"links {key.kernel}")
+                    with alone or nullcontext(0.0) as elsewhere:
                         # Another process may have linked it since the first look-up.
                         kernel = self.find(key.digest, database) or self._find_far(key)
                         if kernel is None:
@@ -110,30 +114,20 @@ class KernelCache:
             self._events.emit(EVENT_OF_LAYER[found.layer], key.kernel, key.digest, found.seconds)
         return found
 
-    @contextmanager
-    def _alone(self, key: LinkKey) -> Iterator[float]:
-        """Wait until no other process links a kernel; yield the seconds of waiting."""
-        if not self._may_link and self.shared is None:
-            raise _not_cached(key)
-        if self.store is None or self.store.readonly:
-            yield 0.0
-        else:
-            with self.store.locked(key.digest, self._patience, f"links {key.kernel}") as waited:
-                yield waited
-
     def _find_far(self, key: LinkKey) -> LinkedKernel | None:
         """Find a kernel in the shared stores, and keep it here; raise an error if it may not be linked either."""
         kernel = None if self.shared is None else find_kernel(key.digest, [self.shared])
-        if kernel is not None:
-            for place in self._disk():
-                place.put(key.digest, key.encode(kernel))
-        elif not self._may_link:
+        if kernel is None and not self._may_link:
             raise _not_cached(key)
+        if kernel is not None:
+            for place in self._disk:
+                place.put(key.digest, key.encode(kernel))
         return kernel
 
     def _keep(self, key: LinkKey, kernel: LinkedKernel) -> None:
-        _log("linked %s for %s in %.3f s", key.kernel, kernel.target, kernel.seconds)
-        places: list[KernelSource] = [*self._disk(), *([self.shared] if self.shared else [])]
+        if "logging" in sys.modules:  # otherwise nobody has asked for what is logged below a warning
+            log(__name__, "info", "linked %s for %s in %.3f s", key.kernel, kernel.target, kernel.seconds)
+        places: list[KernelSource] = [*self._disk, *([self.shared] if self.shared else [])]
         for place in places:
             place.put(key.digest, key.encode(kernel))
 
@@ -155,7 +149,7 @@ class KernelCache:
                 warn(LinkWarning(f"{chosen.kernel} for {kernel.target}", text))
 
 
-def find_kernel(digest: str, sources: Sequence[KernelSource]) -> LinkedKernel | None:
+def find_kernel(digest: str, sources: Iterable[KernelSource]) -> LinkedKernel | None:
     """Return a kernel from the first place that has it; None if none has."""
     begin = time.perf_counter()
     for source in sources:
@@ -174,11 +168,3 @@ def _not_cached(key: LinkKey) -> NotCachedError:
         where=key.kernel,
         hint="link it ahead with `jitlto warm`, on any machine with the same nvJitLink",
     )
-
-
-def _log(message: str, *values: object) -> None:
-    if "logging" not in sys.modules:
-        return  # nobody has asked for what is logged below a warning, and the import takes 2 ms
-    import logging
-
-    logging.getLogger(__name__).info(message, *values)

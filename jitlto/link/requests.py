@@ -11,25 +11,25 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
+from jitlto.base.entry import digest_of
 from jitlto.base.frozen import Frozen
 from jitlto.base.version import __version__
-from jitlto.cuda.nvjitlink_file import installed_release
+from jitlto.cuda import libraries
+from jitlto.cuda.libraries import installed_release
 from jitlto.link.sources import CONTENTS, REQUESTS
 from jitlto.plan.cache_entry import Chosen
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from jitlto.base.files import Identity
     from jitlto.database import FragmentDatabase
     from jitlto.link.sources import KernelSource
 
 #: Increment when planning may give a different result for the same request, or the format of these entries changes.
-_REVISION = 6
+_REVISION = 7
+T = TypeVar("T")
 _VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 
 
@@ -75,56 +75,32 @@ class LookUps:
 
     def find_contents(self, digest: str) -> Contents | None:
         """Return the contents of the database with a digest; None if they are not known."""
-        for payload in self._find(hash_key(digest), CONTENTS):
-            contents = decode_contents(digest, payload)
-            if contents is not None:
-                return contents
-        return None
+        return self._find(hash_key(digest), CONTENTS, partial(Contents.decode, digest))
 
     def put_contents(self, contents: Contents) -> None:
         """Store the contents of a database."""
-        for source in self._sources:
-            source.put(hash_key(contents.digest), contents.to_json(), CONTENTS)
+        self._put(contents.key, CONTENTS, contents.encode())
 
     def find_chosen(self, request: KernelRequest) -> Chosen | None:
         """Return the kernel that answers a request; None if it is not known."""
-        for payload in self._find(request.key or "", REQUESTS):
-            chosen = Chosen.decode(payload)
-            if chosen is not None:
-                return chosen
-        return None
+        return self._find(request.key, REQUESTS, Chosen.decode)
 
     def put_chosen(self, request: KernelRequest, chosen: Chosen) -> None:
         """Store the kernel that answers a request."""
-        if request.key is not None:
-            for source in self._sources:
-                source.put(request.key, chosen.encode(), REQUESTS)
+        self._put(request.key, REQUESTS, chosen.encode())
 
-    def find_held(self, paths: Iterable[Path]) -> dict[str, tuple[Identity, list[str]]]:
-        """Return the families that each of several databases held when they were searched, by path, if it is known."""
-        with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # not written by jitlto
-            for payload in self._find(_search_key(paths), CONTENTS):
-                held = json.loads(payload).items()
-                return {path: (tuple(state), list(map(str, names))) for path, (state, names) in held}
-        return {}
-
-    def put_held(self, paths: Iterable[Path], held: Mapping[str, tuple[Identity, list[str]]]) -> None:
-        """Store what :meth:`find_held` returns; it is valid for the files that are unchanged."""
+    def _find(self, key: str | None, kind: str, decode: Callable[[bytes], T | None]) -> T | None:
         for source in self._sources:
-            source.put(_search_key(paths), json.dumps(held).encode(), CONTENTS)
+            payload = source.find(key, kind) if key else None
+            found = None if payload is None else decode(payload)
+            if found is not None:
+                return found
+        return None
 
-    def _find(self, key: str, kind: str) -> Iterator[bytes]:
-        found = (source.find(key, kind) for source in self._sources) if key else ()
-        return (payload for payload in found if payload is not None)
-
-
-def _search_key(paths: Iterable[Path]) -> str:
-    return hash_key("searched", [os.fsencode(path.absolute()).hex() for path in paths])
-
-
-def contents_entry(contents: Contents) -> tuple[str, bytes]:
-    """Return the key and the entry of the contents of a database, for a pack."""
-    return hash_key(contents.digest), contents.to_json()
+    def _put(self, key: str | None, kind: str, payload: bytes) -> None:
+        for source in self._sources:
+            if key:
+                source.put(key, payload, kind)
 
 
 class FamilyContents(Frozen):
@@ -179,40 +155,27 @@ class Contents(Frozen):
             )
         return cls(database.digest, None if database.part is None else str(database.part), families)
 
-    def to_json(self) -> bytes:
-        """The contents as JSON, for :meth:`from_json`."""
+    @property
+    def key(self) -> str:
+        """The key under which they are stored."""
+        return hash_key(self.digest)
+
+    def encode(self) -> bytes:
+        """Encode them as JSON, for :meth:`decode`."""
         families = {name: list(family.as_dict().values()) for name, family in self.families.items()}
         return json.dumps([self.digest, self.part, families]).encode()
 
     @classmethod
-    def from_json(cls, text: bytes) -> Contents:
-        """Read what :meth:`to_json` wrote.
-
-        Raises:
-            ValueError, TypeError, AttributeError: If it is something else.
-        """
-        digest, part, families = json.loads(text)
-        read = {}
-        for name, (parameters, entrypoints, architectures, compilers, version) in families.items():
-            values = {parameter: _texts(several) for parameter, several in parameters.items()}
-            groups, made_for, made_by = map(_texts, (entrypoints, architectures, compilers))
-            read[name] = FamilyContents(values, groups, made_for, made_by, str(version))
-        return cls(digest, part, read)
-
-
-def decode_contents(digest: str, payload: bytes) -> Contents | None:
-    """Decode the contents of the database with a digest; None if they are something else."""
-    with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # not written by jitlto
-        contents = Contents.from_json(payload)
-        return contents if contents.digest == digest else None
-    return None
-
-
-def _texts(values: Iterable[str]) -> tuple[str, ...]:
-    """Return texts that were read as a tuple; raise TypeError if one of them is something else."""
-    texts = tuple(values)
-    "".join(texts)
-    return texts
+    def decode(cls, digest: str, payload: bytes) -> Contents | None:
+        """Decode the contents of the database with a digest; None if they are something else."""
+        with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # not written by jitlto
+            written, part, families = json.loads(payload)
+            read = {}
+            for name, (parameters, groups, architectures, compilers, version) in families.items():
+                values = {parameter: tuple(values) for parameter, values in parameters.items()}
+                read[name] = FamilyContents(values, tuple(groups), tuple(architectures), tuple(compilers), version)
+            return cls(digest, part, read) if written == digest else None
+        return None
 
 
 def find_linker() -> object:
@@ -230,23 +193,17 @@ def linker_surroundings() -> tuple[object, ...]:
     ``jitlto.cuda.libraries.load``: packages, conda, the loader, variables.
     """
     conda, loader, *toolkits = (os.environ.get(name, "") for name in _VARIABLES)
-    places = [*site_packages(), f"{conda}/lib", *loader.split(os.pathsep), "/etc/ld.so.cache"]
-    return (toolkits, [(place, _size_and_time(place)) for place in places])
+    packaged = libraries.find_packaged(*libraries.FILES["nvJitLink"])
+    places = [packaged or "", f"{conda}/lib", *loader.split(os.pathsep), "/etc/ld.so.cache"]
+    return (toolkits, [(place, size_and_time(place)) for place in places])
 
 
-def site_packages() -> list[str]:
-    """Return the directories of packages, with whatever name if NVIDIA's are there, from which Python imports."""
-    named = ("site-packages", "dist-packages")
-    return [place for place in sys.path if place.endswith(named) or os.path.isdir(f"{place}/nvidia")]  # noqa: PTH112
-
-
-def _size_and_time(path: str) -> tuple[int, int] | None:
+def size_and_time(path: str) -> tuple[int, int] | None:
     """Return size and modification time, which change when the file is replaced; None if there is no file."""
-    try:
+    with contextlib.suppress(OSError):
         status = os.stat(path)  # noqa: PTH116 - a string
-    except OSError:
-        return None
-    return (status.st_size, status.st_mtime_ns)
+        return (status.st_size, status.st_mtime_ns)
+    return None
 
 
 def hash_key(*parts: object) -> str:
@@ -255,7 +212,4 @@ def hash_key(*parts: object) -> str:
     Raises:
         TypeError, ValueError, RecursionError: If one cannot be written as JSON.
     """
-    import hashlib  # 2 ms, which importing jitlto.load does not need
-
-    text = json.dumps([_REVISION, __version__, *parts], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return digest_of(json.dumps([_REVISION, __version__, *parts], sort_keys=True).encode()).hex()

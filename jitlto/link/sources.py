@@ -5,16 +5,16 @@ Each place is a source of two verbs, and the sources of a process are one list, 
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from jitlto.base.cached import cached_property
 
 if TYPE_CHECKING:
     from typing import Protocol
 
     from jitlto.base.cache_dir import CacheDir
     from jitlto.base.config import Config
-    from jitlto.stores.shared import SharedStores
+    from jitlto.stores.shared import SharedStore
 
     class KernelSource(Protocol):
         """A place where entries lie, by kind and SHA-256; what it returns is what was stored.
@@ -67,21 +67,19 @@ class SharedKernels:
     def __init__(self, settings: Config, *, readonly: bool = False) -> None:
         self._settings = settings
         self._readonly = readonly
-        self._stores: SharedStores | None = None
 
-    @property
-    def stores(self) -> SharedStores:
+    @cached_property
+    def stores(self) -> SharedStore:
         """The stores.
 
         Raises:
             StoreError: If the address of one is malformed.
         """
-        if self._stores is None:
-            from jitlto.stores.shared import SharedStores  # 10 ms, for a kernel that is not on this machine
+        from jitlto.stores.shared import SharedStore  # 10 ms, for a kernel that is not on this machine
 
-            self._stores = SharedStores.from_config(self._settings)
-            assert self._stores is not None  # noqa: S101 - the settings name one
-        return self._stores
+        stores = SharedStore.from_config(self._settings)
+        assert stores is not None  # noqa: S101 - the settings name one
+        return stores
 
     def find(self, digest: str, kind: str = KERNELS) -> bytes | None:
         """Return an entry; None if no store has it or can be used."""
@@ -91,11 +89,3 @@ class SharedKernels:
         """Store an entry behind the caller's back."""
         if not self._readonly:
             self.stores.put(kind, digest, payload)
-
-
-def has_packs(database: Path) -> bool:
-    """Return whether packs lie beside a database, perhaps of another one."""
-    try:
-        return any(name.endswith(".pack") for name in os.listdir(database.parent))  # noqa: PTH208 - names are enough
-    except OSError:
-        return False

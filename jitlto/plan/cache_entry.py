@@ -6,11 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from jitlto.base.entry import digest_of
 from jitlto.base.frozen import Frozen
 from jitlto.base.types import Parameter
 
 if TYPE_CHECKING:
     from jitlto.base.versions import Architecture
+
+_UNREADABLE = (ValueError, KeyError, TypeError, RecursionError)  # of JSON that is not ours
 
 
 class Chosen(Frozen):
@@ -35,12 +38,9 @@ class Chosen(Frozen):
         """Decode what :meth:`encode` returned; None if it is something else."""
         try:
             kernel, digest, signature = json.loads(payload)
-            parameters = tuple(Parameter(*parameter) for parameter in signature)
-        except (ValueError, TypeError, RecursionError):
+            return cls(str(kernel), str(digest), tuple(Parameter(*each) for each in signature))
+        except _UNREADABLE:
             return None
-        if any([str, str, int, int, str] != list(map(type, vars(parameter).values())) for parameter in parameters):
-            return None
-        return cls(str(kernel), str(digest), parameters)
 
 
 class LinkKey(Frozen):
@@ -64,17 +64,10 @@ class LinkKey(Frozen):
         inputs: dict[str, object] = json.loads(self.content)
         return inputs
 
-    @property
-    def images(self) -> set[str]:
-        """The SHA-256 of each image that is linked."""
-        images = self.inputs.get("images")
-        return set(images) if isinstance(images, list) else set()
-
     def encode(self, kernel: LinkedKernel) -> bytes:
         """Encode the entry of a kernel: the content, a line of JSON, the cubin."""
         about = {"kernel": self.kernel, "configuration": self.configuration, "log": kernel.log}
-        line = json.dumps(about, sort_keys=True).encode()
-        return b"\n".join([self.content, line, kernel.cubin])
+        return b"\n".join([self.content, json.dumps(about, sort_keys=True).encode(), kernel.cubin])
 
     @classmethod
     def from_entry(cls, payload: bytes) -> LinkKey:
@@ -82,7 +75,7 @@ class LinkKey(Frozen):
         content, line, _ = payload.split(b"\n", 2)
         about = json.loads(line)
         configuration = tuple((name, value) for name, value in about["configuration"])
-        return cls(content, about["kernel"], configuration, _sha256(content))
+        return cls(content, about["kernel"], configuration, digest_of(content).hex())
 
 
 class LinkedKernel(Frozen):
@@ -106,20 +99,14 @@ class LinkedKernel(Frozen):
 
     @classmethod
     def decode(cls, digest: str, payload: bytes, seconds: float, layer: str) -> LinkedKernel | None:
-        """Decode an entry; None if its digest is a different one, as in a renamed file."""
-        content, _, rest = payload.partition(b"\n")
-        if _sha256(content) != digest:
-            return None
-        line, _, cubin = rest.partition(b"\n")
+        """Decode an entry; None if it is none, or one of another digest."""
         try:
-            about, inputs = json.loads(line), json.loads(content)
-            entry, target, log = str(inputs["entry"]), str(inputs["arch"]), str(about["log"])
-            number = target.removeprefix("sm_").removeprefix("compute_").rstrip("af")
-            pairs = all(len(pair) == 2 for pair in about["configuration"])
-            if not (number.isdigit() and pairs and isinstance(about["kernel"], str)):
+            content, line, cubin = payload.split(b"\n", 2)
+            inputs, log = json.loads(content), json.loads(line)["log"]
+            if digest_of(content).hex() != digest:
                 return None
-            return cls(cubin, entry, target, log, seconds, layer)
-        except (ValueError, KeyError, TypeError, RecursionError):
+            return cls(cubin, str(inputs["entry"]), str(inputs["arch"]), str(log), seconds, layer)
+        except _UNREADABLE:
             return None
 
     @property
@@ -157,9 +144,3 @@ class LinkedKernel(Frozen):
 
     def __repr__(self) -> str:
         return f"<LinkedKernel {self.entry} for {self.target}, {len(self.cubin)} bytes, from {self.layer}>"
-
-
-def _sha256(content: bytes) -> str:
-    import hashlib  # imported lazily: takes 2 ms, and importing jitlto.load does not need it
-
-    return hashlib.sha256(content).hexdigest()

@@ -23,12 +23,12 @@ from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
 from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.compatibility import LinkTarget, choose_target, select_images
-from jitlto.cuda.nvjitlink import InputKind
-from jitlto.cuda.nvjitlink_file import name_loaded
+from jitlto.cuda.nvjitlink import InputKind, name_loaded
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.database import FragmentDatabase
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
-from jitlto.plan.resolve import Resolution, UserSymbols
+from jitlto.plan.resolve import Resolution
+from jitlto.plan.supplied import UserSymbols
 from jitlto.record.fragment import Fragment, Image, SymbolKind
 from jitlto.record.options import LinkOptions
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -22,24 +22,22 @@ class Drawing:
 
 def draw(names: Sequence[str], edges: Collection[tuple[str, str]]) -> Drawing:
     """Draw a graph; where calls go round in a circle, a callee may be left of a caller."""
-    layer = dict.fromkeys(names, 0)
+    column = dict.fromkeys(names, 0)
     for _ in names:  # the longest path to a group, at most so long
         for caller, callee in edges:
             if caller != callee:
-                layer[callee] = min(max(layer[callee], layer[caller] + 1), len(names) - 1)
-    columns: dict[int, list[str]] = defaultdict(list)
-    for name in names:
-        columns[layer[name]].append(name)
-    tallest = max(map(len, columns.values()), default=0)
+                column[callee] = min(max(column[callee], column[caller] + 1), len(names) - 1)
+    filled: Counter[int] = Counter()
     spots: dict[str, tuple[int, int]] = {}
-    for place, number in enumerate(sorted(columns)):
-        top = (tallest - len(columns[number])) * (HEIGHT + _DOWN) // 2
-        for row, name in enumerate(columns[number]):
-            spots[name] = (_MARGIN + place * (WIDTH + _ACROSS), _MARGIN + top + row * (HEIGHT + _DOWN))
-    lines = [(*spots[caller], *spots[callee]) for caller, callee in sorted(edges)]
+    for name in names:
+        place = column[name]
+        spots[name] = _MARGIN + place * (WIDTH + _ACROSS), _MARGIN + filled[place] * (HEIGHT + _DOWN)
+        filled[place] += 1
+    right, bottom = (max((spot[axis] for spot in spots.values()), default=0) for axis in (0, 1))
+    ends = [(*spots[caller], *spots[callee]) for caller, callee in sorted(edges)]
     return Drawing(
-        2 * _MARGIN + len(columns) * (WIDTH + _ACROSS) - _ACROSS,
-        2 * _MARGIN + tallest * (HEIGHT + _DOWN) - _DOWN,
+        right + WIDTH + _MARGIN,
+        bottom + HEIGHT + _MARGIN,
         tuple((name, *spots[name]) for name in names),
-        tuple((x + WIDTH, y + HEIGHT // 2, to_x, to_y + HEIGHT // 2) for x, y, to_x, to_y in lines),
+        tuple((x + WIDTH, y + HEIGHT // 2, to_x, to_y + HEIGHT // 2) for x, y, to_x, to_y in ends),
     )

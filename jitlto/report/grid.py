@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations, product
-from math import log, prod
+from math import prod
 
 from jitlto.record.exclusions import Exclusion, is_excluded
 
@@ -22,9 +22,8 @@ Cell = tuple[str, ...]
 # Bounds, for a page that is made and opened at once whatever a database says. What is beyond them is not drawn.
 _MOST_COMBINATIONS = 20_000
 _MOST_CELLS = 4_000
-_MOST_COLUMNS = 48
+_MOST_COLUMNS = 24
 _DRAWN_WHOLE = 100  # cells; of a larger table, rows in which nothing is known are left out
-_ASPECT = 2.5  # the best number of columns for each row: cells are about square, pages wider than high
 
 
 class State(StrEnum):
@@ -46,14 +45,15 @@ class Grid:
     """A drawn product.
 
     Args:
-        row_names: The parameters that go down.
-        heads: For each parameter that goes across its name, the columns that each of its values spans, and the values.
+        down, across: The parameters that go down, and those that go across.
+        columns: The values that each column stands for.
         rows: The values that a row stands for, and its cells.
         left_out: The number of rows that are not drawn, because they are empty.
     """
 
-    row_names: tuple[str, ...]
-    heads: tuple[tuple[str, int, tuple[str, ...]], ...]
+    down: tuple[str, ...]
+    across: tuple[str, ...]
+    columns: tuple[Cell, ...]
     rows: tuple[tuple[Cell, tuple[tuple[State, Cell], ...]], ...]
     left_out: int
 
@@ -83,7 +83,7 @@ def find_values(names: Sequence[str], cells: Collection[Cell]) -> list[list[str]
 def draw(
     names: Sequence[str], present: Iterable[Cell], apart: Iterable[Cell] = (), exclude: Collection[Exclusion] = ()
 ) -> Grid | None:
-    """Draw the product of all values that occur; None if fewer than two parameters vary, or if it is too large.
+    """Draw the product of all values that occur; None if no parameter varies, or if it is too large.
 
     Args:
         names: The parameters.
@@ -95,7 +95,7 @@ def draw(
     values = find_values(names, states)
     varying = [n for n, several in enumerate(values) if len(several) > 1]
     sizes = [len(values[n]) for n in varying]
-    if len(varying) < 2 or prod(sizes) > _MOST_COMBINATIONS:
+    if not varying or prod(sizes) > _MOST_COMBINATIONS:
         return None
     pairs = {(a, b): {(cell[a], cell[b]) for cell in states} for a, b in combinations(varying, 2)}
     for cell in product(*values):
@@ -104,32 +104,21 @@ def draw(
                 states[cell] = State.EXCLUDED
             elif all((cell[a], cell[b]) in together for (a, b), together in pairs.items()):
                 states[cell] = State.HOLE
-    split = min(range(1, len(varying)), key=lambda place: _distance(sizes, place))
+    # As many go across as there is room for, but of several at least one each way.
+    split = next((n for n in range(1, len(varying)) if prod(sizes[n:]) <= _MOST_COLUMNS), max(1, len(varying) - 1))
     down, across = varying[:split], varying[split:]
-    lines = list(product(*(values[n] for n in down)))
+    lines, columns = (list(product(*(values[n] for n in chosen))) for chosen in (down, across))
     if prod(sizes) > _DRAWN_WHOLE:
-        drawn = {tuple(cell[n] for n in down) for cell in states}
-        lines = [line for line in lines if line in drawn]
-    columns = list(product(*(values[n] for n in across)))
+        known = {tuple(cell[n] for n in down) for cell in states}
+        lines = [line for line in lines if line in known]
     if len(lines) * len(columns) > _MOST_CELLS:
         return None
-    base = [several[0] for several in values]
 
     def cell_at(line: Cell, column: Cell) -> tuple[State, Cell]:
-        chosen = dict(zip((*down, *across), (*line, *column), strict=True))
-        cell = tuple(chosen.get(n, value) for n, value in enumerate(base))
+        chosen = dict(zip(varying, (*line, *column), strict=True))
+        cell = tuple(chosen.get(n, several[0]) for n, several in enumerate(values))
         return states.get(cell, State.MISSING), cell
 
-    heads, span, before = [], len(columns), 1
-    for n in across:
-        span //= len(values[n])
-        heads.append((names[n], span, tuple(values[n]) * before))
-        before *= len(values[n])
     rows = tuple((line, tuple(cell_at(line, column) for column in columns)) for line in lines)
-    return Grid(tuple(names[n] for n in down), tuple(heads), rows, prod(sizes[:split]) - len(lines))
-
-
-def _distance(sizes: Sequence[int], place: int) -> float:
-    """Return how far from a page's shape a table is whose first parameters go down."""
-    rows, columns = prod(sizes[:place]), prod(sizes[place:])
-    return abs(log(columns / rows / _ASPECT)) + 10 * max(0.0, log(columns / _MOST_COLUMNS))
+    named_down, named_across = (tuple(names[n] for n in chosen) for chosen in (down, across))
+    return Grid(named_down, named_across, tuple(columns), rows, prod(sizes[:split]) - len(lines))

@@ -8,57 +8,52 @@ shows as text, so many rows at a time.
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 import json
-from collections.abc import Sequence
 from importlib import resources
 from typing import Any
-from zlib import compress
 
 import jinja2
 from markupsafe import Markup
 
 from jitlto.base.mangling import demangle
 from jitlto.base.text import format_bytes
-from jitlto.record.fragment import Symbol
+from jitlto.record.fragment import Fragment
 from jitlto.report import drawing
-from jitlto.report.content import Report, describe_image
+from jitlto.report.content import Report, describe_image, size
 
 
 def to_html(report: Report) -> str:
     """Render the page; equal reports give the same text."""
     style, script = Markup(_file("report.css")), Markup(_file("report.js"))  # noqa: S704 - our own files
     policy = f"style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; form-action 'none'"
-    content = {"report": report, "style": style, "script": script, "data": pack(report)}
-    return _template().render(content, policy=f"default-src 'none'; {policy}")
+    rows = json.dumps([_row(fragment) for fragment in report.fragments], separators=(",", ":"))
+    data = Markup(rows.replace("<", "\\u003c"))  # noqa: S704 - JSON in which nothing ends the element
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=visible
+    )
+    environment.filters |= {"bytes": format_bytes, "number": "{:,}".format, "size": size}
+    content = {"report": report, "style": style, "script": script, "data": data, "box": drawing}
+    template = environment.from_string(_file("report.html.jinja"))
+    return template.render(content, policy=f"default-src 'none'; {policy}")
 
 
-def pack(report: Report) -> str:
-    """Return the list of fragments for the script: compressed, in characters that end no script element."""
-    symbols: dict[str, int] = {}  # the text of a symbol → its place
-
-    def places(several: Sequence[Symbol]) -> list[int]:
-        return [symbols.setdefault(visible(demangle(symbol.name)), len(symbols)) for symbol in several]
-
-    rows: list[dict[str, Any]] = []
-    for view in report.fragments:
-        fragment = view.fragment
-        images = [f"{describe_image(i)}, {i.size:,} bytes, SHA-256 {i.sha256[:16]}…" for i in fragment.images]
-        row = {
-            "number": view.number,
-            "name": f"{fragment.key.family}/{fragment.key.group}",
-            "parameters": [f"{name}={visible(value)}" for name, value in fragment.key.parameters],
-            "size": view.size,
-            "kernel": visible(demangle(fragment.entry)),
-            "signature": [visible(str(parameter)) for parameter in fragment.signature],
-            "requires": places(fragment.requires),
-            "provides": places(fragment.provides),
-            "images": [visible(image) for image in images],
-        }
-        rows.append(row)
-    text = json.dumps({"symbols": list(symbols), "rows": rows}, separators=(",", ":"))
-    return base64.b64encode(compress(text.encode())).decode()
+def _row(fragment: Fragment) -> dict[str, Any]:
+    """Return what the script shows of a fragment."""
+    key, kernel = fragment.key, [demangle(fragment.entry)] if fragment.entry else []
+    about = {
+        "Kernel": [*kernel, f"({', '.join(map(str, fragment.signature))})"] if kernel else [],
+        "Calls": [demangle(symbol.name) for symbol in fragment.requires],
+        "Provides": [demangle(symbol.name) for symbol in fragment.provides],
+        "Images": [f"{describe_image(i)}, {i.size:,} bytes, SHA-256 {i.sha256[:16]}…" for i in fragment.images],
+    }
+    return {
+        "key": key.text,
+        "name": f"{key.family}/{key.group}",
+        "parameters": [visible(f"{name}={value}") for name, value in key.parameters],
+        "size": format_bytes(size([fragment])),
+        "about": {what: [visible(line) for line in lines] for what, lines in about.items()},
+    }
 
 
 def visible(value: Any) -> Any:
@@ -68,24 +63,9 @@ def visible(value: Any) -> Any:
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in value)
 
 
-def shade(part: int, whole: int) -> str:
-    """Return the CSS class of a cell whose fragment has ``part`` of the ``whole`` bytes of the largest."""
-    return f"s{round(4 * part / whole) if whole else 0}"
-
-
 def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def _file(name: str) -> str:
     return resources.files("jitlto.report").joinpath(name).read_text("utf-8")
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=visible
-    )
-    environment.filters |= {"bytes": format_bytes, "number": "{:,}".format}
-    environment.globals |= {"shade": shade, "box": (drawing.WIDTH, drawing.HEIGHT)}
-    return environment.from_string(_file("report.html.jinja"))

@@ -1,7 +1,6 @@
 """A family at run time: from a configuration to a plan or a launcher.
 
-This module is longer than most, because loading a kernel from the cache takes 2 ms and each further module would add to
-that. For the same reason, everything that a cache hit does not need is imported where it is used.
+Everything that a kernel found in the cache does not need is imported where it is used.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.plan.planner import Planner
     from jitlto.record.family_record import FamilyRecord
     from jitlto.record.index import Index
-    from jitlto.record.tuning import Variant
     from jitlto.tuning.best import Chooser
     from jitlto.tuning.tune import Measures, TuneReport, Workload
 
@@ -108,12 +106,6 @@ def family(name: str, *, distribution: str | None = None, session: Session = ses
 def find_again(name: str, digest: str, location: str, session: Session) -> KernelFamily:
     """Find a family that another process has sent, or the one of this process that it is a copy of.
 
-    Args:
-        name: The family's name.
-        digest: The digest of its database.
-        location: The path of its database in the other process.
-        session: The session to use.
-
     Raises:
         RegistryError: If this process finds no database with this digest.
         DatabaseError: If that cannot be read.
@@ -180,7 +172,7 @@ class KernelFamily(Shared):
         Raises:
             DatabaseError: If it can no longer be read, or was replaced by a different database.
         """
-        return self._file.database or self._file.open()
+        return self._file.open()
 
     @property
     def contents(self) -> Contents:
@@ -203,7 +195,6 @@ class KernelFamily(Shared):
         Raises:
             DatabaseError: As :attr:`database`.
         """
-        # Not cached_property: a fork could leave its lock (until Python 3.12) locked.
         if self._opened is None:
             database = self.database
             self._opened = (database, *database.index(self.name))
@@ -296,25 +287,27 @@ class KernelFamily(Shared):
         if link_options:
             check_type(link_options, Mapping, "link options must be a dict")
         how: dict[str, Any] = {"link_mode": link_mode, "link_options": dict(link_options or {})}  # a copy
-        family = self._family_for(link_options)
+        family, session = self._family_for(link_options), self.session
         if family is not self:
             return family.launcher(entry=entry, **how, **configuration)  # type: ignore[arg-type]  # no parameter has such a name
         capability = device.current().compute_capability
-        asked = None if self.session.is_recording else self._kernel_request(entry, how, configuration, capability)
-        look_ups, launcher = self.session.look_ups(self._file.location), None
+        asked = None if session.is_recording else self._kernel_request(entry, how, configuration, capability)
+        look_ups = session.look_ups(self.location)
         chosen = look_ups.find_chosen(asked) if asked else None
-        if chosen is not None:
+        launcher = self._launchers.get(chosen.digest) if chosen else None
+        linked = session.kernel_cache.find(chosen.digest, self.location) if chosen and not launcher else None
+        if chosen and linked:
+            session.events.emit(EVENT_OF_LAYER[linked.layer], chosen.kernel, chosen.digest, linked.seconds)
             again = self.again()  # because a launcher that refers to its own family would be a reference cycle
 
-            def plan_again(linked: LinkedKernel) -> Plan:
+            def plan_again() -> Plan:
                 return again().planner(entry, **configuration).plan(arch=linked.architecture, **how)
 
-            launcher = self._load(chosen, None, plan_again)
+            launcher = self._load(chosen, linked, plan_again)
         if launcher is None:
-            self.session.open_stores_soon()
+            session.open_stores_soon()
             plan = self.planner(entry, **configuration).plan(**how)
-            while launcher is None:  # None: a thread that was waited for only searched the caches
-                launcher = self._load(plan.chosen, plan, lambda _: plan)
+            launcher = self.load(plan)
             if asked and plan.answers(asked.linker, capability):
                 look_ups.put_chosen(asked, plan.chosen)
         return launcher
@@ -385,10 +378,8 @@ class KernelFamily(Shared):
         *,
         budget: float = 60.0,
         cold: bool = False,
-        again: bool = False,
         save: bool = True,
         measures: Measures | None = None,
-        on_time: Callable[[Variant, str], object] = lambda *_: None,
     ) -> TuneReport:
         """Measure which variant is the fastest for a problem on the current device.
 
@@ -398,12 +389,10 @@ class KernelFamily(Shared):
         Args:
             problem: Sizes and parameters, as for :attr:`best`.
             workload: The arguments to launch with, and the arrays whose contents the variants must agree on.
-            budget: Seconds after which no further variant is linked or timed. A later call goes on from there.
+            budget: Seconds after which no further variant is linked or timed.
             cold: Time with nothing of the data in the L2.
-            again: Measure everything anew, also what the user's wisdom has.
             save: Add what is found to the user's wisdom, so that :attr:`best` uses it.
             measures: What times launches; by default the current device.
-            on_time: Called with each variant that was timed, and why it cannot be used if so.
 
         Raises:
             PlanError: If it is no problem of the family.
@@ -413,8 +402,8 @@ class KernelFamily(Shared):
         """
         from jitlto.tuning.tune import tune
 
-        how: dict[str, Any] = {"budget": budget, "cold": cold, "again": again, "save": save, "measures": measures}
-        report = tune(self, problem, workload, **how, on_time=on_time)
+        how: dict[str, Any] = {"budget": budget, "cold": cold, "save": save, "measures": measures}
+        report = tune(self, problem, workload, **how)
         if self._best is not None:
             self._best.forget()
         return report
@@ -427,49 +416,33 @@ class KernelFamily(Shared):
     def load(self, plan: Plan) -> Launcher:
         """Link and load a plan, or return the launcher that was loaded for an equal plan."""
         device.current()  # raises if there is no device, before a link could fail
-        launcher = None
-        while launcher is None:  # None: a thread that was waited for only searched the caches
-            launcher = self._load(plan.chosen, plan, lambda _: plan)
+        session, key = self.session, plan.link_key
+        launcher = self._launchers.get(key.digest)
+        if launcher is None:
+            if key.digest in self._failures:
+                raise_copy(self._failures[key.digest])
+            session.events.emit(Kind.REQUESTED, key.kernel, key.digest, plan=plan)
+            cache = session.kernel_cache
+            try:
+                linked = cache.get_or_link(key, partial(cache.linker, plan), self.location)
+            except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
+                self._failures[key.digest] = error
+                raise
+            launcher = self._load(plan.chosen, linked, lambda: plan)
         return launcher
 
-    def _load(self, chosen: Chosen, planned: Plan | None, plan: Callable[[LinkedKernel], Plan]) -> Launcher | None:
-        """Return the launcher of a kernel, loaded by one thread while others wait.
-
-        Args:
-            chosen: The kernel.
-            planned: Its plan; without one, None is returned if this machine has not linked it before.
-            plan: Returns its plan, for the launcher.
-        """
-        session, digest = self.session, chosen.digest
-        made = False
-        with session.flights.of((id(self), digest)) as flight:
-            if flight.waited is None:
-                flight.value = self._launchers.get(digest)  # loaded before, perhaps by another thread
-                if flight.value is None:
-                    if digest in self._failures:
-                        raise_copy(self._failures[digest])
-                    cache, linked = session.kernel_cache, None
-                    if planned is None:
-                        linked = cache.find(digest, self.location)
-                        if linked is not None:
-                            session.events.emit(EVENT_OF_LAYER[linked.layer], chosen.kernel, digest, linked.seconds)
-                    else:
-                        session.events.emit(Kind.REQUESTED, chosen.kernel, digest, plan=planned)
-                        try:
-                            linked = cache.get_or_link(planned.link_key, partial(cache.linker, planned), self.location)
-                        except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
-                            self._failures[digest] = error
-                            raise
-                    if linked is not None:
-                        made = True
-                        cache.warn(chosen, linked)
-                        launcher = self._launcher(chosen, linked, partial(plan, linked))
-                        flight.value = self._launchers.setdefault(digest, launcher)
-        loaded: Launcher | None = flight.value
-        if loaded is not None and made:
-            # Emitted after the waiting threads were released, so that a slow subscriber does not delay them.
-            session.events.emit(Kind.LOADED, chosen.kernel, digest, loaded.load_seconds)
-        return loaded
+    def _load(self, chosen: Chosen, linked: LinkedKernel, make_plan: Callable[[], Plan]) -> Launcher:
+        """Return the launcher of a linked kernel, loaded by one thread while others wait."""
+        session = self.session
+        with session.loading:
+            launcher = self._launchers.get(chosen.digest)
+            if launcher is not None:
+                return launcher
+            session.kernel_cache.warn(chosen, linked)
+            launcher = self._launchers[chosen.digest] = self._launcher(chosen, linked, make_plan)
+        # Emitted after the waiting threads were released, so that a slow subscriber does not delay them.
+        session.events.emit(Kind.LOADED, chosen.kernel, chosen.digest, launcher.load_seconds)
+        return launcher
 
     def _launcher(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> Launcher:
         from jitlto.launch.launcher import Launcher

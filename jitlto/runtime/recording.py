@@ -10,16 +10,17 @@ fail.
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
 import os
 import stat
-from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
 
 from jitlto.base import files
+from jitlto.base.cached import decoder
 from jitlto.base.errors import JitltoError
 from jitlto.base.events import Event, Kind
 from jitlto.base.versions import Architecture
@@ -27,8 +28,32 @@ from jitlto.cuda.nvjitlink import InputKind
 from jitlto.plan.plan import Plan, Request, SuppliedInput
 
 _SCHEMA = 1
-_BEGIN = b'{"arch": "'  # of every line, for its names are sorted
+_BEGIN = b'{"arch":"'  # of every line, for its names are sorted
 _log = logging.getLogger(__name__)
+
+
+class _Input(Struct, omit_defaults=True):
+    """An input of the caller's: a source, which is text, or PTX or another image as bytes."""
+
+    name: str
+    kind: InputKind | None
+    text: str | None = None
+    base64: bytes | None = None
+
+
+class _Line(Struct):
+    """A recorded plan, as it is stored."""
+
+    recorded: int
+    family: str
+    entry: str | None
+    configuration: dict[str, str]
+    pinned: tuple[str, ...]
+    supplied: tuple[_Input, ...]
+    link_mode: str
+    link_options: dict[str, object]
+    arch: str
+    database: str
 
 
 class UsedPlan(NamedTuple):
@@ -47,19 +72,14 @@ class UsedPlan(NamedTuple):
     def to_line(self) -> bytes:
         """Encode as one line of JSON, with the newline; equal plans make equal lines."""
         request = self.request
-        content = {
-            "recorded": _SCHEMA,
-            "family": request.family,
-            "entry": request.entry,
-            "configuration": dict(request.configuration),
-            "pinned": request.pinned,
-            "supplied": [_encode_input(*item) for item in request.supplied],
-            "link_mode": request.link_mode,
-            "link_options": dict(request.link_options),
-            "arch": self.arch.sm,
-            "database": self.database,
-        }
-        return json.dumps(content, sort_keys=True).encode() + b"\n"
+        supplied = tuple(
+            _Input(name, kind, data) if isinstance(data, str) else _Input(name, kind, base64=data)
+            for name, data, kind in request.supplied
+        )
+        given: dict[str, Any] = request._asdict() | {"supplied": supplied, "configuration": dict(request.configuration)}
+        given["link_options"] = dict(request.link_options)
+        line = _Line(**given, recorded=_SCHEMA, arch=self.arch.sm, database=self.database)
+        return msgspec.json.encode(line, order="sorted") + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> UsedPlan:
@@ -69,21 +89,21 @@ class UsedPlan(NamedTuple):
             ValueError: If it is not a recorded plan, or was written by a newer version.
         """
         try:
-            content = json.loads(line)
-            if content["recorded"] != _SCHEMA:
+            read = decoder(_Line).decode(line)
+            if read.recorded != _SCHEMA:
                 raise ValueError("another schema")
-            request = Request(
-                str(content["family"]),
-                None if content["entry"] is None else str(content["entry"]),
-                {str(name): str(value) for name, value in content["configuration"].items()},
-                tuple(map(str, content["pinned"])),
-                tuple(_decode_input(item) for item in content["supplied"]),
-                str(content["link_mode"]),
-                dict(content["link_options"]),
-            )
-            return cls(request, Architecture.parse(content["arch"]), str(content["database"]))
-        except (KeyError, TypeError, AttributeError, RecursionError, JitltoError) as error:
+            supplied, how = tuple(map(_supplied, read.supplied)), (read.link_mode, read.link_options)
+            request = Request(read.family, read.entry, read.configuration, read.pinned, supplied, *how)
+            return cls(request, Architecture.parse(read.arch), read.database)
+        except (JitltoError, RecursionError) as error:
             raise ValueError(f"not a recorded plan: {error}") from error
+
+
+def _supplied(item: _Input) -> SuppliedInput:
+    data: str | bytes = item.text if item.text is not None else item.base64 or b""
+    if not isinstance(data, {None: str, InputKind.PTX: str | bytes}.get(item.kind, bytes)):
+        raise ValueError("a source is text, and a binary input is not")
+    return (item.name, data, item.kind)
 
 
 def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
@@ -184,16 +204,3 @@ def _append(path: Path, line: bytes) -> None:
             raise OSError("the file takes no more")
     finally:
         os.close(descriptor)
-
-
-def _encode_input(name: str, data: bytes | str, kind: InputKind | None) -> dict[str, object]:
-    content = {"text": data} if isinstance(data, str) else {"base64": base64.b64encode(data).decode()}
-    return {"name": name, "kind": kind, **content}
-
-
-def _decode_input(content: Mapping[str, str]) -> SuppliedInput:
-    kind = None if content["kind"] is None else InputKind(content["kind"])
-    data = content["text"] if "text" in content else base64.b64decode(content["base64"], validate=True)
-    if not isinstance(data, {None: str, InputKind.PTX: str | bytes}.get(kind, bytes)):
-        raise TypeError("a source is text, and a binary input is not")
-    return (str(content["name"]), data, kind)

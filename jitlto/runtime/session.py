@@ -43,7 +43,7 @@ class Session(Shared):
 
     def __init__(self, settings: Config | None = None, *, events: Events | None = None) -> None:
         self.events = events or Events()
-        #: Links and loads under way.
+        #: Links under way.
         self.flights = SingleFlight()
         #: Families that were found, by name and distribution, or by name and the digest that another process names.
         self.families: dict[tuple[str, str | None], Any] = {}
@@ -51,7 +51,7 @@ class Session(Shared):
         self.loaded: weakref.WeakValueDictionary[tuple[str, str], Any] = weakref.WeakValueDictionary()
         self._given = settings
         self._recordings = 0  # under way
-        self._lock = threading.RLock()
+        self._lock, self.loading = threading.RLock(), threading.RLock()
         self._stop_recording: Callable[[], None] | None = None
         self._forget()
         _sessions.add(self)
@@ -87,7 +87,7 @@ class Session(Shared):
 
     def after_fork(self) -> None:
         """Replace locks in a forked process, where the threads that held them do not exist."""
-        self._lock = threading.RLock()
+        self._lock, self.loading = threading.RLock(), threading.RLock()
         self.events.after_fork()
         self.flights.after_fork()
         if self._registry is not None:
@@ -96,59 +96,47 @@ class Session(Shared):
     @property
     def config(self) -> Config:
         """The settings; the first use starts what they ask for: recording plans, and ranges for profilers."""
-        if self._config is None:
-            with self._lock:
-                if self._config is None:
-                    settings = self._given or config.current()
-                    if settings.record is not None:
-                        self._stop_recording = self._record(settings.record)
-                    if settings.nvtx == "on" or (settings.nvtx == "auto" and _PROFILER in os.environ):
-                        from jitlto.runtime.ranges import open_ranges  # imported lazily: few processes are profiled
+        with self._lock:
+            if self._config is None:
+                settings = self._given or config.current()
+                if settings.record is not None:
+                    self._stop_recording = self._record(settings.record)
+                if settings.nvtx == "on" or (settings.nvtx == "auto" and _PROFILER in os.environ):
+                    from jitlto.runtime.ranges import open_ranges  # imported lazily: few processes are profiled
 
-                        self.events.step_observer = open_ranges(required=settings.nvtx == "on")
-                    self._config = settings
-        return self._config
+                    self.events.step_observer = open_ranges(required=settings.nvtx == "on")
+                self._config = settings
+            return self._config
 
     @property
     def registry(self) -> Registry:
         """The databases on ``JITLTO_DATABASE_PATH`` and in installed packages."""
-        if self._registry is None:
-            with self._lock:
-                if self._registry is None:
-                    settings = self.config
-                    self._registry = Registry(
-                        settings.database_path,
-                        settings=settings,
-                        look_ups=self.look_ups,
-                        on_new=self.open_stores_soon,
-                    )
-        return self._registry
+        with self._lock:
+            if self._registry is None:
+                how: dict[str, Any] = {"look_ups": self.look_ups, "on_new": self.open_stores_soon}
+                self._registry = Registry(self.config.database_path, settings=self.config, **how)
+            return self._registry
 
     @property
     def kernel_cache(self) -> KernelCache:
         """The cache of linked kernels, configured by ``JITLTO_CACHE`` and the other variables."""
-        if self._kernel_cache is None:
-            with self._lock:
-                if self._kernel_cache is None:
-                    settings, store = self.config, None
-                    if settings.cache != "off":
-                        readonly = settings.cache == "readonly"
-                        store = open_cache_dir(settings.cache_dir / "cubins", settings.cache_size, readonly=readonly)
-                    self._kernel_cache = KernelCache(
-                        store,
-                        shared=_shared_kernels(settings),
-                        may_link=settings.mode != "cached",
-                        events=self.events,
-                        flights=self.flights,
-                    )
-        return self._kernel_cache
+        with self._lock:
+            if self._kernel_cache is None:
+                settings, store, shared = self.config, None, None
+                readonly, may_link = settings.cache == "readonly", settings.mode != "cached"
+                if settings.cache != "off":
+                    store = open_cache_dir(settings.cache_dir / "cubins", settings.cache_size, readonly=readonly)
+                    if settings.store:
+                        shared = SharedKernels(settings, readonly=readonly or not may_link)
+                how: dict[str, Any] = {"events": self.events, "flights": self.flights}
+                self._kernel_cache = KernelCache(store, shared=shared, may_link=may_link, **how)
+            return self._kernel_cache
 
     def open_stores_soon(self) -> None:
         """Open the shared stores, if there are any, in the background: a kernel may be needed that is not here."""
-        if self.config.store:
-            shared = self.kernel_cache.shared
-            if shared is not None:
-                shared.stores.open_soon()
+        shared = self.kernel_cache.shared if self.config.store else None
+        if shared is not None:
+            shared.stores.open_soon()
 
     def look_ups(self, database: Path) -> LookUps:
         """Return the look-ups that this machine has of a database."""
@@ -182,12 +170,6 @@ class Session(Shared):
         from jitlto.runtime.recording import Recorder  # imported lazily: loads the planner
 
         return self.events.subscribe(Recorder(path))
-
-
-def _shared_kernels(settings: Config) -> SharedKernels | None:
-    if not settings.store or settings.cache == "off":
-        return None
-    return SharedKernels(settings, readonly=settings.cache == "readonly" or settings.mode == "cached")
 
 
 #: All that exist, for a fork concerns each.

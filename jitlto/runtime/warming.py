@@ -1,7 +1,4 @@
-"""Linking ahead of time: recorded kernels, or all of a family, into the user's cache and shared stores, or a pack.
-
-This module is longer than most: what is to be linked and where it goes are read together.
-"""
+"""Linking ahead of time: recorded kernels, or all of a family, into the user's cache and shared stores, or a pack."""
 
 from __future__ import annotations
 
@@ -9,26 +6,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jitlto.base import config, files
+from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import JitltoError
 from jitlto.base.user_caches import user_caches
 from jitlto.base.versions import Architecture
 from jitlto.link import packs, requests
-from jitlto.link.kernel_cache import KernelCache, find_kernel
+from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.packs import Pack
 from jitlto.link.parallel import run_parallel
 from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, SharedKernels
 from jitlto.plan import enumeration
-from jitlto.plan.cache_entry import LinkedKernel, LinkKey
+from jitlto.plan.cache_entry import LinkKey
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.plan.plan import Plan, Request
 from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
-
-if TYPE_CHECKING:
-    from jitlto.link.sources import KernelSource
 
 _FLUSH, _STALL = 60.0, 5.0  # seconds to wait for what is written to shared stores, in all and for one of them
 
@@ -196,30 +190,28 @@ def _allowed_values(family: KernelFamily, settings: Iterable[tuple[str, str]]) -
 
 
 class WarmTarget:
-    """The destination of kernels: the user's cache and the shared stores, or the pack at ``output``.
+    """The destination of kernels: the user's cache and the shared stores, and the pack at ``output``.
 
     The pack then holds exactly these kernels, and shared stores are only read.
 
     Create it before loading a family: it raises an error for an unusable cache, but loading only warns.
 
     Args:
-        output: The pack; None for the caches.
+        output: The pack; None for the caches alone.
 
     Raises:
-        JitltoError: If the cache is off or cannot be used, or the pack cannot be written.
+        JitltoError: If the cache is off or cannot be used and there is no pack, or the pack cannot be written.
     """
 
     def __init__(self, output: Path | None = None) -> None:
         self._output = output
-        self._kernels: dict[str, LinkedKernel] = {}  # of the pack, by digest
-        self._plans: dict[int, Plan] = {}  # by position of the job
-        self._replaced: list[KernelSource] = []
-        if output is None:
-            self._cache = _writable_cache()
-        else:
-            own = session.default.kernel_cache
-            self._cache, self._replaced = KernelCache(own.store, shared=own.shared), _existing_pack(output)
-        shared = self._cache.shared
+        own = session.default.kernel_cache
+        if output is not None:
+            _check_pack(output)
+        store = _writable_cache() if output is None else own.store
+        shared = SharedKernels(config.current(), readonly=output is not None) if own.shared else None
+        # Linking is allowed even with JITLTO_MODE=cached, because that is this command's purpose.
+        self._cache = KernelCache(store, shared=shared)
         self._before = shared.stores.statistics if shared is not None else None
 
     def link(
@@ -230,17 +222,24 @@ class WarmTarget:
         Raises:
             JitltoError: If the pack cannot be written.
         """
-        claimed: dict[str, object] = {}
+        claimed: dict[str, int] = {}  # digest → position of the job that links it
+        plans: dict[int, Plan] = {}
+        kernels: dict[str, bytes] = {}
 
         def work(item: tuple[int, WarmJob]) -> WarmOutcome | None:
             position, job = item
-            plan = self._plans[position] = job.plan()
-            claim = object()
-            if claimed.setdefault(plan.digest, claim) is not claim:  # setdefault is atomic
+            plan = plans[position] = job.plan()
+            if claimed.setdefault(plan.digest, position) != position:  # setdefault is atomic
                 return None
-            kernel = self._to_cache(plan) if self._output is None else self._to_pack(plan)
+            key, database, shared = plan.link_key, plan.database, self._cache.shared
+            kernel = self._cache.get_or_link(key, partial(plan.link, use_cache=False), database.location)
+            kernels[key.digest] = key.encode(kernel)
+            if shared is not None and kernel.layer not in ("link", "store"):
+                shared.put(key.digest, kernels[key.digest])
             plan.services.kernel_cache.warn(plan.chosen, kernel)
-            return WarmOutcome(job, plan.target.sm, plan.link_key, plan.database.path, kernel.layer)
+            outcome = WarmOutcome(job, plan.target.sm, key, database.path, kernel.layer)
+            kept = self._output or kernel.layer == "pack" or self._cache.find(key.digest, database.location)
+            return outcome if kept else replace(outcome, layer="", error=self._not_kept())
 
         ordered: dict[int, WarmOutcome] = {}
         for position, (_, job), outcome in run_parallel(work, list(enumerate(jobs)), workers):
@@ -249,66 +248,40 @@ class WarmTarget:
                 ordered[position] = WarmOutcome(job, job.arch and job.arch.sm, error=outcome)
             elif outcome is not None:
                 ordered[position] = outcome
-        outcomes = [ordered[position] for position in sorted(ordered)]
-        if self._output is None:
-            return WarmResult([self._verified(outcome) for outcome in outcomes], 0, *self._flushed())
-        if self._kernels:
-            self._write(self._output, jobs)
-        return WarmResult(outcomes, len(self._kernels))
-
-    # --- into the caches ---
-
-    def _to_cache(self, plan: Plan) -> LinkedKernel:
-        kernel = self._cache.get_or_link(plan.link_key, partial(plan.link, use_cache=False), plan.database.location)
-        if self._cache.shared is not None and kernel.layer not in ("link", "store"):
-            self._cache.shared.put(plan.digest, plan.link_key.encode(kernel))
-        return kernel
+        packed = len(kernels) if self._output else 0
+        if self._output and kernels:
+            self._write(self._output, [(jobs[position], plans[position]) for position in sorted(plans)], kernels)
+        return WarmResult([ordered[position] for position in sorted(ordered)], packed, *self._flushed())
 
     def _flushed(self) -> tuple[int, int]:
         """Wait until all is written to shared stores; return how many kernels were, and how many could not be."""
         shared, before = self._cache.shared, self._before
         if shared is None or before is None:
             return 0, 0
-        shared.stores.finish(_FLUSH, _STALL)
-        flushed, now = shared.stores.flush(0), shared.stores.statistics
+        flushed, now = shared.stores.flush(_FLUSH, _STALL), shared.stores.statistics
         return now.writes - before.writes, now.dropped - before.dropped + (not flushed)
 
-    def _verified(self, outcome: WarmOutcome) -> WarmOutcome:
-        """Return the outcome, or a failure if the kernel was linked but the cache does not hold it."""
-        if outcome.key is None or outcome.database is None or outcome.layer == "pack":
-            return outcome
-        if self._cache.find(outcome.key.digest, outcome.database) is not None:
-            return outcome
+    def _not_kept(self) -> JitltoError:
+        """Return the error for a kernel that was linked, but that the cache does not hold."""
         place = user_caches()[0]
         refused = self._cache.store.write_error if self._cache.store else None
-        if refused:
-            reason = f"{place.directory}: {refused}"
-            hint = "free disk space, set JITLTO_CACHE_DIR to a different directory, or write a pack: -o PACK"
-        else:
-            reason = f"its size limit of {place.bound} bytes is too low"
-            hint = "raise JITLTO_CACHE_SIZE, or write a pack: -o PACK"
-        error = JitltoError(f"linked, but not cached: {reason}", code="jitlto-cache-full", hint=hint)
-        return replace(outcome, layer="", error=error)
+        reason = f"{place.directory}: {refused}" if refused else f"its size limit of {place.bound} bytes is too low"
+        remedy = (
+            "free disk space, set JITLTO_CACHE_DIR to a different directory" if refused else "raise JITLTO_CACHE_SIZE"
+        )
+        hint = f"{remedy}, or write a pack: -o PACK"
+        return JitltoError(f"linked, but not cached: {reason}", code="jitlto-cache-full", hint=hint)
 
-    # --- into a pack ---
-
-    def _to_pack(self, plan: Plan) -> LinkedKernel:
-        """Take a kernel from the replaced pack, a cache or a store, or link it; add it to the new pack."""
-        shared = [] if self._cache.shared is None else [self._cache.shared]
-        sources = [*self._replaced, *self._cache.sources(plan.database.location), *shared]
-        kernel = self._kernels[plan.digest] = find_kernel(plan.digest, sources) or plan.link(use_cache=False)
-        return kernel
-
-    def _write(self, output: Path, jobs: Sequence[WarmJob]) -> None:
-        packed: dict[str, dict[str, bytes]] = {KERNELS: {}, REQUESTS: {}, CONTENTS: {}}
-        for position, plan in sorted(self._plans.items()):
-            job, kernel = jobs[position], self._kernels.get(plan.digest)
-            if kernel is not None and isinstance(job.family, KernelFamily):
-                packed[KERNELS][plan.digest] = plan.link_key.encode(kernel)
-                packed[REQUESTS] |= find_answers(job.family, job.request, plan)
-                packed[CONTENTS] |= [requests.contents_entry(job.family.contents)]
+    @staticmethod
+    def _write(output: Path, planned: Sequence[tuple[WarmJob, Plan]], kernels: Mapping[str, bytes]) -> None:
+        answers: dict[str, bytes] = {}
+        contents: dict[str, bytes] = {}
+        for job, plan in planned:
+            if plan.digest in kernels and isinstance(job.family, KernelFamily):
+                answers |= find_answers(job.family, job.request, plan)
+                contents[job.family.contents.key] = job.family.contents.encode()
         try:
-            packs.write(output, packed)
+            packs.write(output, {KERNELS: kernels, REQUESTS: answers, CONTENTS: contents})
         except OSError as error:
             raise _failed(output, error) from None
 
@@ -358,7 +331,7 @@ def _unwritable(output: Path, reason: str, remedy: str) -> JitltoError:
     return JitltoError(f"cannot be written: {reason}", code="jitlto-unwritable-file", where=str(output), hint=hint)
 
 
-def _writable_cache() -> KernelCache:
+def _writable_cache() -> CacheDir:
     place = user_caches()[0]
     if place.setting != "on":
         raise JitltoError(
@@ -367,26 +340,20 @@ def _writable_cache() -> KernelCache:
             where=str(place.directory),
             hint="unset JITLTO_CACHE, or write a pack: -o PACK",
         )
-    # Linking is allowed even with JITLTO_MODE=cached, because that is this command's purpose.
-    settings = config.current()
-    return KernelCache(place.open(), shared=SharedKernels(settings) if settings.store else None)
+    return place.open()
 
 
-def _existing_pack(output: Path) -> list[KernelSource]:
-    """Return the pack that is replaced, if there is one.
+def _check_pack(output: Path) -> None:
+    """Check, before any work, that a file can be written, and holds nothing but a pack.
 
     Raises:
-        JitltoError: If the file cannot be written, or is something else.
+        JitltoError: If not.
     """
     try:
         files.check_replaceable(output)
+        if output.exists():
+            Pack(output).close()
     except OSError as error:
         raise _failed(output, error) from None
-    if not output.exists():
-        return []
-    try:
-        if not output.is_file():
-            raise ValueError("not a file")
-        return [Pack(output.absolute())]  # like packs beside a database, because warnings are given once per path
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except ValueError as error:
         raise _unwritable(output, f"not a pack that can be replaced: {error}", "remove it") from error

@@ -1,10 +1,8 @@
-"""Shards: every fragment in exactly one, evenly assign_shards, the same on every machine."""
+"""Shards: every fragment in exactly one, evenly, the same on every machine."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,27 +10,15 @@ from hypothesis import strategies as st
 
 from jitlto.base.errors import BuildError
 from jitlto.build.rendered_families import RenderedFamilies
-from jitlto.build.shards import Shard, assign_shards, make_part_record
+from jitlto.build.shards import Shard, digest_sources, make_part_record, select
 from jitlto.families import declaration
 from jitlto.record.fragment import FragmentKey
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
-from tests.support.process import output_of
-
-counts = st.integers(1, 12)
-
-
-compiles = st.dictionaries(
-    st.builds(lambda n: FragmentKey.make("f", "g", {"n": str(n)}), st.integers(0, 10**6)),
-    st.sampled_from("abcdefgh"),
-    max_size=30,
-)
-
 
 # --- I/N ---
 
 
-@pytest.mark.slow
 @given(st.integers(1, 999), st.integers(0, 999))
 def test_a_shard_is_written_as_it_is_read(number: int, more: int) -> None:
     shard = Shard(number, number + more)
@@ -51,38 +37,21 @@ def test_an_invalid_shard_is_refused_with_an_example(text: str) -> None:
 # --- Spreading ---
 
 
-@pytest.mark.slow
-@given(compiles, counts, st.randoms())
-def test_every_fragment_is_in_exactly_one_shard_in_any_order(
-    made: dict[FragmentKey, str], count: int, random: Any
-) -> None:
-    shards = assign_shards(made, count)
-    assert shards.keys() == made.keys()
-    assert set(shards.values()) <= set(range(1, count + 1))
-    shuffled = list(made.items())
-    random.shuffle(shuffled)
-    assert assign_shards(dict(shuffled), count) == shards
-
-
-@pytest.mark.slow
-@given(compiles, counts)
-def test_fragments_that_one_compile_makes_go_to_one_shard(made: dict[FragmentKey, str], count: int) -> None:
-    numbers = assign_shards(made, count)
-    together = {(compile_, numbers[key]) for key, compile_ in made.items()}
-    assert len(together) == len(set(made.values()))
-    spread = Counter(number for _, number in together)
-    assert max(spread.values(), default=0) - min((spread[n] for n in range(1, count + 1)), default=0) <= 1
-
-
-@pytest.mark.slow
-def test_shards_do_not_depend_on_the_hash_seed() -> None:
-    script = (
-        "from jitlto.build.shards import *; from jitlto.record.fragment import FragmentKey\n"
-        "made = {FragmentKey.make('f', 'g', {'n': str(n)}): str(n % 7) for n in range(40)}\n"
-        "print(sorted((str(key), number) for key, number in assign_shards(made, 3).items()))"
-    )
-    printed = {output_of(script, PYTHONHASHSEED=seed) for seed in ("1", "2")}
-    assert len(printed) == 1
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_every_fragment_is_in_exactly_one_shard_in_any_order(tmp_path: Path, count: int) -> None:
+    files = MINI | {
+        "family.toml": MINI["family.toml"].replace("[device.op]", '[device.op]\nshared = ["op_name"]'),
+        "op.json": '{"data_type": ["float", "double"], "op_name": ["a", "b", "c"], "expr": "a"}',
+        "op.cu.jinja": MINI["op.cu.jinja"].replace("{{op_name}}", ""),  # two sources, of six fragments
+    }
+    requests = RenderedFamilies([declaration.load_family(write_family(tmp_path, files))]).requests
+    spread = [select(requests, Shard(number, count)) for number in range(1, count + 1)]
+    assert sorted(each.key for shard in spread for each in shard) == sorted(each.key for each in requests)
+    sources = [{each.rendered.source for each in shard} for shard in spread]
+    assert sum(map(len, sources)) == len(set().union(*sources)) == 4  # what one compile makes is in one
+    assert max(map(len, sources)) - min(map(len, sources)) <= 1
+    for number, shard in enumerate(spread, 1):
+        assert {each.key for each in select(requests[::-1], Shard(number, count))} == {each.key for each in shard}
 
 
 # --- What a part says of the whole ---
@@ -90,7 +59,7 @@ def test_shards_do_not_depend_on_the_hash_seed() -> None:
 
 def contents(directory: Path, files: dict[str, str]) -> dict[FragmentKey, str]:
     loaded = declaration.load_family(write_family(directory, files))
-    return RenderedFamilies([loaded]).source_digests()
+    return digest_sources(RenderedFamilies([loaded]).requests)
 
 
 def test_the_digest_of_the_whole_depends_on_sources_and_not_on_directories(tmp_path: Path) -> None:

@@ -103,12 +103,12 @@ def test_a_file_wins_over_a_family_of_its_name(
 def test_unknown_families_and_packages_are_one_message(site: Path, mini_path: Path, tmp_path: Path) -> None:
     install_mini(site, mini_path)
     fails(jitlto("ls", "mimi"), 1, "[registry-unknown-family]", "'mimi'", "'mini'")
-    fails(jitlto("verify", "other:mini"), 1, "[registry-unknown-package]", "'other'", "my-package")
+    fails(jitlto("verify", "other:mini"), 1, "[registry-unknown-family]", "'other'", "my-package")
     fails(jitlto("ls", tmp_path / "mini"), 1, "[database-not-found]")
     fails(jitlto("ls"), 2, "--installed")
     fails(jitlto("ls", "mini", "--installed"), 2, "--installed")
     fails(jitlto("plan", "a:mini", "--db", mini_path), 2, "--db and the package 'a' exclude")
-    fails(jitlto("warm", "a.b:mini"), 1, "[registry-unknown-package]", "'a.b'")
+    fails(jitlto("warm", "a.b:mini"), 1, "[registry-unknown-family]", "'a.b'")
 
 
 def test_installed_families_are_listed_with_their_versions_and_what_they_are(site: Path, mini_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_installed_families_are_listed_with_their_versions_and_what_they_are(sit
     assert listed["second:mini"]["digest"] != listed["First.Package:mini"]["digest"]
     assert "not a fragment database" in listed["third:mini"]["trouble"]
     assert "pip install --force-reinstall" in listed["third:mini"]["remedy"]
-    assert listed["liar:lie"]["trouble"] == "does not hold this family; it holds mini"
+    assert listed["liar:lie"]["trouble"] == "database holds no family 'lie'"
     assert "invalid entry point" in listed["liar:bad"]["trouble"]
     text = run("ls", "--installed").stdout
     assert "mini  First.Package 1.0  for compute_75  nvrtc " in text

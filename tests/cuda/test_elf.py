@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.cuda.elf import CUDA_OBJECT, FUNCTION, PROGBITS, ElfFile
+from jitlto.cuda.elf import CUDA_OBJECT, FUNCTION, PROGBITS, read_sections, read_symbols
 from tests.plan.user_code.test_inputs import relocatable_cubin
 
 TEXT = """
@@ -24,7 +24,7 @@ __global__ void kern(float* x) { extern __shared__ float s[]; *x = own(s[0], pai
 
 @pytest.mark.slow
 def test_symbols_and_prototypes() -> None:
-    symbols = ElfFile.from_bytes(relocatable_cubin(TEXT)).symbols
+    symbols = read_symbols(relocatable_cubin(TEXT))
     found = {s.name: s for s in symbols if not s.is_local and not s.name.startswith(("__", "."))}  # not ptxas's own
     assert {name: s.prototype for name, s in found.items() if s.kind == FUNCTION and not s.is_kernel} == {
         "_Z3fard4pair": "#b8lb8",
@@ -42,9 +42,7 @@ def test_symbols_and_prototypes() -> None:
 
 
 def test_sections() -> None:
-    code = [
-        each for each in ElfFile.from_bytes(relocatable_cubin(TEXT)).sections if each.kind == PROGBITS and each.data
-    ]
+    code = [each for each in read_sections(relocatable_cubin(TEXT)) if each.kind == PROGBITS and each.data]
     assert ".text._Z4kernPf" in {each.name for each in code}
 
 
@@ -56,7 +54,7 @@ def test_a_damaged_file_is_a_value_error_or_read(place: int, written: bytes) -> 
     data[at : at + len(written)] = written
     for damaged in (bytes(data), bytes(data[:at])):
         with contextlib.suppress(ValueError):
-            assert isinstance(ElfFile.from_bytes(damaged).symbols, list)
+            assert isinstance(read_symbols(damaged), list)
 
 
 def _cubin(made: list[bytes] = []) -> bytes:  # noqa: B006 - made once
@@ -68,4 +66,4 @@ def _cubin(made: list[bytes] = []) -> bytes:  # noqa: B006 - made once
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"x" * 100])
 def test_what_is_no_elf_file(data: bytes) -> None:
     with pytest.raises(ValueError, match="malformed"):
-        ElfFile.from_bytes(data)
+        read_sections(data)

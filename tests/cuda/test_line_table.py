@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.cuda.elf import ElfFile
+from jitlto.cuda.elf import read_sections
 from jitlto.cuda.line_table import rename_files
 from jitlto.database.twin import twin_directory
 from jitlto.runtime.family import load
@@ -26,7 +26,7 @@ def cubin(twin_path: Path) -> bytes:
 
 
 def sections(cubin: bytes) -> dict[str, bytes]:
-    return {each.name: each.data for each in ElfFile.from_bytes(cubin).sections if each.name not in _MOVED}
+    return {each.name: each.data for each in read_sections(cubin) if each.name not in _MOVED}
 
 
 def test_a_kernel_names_the_files_of_its_fragments(cubin: bytes, mini_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_equal_names_change_nothing(cubin: bytes) -> None:
 def test_every_part_of_the_file_stays_aligned(cubin: bytes) -> None:
     renamed = rename_files(cubin, lambda name: f"/somewhere/else{name}")
     assert (len(renamed) - len(cubin)) % 128 == 0
-    code, moved = (next(s.data for s in ElfFile.from_bytes(c).sections if ".text." in s.name) for c in (cubin, renamed))
+    code, moved = (next(s.data for s in read_sections(c) if ".text." in s.name) for c in (cubin, renamed))
     assert renamed.index(moved) % 128 == cubin.index(code) % 128 == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from jitlto.base.errors import ArchitectureError, LinkError, ToolchainError, UnresolvedSymbolError, VersionError
 from jitlto.base.versions import Architecture, Version
-from jitlto.cuda import libraries, nvfatbin, nvjitlink, nvjitlink_file
+from jitlto.cuda import libraries, nvfatbin, nvjitlink
 from jitlto.cuda.compatibility import newest_ptx_isa
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, check_linked_ptx, link
 from jitlto.cuda.ptx import parse_ptx
@@ -100,7 +100,7 @@ def test_of_a_library_that_another_has_loaded_an_error_about_versions_says_so(mo
     for is_foreign in (True, False):
         loaded = libraries.Loaded("/opt/old/libnvJitLink.so", is_foreign)
         monkeypatch.setattr(libraries, "load", lambda _, loaded=loaded: loaded)
-        hint = nvjitlink_file.name_loaded(VersionError("too new", hint="update it"), Version(13, 0)).hint or ""
+        hint = nvjitlink.name_loaded(VersionError("too new", hint="update it"), Version(13, 0)).hint or ""
         assert (loaded.path in hint) is is_foreign
         assert "update it" in hint
 

@@ -17,7 +17,8 @@ from jitlto.base.errors import PlanError
 from jitlto.base.versions import Architecture
 from jitlto.database import FragmentDatabase, writer
 from jitlto.database._reader import SqliteReader
-from jitlto.plan.resolve import UserSymbols, resolve
+from jitlto.plan.resolve import resolve
+from jitlto.plan.supplied import UserSymbols
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 from jitlto.record.index import Index, parameter_values

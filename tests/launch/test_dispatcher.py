@@ -39,7 +39,7 @@ def asked(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest.F
         return SimpleNamespace(plan=lambda **how: vars(plan).update(how=how) or plan)
 
     monkeypatch.setattr(mini, "planner", planner)
-    monkeypatch.setattr(mini, "_load", lambda chosen, get, plan: SimpleNamespace(plan=plan(None)))
+    monkeypatch.setattr(mini, "load", lambda plan: SimpleNamespace(plan=plan))
     return configurations
 
 
@@ -137,6 +137,6 @@ def test_a_class_with_its_own_way_keeps_it(
     family = mini.again()()
     own = Own(family.name, family.database, family.session)
     monkeypatch.setattr(own, "planner", mini.planner)
-    monkeypatch.setattr(own, "_load", mini._load)
+    monkeypatch.setattr(own, "load", mini.load)
     for _ in range(4):
         assert own.launcher(**ONE)[1] == "own"  # type: ignore[index]

@@ -170,15 +170,6 @@ def test_a_tensor_that_requires_a_gradient_is_passed_like_one_that_does_not(fake
     assert [values for _, _, *values in fake.launches] == [[4096]] * 4
 
 
-def test_a_tensor_that_cannot_be_detached_is_refused(fake: FakeDriver) -> None:
-    class Stubborn(TorchTensor):
-        def detach(self) -> TorchTensor:
-            return self
-
-    with raises(ArgumentError, "launch-argument-export", "a0"):
-        fake.launcher("float const*")(fake.stream, 1, 32, Stubborn(gradient=True))
-
-
 def test_a_type_that_only_looks_like_a_librarys_is_read_by_its_interface(fake: FakeDriver) -> None:
     class Lying(CupyArray):
         @property

@@ -27,7 +27,7 @@ from jitlto.base.python_warnings import LinkWarning
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import device, libraries, nvjitlink
 from jitlto.cuda.compatibility import newest_ptx_isa
-from jitlto.cuda.elf import ElfFile
+from jitlto.cuda.elf import read_sections
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.cuda.toolkit import find_binary
 from jitlto.database import FragmentDatabase, writer
@@ -309,7 +309,7 @@ def test_what_the_compiler_has_decided_is_refused_at_the_link_not_ignored(mini: 
 
 @pytest.mark.slow
 def code_size(cubin: bytes) -> int:
-    return sum(len(s.data) for s in ElfFile.from_bytes(cubin).sections if s.name.startswith(".text"))
+    return sum(len(s.data) for s in read_sections(cubin) if s.name.startswith(".text"))
 
 
 @pytest.mark.parametrize("link_mode", ["lto", "ptx"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 import pytest
@@ -18,7 +17,8 @@ from jitlto.base.errors import (
     UnknownValueError,
 )
 from jitlto.plan.enumeration import DeadEnd, enumerate_kernels
-from jitlto.plan.resolve import Resolution, UserSymbols, is_compatible, resolve
+from jitlto.plan.resolve import Resolution, is_compatible, resolve
+from jitlto.plan.supplied import UserSymbols
 from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 from jitlto.record.index import Index, agrees
 from tests.support.errors import raises
@@ -653,42 +653,6 @@ def test_a_declaration_may_ask_for_less(required: str, provided: str, fits: bool
     assert is_compatible(variable(required), variable(provided)) is fits
 
 
-@st.composite
-def declared_families(draw: st.DrawFn) -> list[Fragment]:
-    """Fragments as declarations give them: those of a group have the same parameters."""
-
-    def combinations() -> list[dict[str, str]]:
-        names = draw(st.sets(st.sampled_from("pqr")))
-        one = st.fixed_dictionaries(dict.fromkeys(sorted(names), st.sampled_from("xy")))
-        return draw(st.lists(one, min_size=1, max_size=3, unique_by=lambda found: tuple(found.items())))
-
-    fragments = [kernel(*SYMBOLS[:2], **values) for values in combinations()]
-    for place, name in enumerate(SYMBOLS):
-        for values in combinations():
-            required = draw(st.sets(st.sampled_from(SYMBOLS[place + 1 :]), max_size=1)) if name != SYMBOLS[-1] else ()
-            fragments.append(fragment(f"g{name}", provides=[name], requires=required, **values))
-    return fragments
-
-
-@pytest.mark.slow
-@given(declared_families(), st.data())
-def test_one_answer_to_all_that_is_open_is_enough(fragments: list[Fragment], data: st.DataObject) -> None:
-    index = Index(fragments)
-    for found in enumerate_kernels(index):
-        whole = dict(found.configuration)
-        if isinstance(found, DeadEnd) or not all(
-            {*f.key.parameters} <= whole.items() for f in found.resolution.fragments
-        ):
-            continue  # callers cannot set a parameter in which fragments of a kernel differ
-        first = {name: whole[name] for name in sorted(whole) if data.draw(st.booleans())}
-        try:
-            resolve(index, first)
-        except AmbiguousConfigurationError as error:
-            named = re.findall(r"(\w+) \(", error.hint or "")
-            answer = {name: value for name, value in whole.items() if name in named}
-            assert resolve(index, first | answer) == found.resolution
-
-
 def test_inline_functions_of_an_input_are_not_demangled_to_look_for_overloads(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
@@ -696,7 +660,7 @@ def test_inline_functions_of_an_input_are_not_demangled_to_look_for_overloads(mo
         asked.append(name)
         return mangling.qualified_name(name)
 
-    monkeypatch.setattr("jitlto.plan.resolve.qualified_name", spy)
+    monkeypatch.setattr("jitlto.plan.supplied.qualified_name", spy)
     helpers = [function(f"_Z7another{n}f", weak=True) for n in range(1000)]
     resolve(Index([kernel(OP)]), {}, supplied=[supplied(OP, *helpers)])
     assert len(asked) < 10

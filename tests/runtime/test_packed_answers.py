@@ -68,10 +68,9 @@ def make_pack(path: Path, *values: str, arch: Architecture = SM_90) -> None:
 
 def read_pack(path: Path) -> dict[str, dict[str, bytes]]:
     """The entries of the pack beside a database, by kind and key."""
-    kinds = {b"k": KERNELS, b"a": REQUESTS, b"c": CONTENTS}
-    held: dict[str, dict[str, bytes]] = {kind: {} for kind in kinds.values()}
-    for letter, key, payload in Pack(path.with_suffix(".pack")).iterate():
-        held[kinds[letter]][key] = payload
+    held: dict[str, dict[str, bytes]] = {kind: {} for kind in (KERNELS, REQUESTS, CONTENTS)}
+    for kind, key, payload in Pack(path.with_suffix(".pack")).iterate():
+        held[kind][key] = payload
     return held
 
 

@@ -66,6 +66,6 @@ def test_a_pack_of_the_old_version_serves_what_did_not_change(
 
 
 def test_a_version_is_a_short_text(tmp_path: Path) -> None:
-    toml = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\nversion = "1\\n2"')
+    toml = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\nversion = "' + "1" * 101 + '"')
     with raises(FamilyError, "family-invalid-value", "version"):
         declaration.load_family(write_family(tmp_path, MINI | {"family.toml": toml}))

@@ -136,7 +136,7 @@ HALVES = {
     "F7": Halves(f"{_USUAL}/libcuda.so.580.65.06", ""),
 }
 _STATES = {
-    "F1": NOT_IN_USE, "F2": IN_USE, "F3": IN_USE, "F4": "needless", "F5": "mismatch", "F6": IN_USE, "F7": NOT_IN_USE,
+    "F1": NOT_IN_USE, "F2": IN_USE, "F3": IN_USE, "F4": NOT_IN_USE, "F5": "mismatch", "F6": IN_USE, "F7": NOT_IN_USE,
 }  # fmt: skip
 #: Where libcuda lies and of which release it and the kernel module are.
 FORWARD = Table(

@@ -20,7 +20,6 @@ from jitlto.build.pipeline import build
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda import device, nvjitlink, ptx, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.cuda.prediction import preview_link
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.plan.plan import Plan
@@ -129,25 +128,6 @@ def outcome(path: Path, arch: str, mode: str) -> dict[str, object]:
         logger.removeHandler(heard)
 
 
-def doctor(path: Path, arch: str) -> dict[str, object] | None:
-    """What `jitlto doctor` says of a database for one target."""
-    if path.is_dir():
-        return None
-    target = Architecture.parse(arch.removeprefix(DEVICE))
-    with FragmentDatabase(path) as database:
-        named = not arch.startswith(DEVICE)
-        says = [preview_link(f, target, nvjitlink.version(), requested=named) for f in database.fragments()]
-    found = list(dict.fromkeys(says))
-    return {
-        "ways": [each.method for each in found],
-        "why": found[0].why,
-        "remedy": found[0].remedy,
-        "code": found[0].code or None,
-        "fragments": len(says),
-        "status": int(any(each.method is None for each in found)),
-    }
-
-
 def assembled(text: str, arch: str) -> bool:
     """Whether this release makes a cubin of linked PTX, as a driver that knows the target would."""
     item = LinkInput(InputKind.PTX, text.encode(), "linked")
@@ -162,7 +142,7 @@ def main() -> None:
         links = [(Path(path), arch, mode) for path, arch, mode in json.loads(argument.read_text())]
         answer = {
             "nvjitlink": str(nvjitlink.version()),
-            "links": [{"link": outcome(*each), "doctor": doctor(*each[:2])} for each in links],
+            "links": [{"link": outcome(*each)} for each in links],
         }
     elif what == "assemble":
         answer = [assembled(text, arch) for text, arch in json.loads(argument.read_text())]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from jitlto.cuda import toolkit
-from jitlto.cuda.elf import PROGBITS, ElfFile
+from jitlto.cuda.elf import PROGBITS, read_sections
 from jitlto.cuda.line_table import rename_files
 
 _PLACE = re.compile(r'"([^"]+)", line (\d+)')
@@ -29,7 +29,7 @@ class Instruction(NamedTuple):
 
 def machine_code(cubin: bytes) -> dict[str, bytes]:
     """The machine code of each function."""
-    sections = ElfFile.from_bytes(cubin).sections
+    sections = read_sections(cubin)
     return {each.name: each.data for each in sections if each.kind == PROGBITS and each.name.startswith(".text.")}
 
 

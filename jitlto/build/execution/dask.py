@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import socket
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Executor, Future
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from jitlto.base.errors import BuildError, ToolchainError
-from jitlto.build.execution.transport import check_versions, versions, with_substitute
+from jitlto.build.execution.transport import check_versions, versions
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -20,20 +18,19 @@ T = TypeVar("T")
 _ADDRESS = re.compile(r"dask://((?:[^\s:/@\[\]]+|\[[0-9a-fA-F:.]+\]):\d{1,5})/?")
 _PATIENCE = 10  # seconds to wait for a scheduler's answer and for its first worker
 _JOBS_AHEAD = 3  # for each that runs: no worker is idle while a message takes no longer than a third of a job
-_MOST_LOSSES = 3  # each after several dead workers, because the scheduler itself retries
 
 
 class DaskExecutor(Executor):
     """Runs calls in the workers of a Dask cluster; created by :func:`connect`.
 
-    A call whose worker is lost runs again on a different one. Closing the executor leaves the user's cluster running.
+    The scheduler runs a call whose worker is lost on another one. Closing leaves the user's cluster running.
     """
 
     def __init__(self, client: Any, address: str) -> None:
         self._client = client
         self._address = address
-        # Not pure: a failed call that is submitted again runs again.
-        self._executor = client.get_executor(pure=False)
+        self._executor = client.get_executor(pure=False)  # a failed call that is submitted again runs again
+        self._shared: dict[str, Any] = {}
 
     @property
     def workers(self) -> int:
@@ -42,9 +39,18 @@ class DaskExecutor(Executor):
         return max(1, sum(threads.values()))
 
     @property
-    def backlog(self) -> int:
-        """The number of calls to submit beyond these, so that no worker waits for the client."""
-        return _JOBS_AHEAD * self.workers
+    def width(self) -> int:
+        """The number of calls to submit at a time, so that no worker waits for the client."""
+        return (1 + _JOBS_AHEAD) * self.workers
+
+    def share(self, key: str, value: dict[str, bytes]) -> Any:
+        """Send a value to the cluster once; return what stands for it in calls.
+
+        It is the result of a task, which is done again if the workers that have it are lost; others fetch it from them.
+        """
+        if key not in self._shared:
+            self._shared[key] = self._client.submit(dict, value, key=f"jitlto-{key}")
+        return self._shared[key]
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call ``fn`` in a worker.
@@ -52,29 +58,31 @@ class DaskExecutor(Executor):
         Raises:
             BuildError: Through the future, if workers die repeatedly, or the scheduler is lost.
         """
+        call = partial(fn, **kwargs) if kwargs else fn  # Dask's submit takes other keywords
+        outer, inner = Future[T](), self._executor.submit(call, *args)
+        outer.add_done_callback(lambda _: outer.cancelled() and inner.cancel())
+        inner.add_done_callback(partial(self._finish, outer))
+        return outer
+
+    def _finish(self, outer: Future[T], inner: Future[T]) -> None:
         from distributed import KilledWorker  # an extra
 
-        call = partial(fn, **kwargs) if kwargs else fn  # Dask's submit takes other keywords
-        losses = 0
-
-        def resubmit(error: BaseException) -> Future[T] | None:
-            nonlocal losses
-            if isinstance(error, CancelledError):
-                what = "the cluster cancelled a job, or its scheduler is gone"
-                hint = "check the scheduler and its log"
-                raise BuildError(what, code="build-cluster-lost", where=self._address, hint=hint)
-            if not isinstance(error, KilledWorker):
-                return None
-            losses += 1
-            if losses == _MOST_LOSSES:
-                what = f"{losses * (error.allowed_failures + 1)} workers died over one job"
-                where = f"{self._address}, last {error.last_worker.address}"
-                hint = "see the workers' logs; most often their memory limit is too low"
-                raise BuildError(what, code="build-worker-died", where=where, hint=hint)
-            future: Future[T] = self._executor.submit(call, *args)
-            return future
-
-        return with_substitute(self._executor.submit(call, *args), resubmit)
+        if not outer.set_running_or_notify_cancel():
+            return
+        error = None if inner.cancelled() else inner.exception()
+        if inner.cancelled():
+            what = "the cluster cancelled a job, or its scheduler is gone"
+            hint = "check the scheduler and its log"
+            outer.set_exception(BuildError(what, code="build-cluster-lost", where=self._address, hint=hint))
+        elif isinstance(error, KilledWorker):
+            what = f"{error.allowed_failures + 1} workers died over one job"
+            where = f"{self._address}, last {error.last_worker.address}"
+            hint = "see the workers' logs; most often their memory limit is too low"
+            outer.set_exception(BuildError(what, code="build-worker-died", where=where, hint=hint))
+        elif error is not None:
+            outer.set_exception(error)
+        else:
+            outer.set_result(inner.result())
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Disconnect: after the submitted calls are done, or at once if ``cancel_futures`` or not ``wait``."""
@@ -108,20 +116,17 @@ def connect(url: str) -> DaskExecutor:
     try:
         _check_answers(match[1])
         make: Callable[..., Any] = Client
-        with _quiet():
-            client = make(f"tcp://{match[1]}", timeout=_PATIENCE, set_as_default=False)
+        client = make(f"tcp://{match[1]}", timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:  # a time-out is an OSError
         what = f"no Dask scheduler answers: {error}"
         hint = "check that it is running and reachable from here"
         raise BuildError(what, code="build-cluster-unreachable", where=match[1], hint=hint) from error
     try:
-        _check_python(client, match[1])
-        executor = DaskExecutor(client, match[1])
-        _check_workers(client)
+        _check_workers(client, match[1])
     except BaseException:
         client.close()
         raise
-    return executor
+    return DaskExecutor(client, match[1])
 
 
 def _check_answers(address: str) -> None:
@@ -134,21 +139,13 @@ def _check_answers(address: str) -> None:
         raise OSError("a different program is listening there")
 
 
-def _check_python(client: Any, address: str) -> None:
-    """Check the workers' Python version, which needs no jitlto there."""
+def _check_workers(client: Any, address: str) -> None:
+    """Check that there are workers, and their versions; their compilers are checked with each job."""
     try:
         client.wait_for_workers(1, timeout=_PATIENCE)
     except TimeoutError as error:
         hint = f"start one with `dask worker tcp://{address}`"
         raise BuildError("the cluster has no workers", code="build-cluster-empty", where=address, hint=hint) from error
-    ours = {"Python": versions()["Python"]}
-    for worker, installed in sorted(client.get_versions()["workers"].items()):
-        python = ".".join(str(installed["packages"]["python"]).split(".")[:2])
-        check_versions(worker, {"Python": python}, ours)
-
-
-def _check_workers(client: Any) -> None:
-    """Check the workers' versions; their compilers are checked with each job."""
     for worker, theirs in sorted(client.run(versions, on_error="return").items()):
         if isinstance(theirs, OSError):
             continue  # the worker is gone; others take over
@@ -157,15 +154,3 @@ def _check_workers(client: Any) -> None:
             hint = f"install jitlto {versions()['jitlto']} on every worker"
             raise ToolchainError(what, code="toolchain-worker", hint=hint)
         check_versions(worker, theirs, versions())
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence Dask's log about a failed connection, which the error repeats."""
-    logger = logging.getLogger("distributed")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

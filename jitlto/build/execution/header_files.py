@@ -1,7 +1,6 @@
 """Headers on their way to workers: in a directory, each content once, in a file called by its SHA-256.
 
-Most sets of a build differ in a few headers, and most workers compile sources with most sets: through their sockets
-each set would go to each worker, megabytes at a time.
+Most sets of a build differ in a few headers: through sockets each set would go to each worker, megabytes at a time.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -28,11 +27,6 @@ class SentHeaders(dict[str, bytes]):
         return read_headers, self.place
 
 
-def names_of(headers: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the SHA-256 of each content, by name."""
-    return {name: digest_content(content) for name, content in headers.items()}
-
-
 class HeaderFiles:
     """The headers in a directory; thread-safe.
 
@@ -42,13 +36,12 @@ class HeaderFiles:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._contents: set[bytes] = set()
-        self._sets: set[str] = set()
+        self._written: set[str] = set()
         self._lock = threading.Lock()
 
-    def lacking(self, hashes: Iterable[bytes]) -> frozenset[bytes]:
-        """Return which contents are not there, of those with some SHA-256."""
-        return frozenset(hashes) - self._contents
+    def find(self, digest: str) -> SentHeaders | None:
+        """Return what is pickled in the place of a set that was sent before; None if it was not."""
+        return SentHeaders(str(self._directory), digest) if f"{digest}.set" in self._written else None
 
     def send(self, headers: Mapping[str, bytes]) -> SentHeaders:
         """Write a set unless it was written before; return what is pickled in its place.
@@ -57,41 +50,23 @@ class HeaderFiles:
             JitltoError: If there is no space.
         """
         digest = digest_headers(headers)
-        if digest not in self._sets:
-            names = names_of(headers)
-            self.add({names[name]: content for name, content in headers.items()})
-            self.join(digest, names)
-        return SentHeaders(str(self._directory), digest)
-
-    def add(self, contents: Mapping[bytes, bytes]) -> None:
-        """Write contents, by their SHA-256.
-
-        Raises:
-            JitltoError: If there is no space.
-        """
+        if (known := self.find(digest)) is not None:
+            return known
+        names = {name: digest_content(content).hex() for name, content in headers.items()}
         with self._lock:
-            for sha256 in contents.keys() - self._contents:
-                self._write(sha256.hex(), contents[sha256])
-                self._contents.add(sha256)
-
-    def join(self, digest: str, names: Mapping[str, bytes]) -> SentHeaders:
-        """Make a set of contents that are there; return what is pickled in its place.
-
-        Raises:
-            JitltoError: If there is no space.
-        """
-        with self._lock:
-            if digest not in self._sets:
-                listed = json.dumps({name: sha256.hex() for name, sha256 in names.items()})
-                self._write(f"{digest}.set", listed.encode())
-                self._sets.add(digest)
+            for name, sha256 in names.items():
+                self._write(sha256, headers[name])
+            self._write(f"{digest}.set", json.dumps(names).encode())
         return SentHeaders(str(self._directory), digest)
 
     def _write(self, name: str, data: bytes) -> None:
+        if name in self._written:
+            return
         try:
             (self._directory / name).write_bytes(data)
         except OSError as error:  # what is left behind is written over by the next attempt
             raise no_temporary_directory(error) from error
+        self._written.add(name)
 
 
 @lru_cache(maxsize=1024)

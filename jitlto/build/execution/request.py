@@ -50,11 +50,7 @@ class CompileRequest:
 
     @cached_property
     def cache_key(self) -> str:
-        """The key of its compiled form in the build cache; equal for requests that one compile serves.
-
-        Raises:
-            JitltoError: As :attr:`closure`.
-        """
+        """The key of its compiled form in the build cache; raises as :attr:`closure`."""
         return self.config.key(self.closure)
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,7 +21,6 @@ from jitlto.build.cache.cache import Cache, Layer, Unit
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.workers import WorkerDied
-from jitlto.build.failures import Failure
 from jitlto.compile.compiler import CompiledSource, CompileJob, CompileResult
 from jitlto.families.templates import RenderedSource
 
@@ -35,9 +34,9 @@ _MOST_DEATHS = 2  # worker deaths until a job fails: the first may be a differen
 class Outcome:
     """The results of the requests."""
 
-    requests: list[CompileRequest] = field(default_factory=list)  # of all batches, in order
-    sources: dict[int, CompiledSource] = field(default_factory=dict)  # by position of the request
-    failures: list[tuple[int, Failure]] = field(default_factory=list)  # with positions of requests, in their order
+    requests: list[CompileRequest] = field(default_factory=list)  # of all batches
+    sources: dict[CompileRequest, CompiledSource] = field(default_factory=dict)
+    failures: list[tuple[CompileRequest, JitltoError]] = field(default_factory=list)  # in the order of the requests
     compiled: int = 0  # compiles that were run
     #: The requests that were not compiled, by the layer that they came from.
     layers: Counter[Layer] = field(default_factory=Counter)
@@ -48,17 +47,14 @@ class Outcome:
 class _Task:
     """One compile, for all requests whose sources and headers are the same."""
 
-    request: CompileRequest  # the first
-    sharers: int  # requests with the same head
-    positions: list[int]
+    key: str  # in the cache
+    rank: tuple[int, int]  # the lowest is compiled first
+    requests: list[CompileRequest]
     deaths: int = 0
     answer: CompiledSource | JitltoError | None = None  # for requests that turn out to be for the same
 
-    @property
-    def rank(self) -> tuple[int, int]:
-        """The lowest is compiled first: the most expensive."""
-        source = self.request.closure
-        return -_count_templates(source.text) - sum(map(_count_templates, source.headers.values())), self.positions[0]
+    def __lt__(self, other: _Task) -> bool:
+        return self.rank < other.rank
 
 
 @lru_cache(maxsize=4096)  # fragments share their headers
@@ -80,11 +76,12 @@ class Scheduler:
     accept: Callable[[RenderedSource, CompiledSource], object] = lambda rendered, compiled: None  # noqa: ARG005
     keep_going: bool = False  # after a failure; otherwise nothing more is compiled, and nothing awaited
     _outcome: Outcome = field(default_factory=Outcome, init=False)
+    _sharers: Counter[Hashable] = field(default_factory=Counter, init=False)  # requests by their head
     _tasks: dict[str, _Task] = field(default_factory=dict, init=False)  # by key, those that are done too
-    _waiting: list[tuple[tuple[int, int], str]] = field(default_factory=list, init=False)  # a heap of ranks and keys
-    _unasked: list[str] = field(default_factory=list, init=False)  # keys to ask stores for when they are open
-    _running: dict[Future[CompileResult], str] = field(default_factory=dict, init=False)
+    _waiting: list[_Task] = field(default_factory=list, init=False)  # a heap
+    _running: dict[Future[CompileResult], _Task] = field(default_factory=dict, init=False)
     _done: SimpleQueue[Future[CompileResult]] = field(default_factory=SimpleQueue, init=False)  # of those that run
+    _asks_again: bool = field(default=False, init=False)  # when shared stores have opened
 
     def run(self, batches: Iterable[Sequence[CompileRequest]]) -> Outcome:
         """Find or compile all requests.
@@ -95,143 +92,135 @@ class Scheduler:
         Raises:
             ToolchainError: If a worker cannot compile for this client.
         """
-        chunks, more = self._chunks(batches), True
+        chunks, outcome = self._chunks(batches), self._outcome
         try:
-            while (more or self._waiting or self._running) and not self._stopped:
-                self._ask_again()
-                while self._waiting and len(self._running) < self.width:
-                    key = heappop(self._waiting)[1]
-                    if (task := self._tasks[key]).answer is None:
-                        self._running[future := self.submit(task.request.job(task.sharers))] = key
-                        future.add_done_callback(self._done.put)
-                done: list[Future[CompileResult]] = []
-                if more:
-                    more = self._look_up(next(chunks, ()))
-                elif self._running:
-                    with suppress(Empty):
-                        done.append(self._done.get(timeout=_POLL if self._unasked else None))
-                done += [self._done.get() for _ in range(self._done.qsize())]
-                for future in sorted(done, key=lambda each: self._tasks[self._running[each]].positions):
+            while self.keep_going or not outcome.failures:
+                for task in self._next_tasks():
+                    request = task.requests[0]
+                    future = self.submit(request.job(self._sharers[request.head]))
+                    self._running[future] = task
+                    future.add_done_callback(self._done.put)
+                if (chunk := next(chunks, None)) is not None:
+                    self._look_up(chunk)
+                elif not (self._waiting or self._running):
+                    break
+                for future in self._ended(wait=chunk is None):
                     self._finish(self._running.pop(future), future)
         finally:
             for future in self._running:
                 future.cancel()
-        self._outcome.failures.sort(key=lambda item: item[0])
-        return self._outcome
+        order = {request: number for number, request in enumerate(outcome.requests)}
+        outcome.failures.sort(key=lambda failure: order[failure[0]])
+        return outcome
 
-    @property
-    def _stopped(self) -> bool:
-        return bool(self._outcome.failures) and not self.keep_going
-
-    def _chunks(self, batches: Iterable[Sequence[CompileRequest]]) -> Iterator[list[tuple[int, int]]]:
-        """Yield positions of requests, each with the number of those that have the same head.
-
-        The first of each head come first, which workers then read at the same time, side by side.
-        """
+    def _chunks(self, batches: Iterable[Sequence[CompileRequest]]) -> Iterator[Sequence[CompileRequest]]:
+        """Yield some requests at a time: the first of each head first, which workers then read side by side."""
         size = _ASKED if self.cache is not None and self.cache.stores is not None else _CHUNK
         for batch in batches:
-            begin = len(self._outcome.requests)
             self._outcome.requests += batch
-            heads = [request.head for request in batch]
-            sharers, first = Counter(heads), dict(zip(reversed(heads), reversed(range(len(heads))), strict=True))
-            order = sorted(range(len(batch)), key=lambda number: first[heads[number]] != number)
-            for start in range(0, len(order), size):
-                yield [(begin + number, sharers[heads[number]]) for number in order[start : start + size]]
+            self._sharers.update(request.head for request in batch)
+            first = {request.head: request for request in reversed(batch)}
+            order = sorted(batch, key=lambda request: first[request.head] is not request)
+            yield from (order[start : start + size] for start in range(0, len(order), size))
 
-    def _look_up(self, chunk: Sequence[tuple[int, int]]) -> bool:
-        """Find requests in the cache, or make tasks of them; return whether there were any."""
-        new: list[str] = []
-        for position, sharers in chunk:
-            request = self._outcome.requests[position]
+    def _look_up(self, chunk: Sequence[CompileRequest]) -> None:
+        """Find requests in the cache, or make tasks of them."""
+        new: list[_Task] = []
+        for request in chunk:
             try:
-                key = request.cache_key
+                key, source = request.cache_key, request.closure
             except JitltoError as error:
-                if not self.keep_going:
-                    raise
-                self._report([position], error)
+                self._fail([request], error)
                 continue
             if (task := self._tasks.get(key)) is None:
-                self._tasks[key] = _Task(request, sharers, [position])
-                new.append(key)
+                cost = _count_templates(source.text) + sum(map(_count_templates, source.headers.values()))
+                self._tasks[key] = task = _Task(key, (-cost, len(self._tasks)), [request])
+                new.append(task)
             elif task.answer is None:
-                task.positions.append(position)
+                task.requests.append(request)
             else:
-                self._answer(task, [position])
+                self._answer(task, [request])
         self._take(new)
-        missing = [key for key in new if self._tasks[key].answer is None]
-        for key in missing:
-            heappush(self._waiting, (self._tasks[key].rank, key))
-        if self.cache is not None and self.cache.is_opening:
-            self._unasked += missing
-        return bool(chunk)
+        for task in new:
+            if task.answer is None:
+                heappush(self._waiting, task)
+        self._asks_again = self._asks_again or (self.cache is not None and self.cache.is_opening)
 
-    def _ask_again(self) -> None:
-        """Take from shared stores what still waits and they had not answered before they were open."""
-        if self._unasked and self.cache is not None and not self.cache.is_opening:
-            waiting = {key for _, key in self._waiting}
-            unasked, self._unasked = self._unasked, []
-            self._take([key for key in unasked if key in waiting])
-
-    def _take(self, keys: Sequence[str]) -> None:
+    def _take(self, tasks: Sequence[_Task]) -> None:
         """Answer those tasks that the cache has."""
         if self.cache is None:
             return
-        found = self.cache.find_units({key: self._tasks[key].request.config for key in keys})
-        for key in keys:
-            if key in found:
-                unit, layer = found[key]
-                task = self._tasks[key]
+        found = self.cache.find_units({task.key: task.requests[0].config for task in tasks})
+        for task in tasks:
+            if task.key in found:
+                unit, layer = found[task.key]
                 task.answer = unit.compiled
                 self._outcome.seconds_saved += unit.seconds
-                self._answer(task, task.positions, layer)
+                self._answer(task, task.requests, layer)
 
-    def _finish(self, key: str, future: Future[CompileResult]) -> None:
-        task = self._tasks[key]
+    def _next_tasks(self) -> Iterator[_Task]:
+        """Yield what is to be submitted, after another look at shared stores once they have opened."""
+        if self._asks_again and self.cache is not None and not self.cache.is_opening:
+            self._asks_again = False
+            self._take(self._waiting)
+        while self._waiting and len(self._running) < self.width:
+            task = heappop(self._waiting)
+            if task.answer is None:
+                yield task
+
+    def _ended(self, *, wait: bool) -> list[Future[CompileResult]]:
+        """Return the jobs that have ended, in the order of their requests."""
+        ended: list[Future[CompileResult]] = []
+        if wait and self._running:
+            with suppress(Empty):
+                ended.append(self._done.get(timeout=_POLL if self._asks_again else None))
+        ended += [self._done.get() for _ in range(self._done.qsize())]
+        return sorted(ended, key=lambda each: self._running[each].rank[1])
+
+    def _finish(self, task: _Task, future: Future[CompileResult]) -> None:
         try:
             result = future.result()
         except (CompileError, WorkerDied) as error:
             task.deaths += isinstance(error, WorkerDied)
             if isinstance(error, WorkerDied) and task.deaths < _MOST_DEATHS:
-                heappush(self._waiting, (task.rank, key))
+                heappush(self._waiting, task)
             else:
                 task.answer = error
-                self._answer(task, task.positions)
+                self._answer(task, task.requests)
             return
-        task.answer = compiled = task.request.name_parameters(result.compiled)
+        request, *others = task.requests
+        task.answer = compiled = request.name_parameters(result.compiled)
         self._outcome.compiled += 1
         if self.cache is not None:
-            headers = task.request.config.found_headers(task.request.closure, compiled.reads)
-            self.cache.put_unit(key, Unit(compiled, headers, result.seconds))
-        first, *rest = task.positions
-        if self._accept(first, compiled):
+            headers = request.config.found_headers(request.closure, compiled.reads)
+            self.cache.put_unit(task.key, Unit(compiled, headers, result.seconds))
+        if self._accept(request, compiled):
             start = time.perf_counter() - self.begin - result.seconds
-            self.observer.compiled(Span(task.request.key, result.worker, start, result.seconds))
-        self._answer(task, rest)
+            self.observer.compiled(Span(request.key, result.worker, start, result.seconds))
+        self._answer(task, others)
 
-    def _answer(self, task: _Task, positions: Sequence[int], layer: Layer = Layer.MEMORY) -> None:
+    def _answer(self, task: _Task, requests: Sequence[CompileRequest], layer: Layer = Layer.MEMORY) -> None:
         """Give requests the answer of a task, which came from a layer."""
         if isinstance(task.answer, JitltoError):
-            self._report(positions, task.answer)
+            self._fail(requests, task.answer)
             return
-        for position in positions:
-            if task.answer is not None and self._accept(position, task.answer):
+        for request in requests:
+            if task.answer is not None and self._accept(request, task.answer):
                 self._outcome.layers[layer] += 1
                 layer = Layer.MEMORY
-                self.observer.cached(self._outcome.requests[position].key)
+                self.observer.cached(request.key)
 
-    def _accept(self, position: int, compiled: CompiledSource) -> bool:
-        request = self._outcome.requests[position]
+    def _accept(self, request: CompileRequest, compiled: CompiledSource) -> bool:
         try:
             self.accept(request.rendered, compiled)
         except BuildError as error:
-            self._report([position], error)
+            self._fail([request], error)
             return False
-        self._outcome.sources[position] = compiled
+        self._outcome.sources[request] = compiled
         return True
 
-    def _report(self, positions: Sequence[int], error: JitltoError) -> None:
-        for position in positions:
-            request = self._outcome.requests[position]
+    def _fail(self, requests: Sequence[CompileRequest], error: JitltoError) -> None:
+        for request in requests:
             described = request.describe(error)
-            self._outcome.failures.append((position, Failure(request.rendered, described)))
+            self._outcome.failures.append((request, described))
             self.observer.failed(request.key, described)

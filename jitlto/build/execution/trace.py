@@ -28,13 +28,11 @@ class Trace(Observer):
     def __init__(self, next_observer: Observer = NO_OBSERVER) -> None:
         self._next = next_observer
         self._begin = time.perf_counter()
-        self._events: list[dict[str, Any]] = []
-        self._lanes: dict[str, int] = {}
-        self._phase: tuple[str, float] | None = None
+        self._phases: list[tuple[str, float]] = []  # with their starts
+        self._spans: list[Span] = []
 
     def phase(self, name: str) -> None:
-        self._end_phase()
-        self._phase = name, time.perf_counter() - self._begin
+        self._phases.append((name, time.perf_counter() - self._begin))
         self._next.phase(name)
 
     def started(self, keys: Collection[FragmentKey]) -> None:
@@ -44,7 +42,7 @@ class Trace(Observer):
         self._next.cached(key)
 
     def compiled(self, span: Span) -> None:
-        self._add(str(span.key), "compile", span.worker, span.start, span.seconds)
+        self._spans.append(span)
         self._next.compiled(span)
 
     def failed(self, key: FragmentKey, error: JitltoError) -> None:
@@ -52,48 +50,31 @@ class Trace(Observer):
 
     def to_json(self) -> str:
         """Return what was recorded up to now, which ends the last phase."""
-        self._end_phase()
-        lanes = [
-            {"ph": "M", "name": "thread_name", "pid": 1, "tid": lane, "args": {"name": worker}}
-            for worker, lane in self._lanes.items()
+        ends = [*(start for _, start in self._phases[1:]), time.perf_counter() - self._begin]
+        phases = zip(self._phases, ends, strict=False)
+        rows = [
+            *((name, "phase", "phases", start, end - start) for (name, start), end in phases),
+            *((str(span.key), "compile", span.worker, span.start, span.seconds) for span in self._spans),
         ]
-        return json.dumps({"traceEvents": [*lanes, *self._events]}, indent=1, ensure_ascii=False) + "\n"
-
-    def _end_phase(self) -> None:
-        if self._phase is not None:
-            name, start = self._phase
-            self._add(name, "phase", "phases", start, time.perf_counter() - self._begin - start)
-        self._phase = None
-
-    def _add(self, name: str, category: str, lane: str, start: float, seconds: float) -> None:
-        tid = self._lanes.setdefault(lane, len(self._lanes))
-        times = {"ts": round(start * 1e6), "dur": round(seconds * 1e6)}
-        self._events.append({"ph": "X", "name": name, "cat": category, "pid": 1, "tid": tid, **times})
+        lanes = {lane: number for number, lane in enumerate(dict.fromkeys(lane for _, _, lane, _, _ in rows))}
+        events: list[dict[str, Any]] = [
+            {"ph": "M", "name": "thread_name", "pid": 1, "tid": number, "args": {"name": lane}}
+            for lane, number in lanes.items()
+        ]
+        for name, category, lane, start, seconds in rows:
+            times = {"ts": round(start * 1e6), "dur": round(seconds * 1e6)}
+            events.append({"ph": "X", "name": name, "cat": category, "pid": 1, "tid": lanes[lane], **times})
+        return json.dumps({"traceEvents": events}, indent=1, ensure_ascii=False) + "\n"
 
 
 def check_writable(path: Path) -> None:
-    """Check before a build that :func:`write` can write a file.
-
-    Raises:
-        BuildError: If its suffix is not ``.json``, its directory does not exist, or it cannot be written.
-    """
-    if path.suffix.lower() != ".json":
-        what, hint = f"unknown format of timings {path.suffix!r}", "end the name with .json"
-        raise BuildError(what, code="build-timings-format", where=str(path), hint=hint)
-    if not path.parent.is_dir():
-        what = f"the directory {path.parent} does not exist"
-        raise BuildError(what, code="build-no-directory", where=str(path), hint="create it first")
+    """Check before a build that :func:`write` can write a file; BuildError if not."""
     with _report_unwritable(path):
         files.check_replaceable(path)
 
 
 def write(trace: Trace, path: Path) -> None:
-    """Write what was recorded.
-
-    Raises:
-        BuildError: If its name does not end with .json, or it cannot be written.
-    """
-    check_writable(path)
+    """Write what was recorded; BuildError if the file cannot be written."""
     with _report_unwritable(path):
         files.write(path, trace.to_json().encode())
 

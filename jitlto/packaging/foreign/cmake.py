@@ -6,7 +6,6 @@ writes or removes with ``file()`` or ``configure_file()`` is where it says: by d
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -21,7 +20,6 @@ from jitlto.base.files import temporary_directory
 _PROJECT = Path(__file__).parent / "project"
 # CMake names the command that it does not know.
 _UNKNOWN = re.compile(r"CMake Error at \S+:\d+ \((\w+)\):\s+Unknown CMake command")
-_MOST_RUNS = 300
 _LONGEST_RUN = 120.0  # seconds; the largest project known takes one
 
 
@@ -65,39 +63,35 @@ def read_project(lists: Path, definitions: Mapping[str, str]) -> tuple[list[Reco
     if not lists.is_file():
         hint = "name the project's CMakeLists.txt"
         raise ForeignBuildError("no such file", code="import-missing-file", where=str(lists), hint=hint)
-    unknown, log = list[str](), ""
-    for _ in range(_MOST_RUNS):
+    unknown: list[str] = []
+    while True:
         with temporary_directory("jitlto-") as temporary:
-            record = Path(temporary) / "record"
-            record.mkdir()
-            failure = _configure(lists, definitions, unknown, record, Path(temporary) / "binary")
-            if failure is None:
+            log = _configure(lists, definitions, unknown, Path(temporary))
+            if log is None:
                 try:
-                    files = sorted(record.iterdir(), key=lambda path: int(path.name))
-                    return [_parse(path.read_text("utf-8", "surrogateescape")) for path in files], unknown
+                    files = sorted(Path(temporary, "record").iterdir(), key=lambda path: int(path.name))
+                    return [_parse(path.read_text("utf-8")) for path in files], unknown
                 except (ValueError, TypeError, KeyError):
-                    raise _error("the project has written to the record of its calls", lists) from None
-        log = failure
+                    what = "the project has written to the record of its calls, or one of them is not UTF-8"
+                    raise _error(what, lists) from None
         found = _UNKNOWN.search(log)
         if found is None or found[1] in unknown:
-            break
+            raise _error(f"CMake cannot read it without its dependencies:\n{log.strip()}", lists, log)
         unknown.append(found[1])
-    raise _error(f"CMake cannot read it without its dependencies:\n{log.strip()}", lists, log)
 
 
-def _configure(
-    lists: Path, definitions: Mapping[str, str], unknown: Sequence[str], record: Path, binary: Path
-) -> str | None:
-    """Configure a project; return what CMake said if it failed."""
+def _configure(lists: Path, definitions: Mapping[str, str], unknown: Sequence[str], directory: Path) -> str | None:
+    """Configure a project, with its calls recorded below a directory; return what CMake said if it failed."""
+    (directory / "record").mkdir()
     own = {
         "JITLTO_SOURCE": str(lists.absolute().parent),
-        "JITLTO_RECORD": str(record),
+        "JITLTO_RECORD": str(directory / "record"),
         "JITLTO_UNKNOWN": ";".join(unknown),
         "CMAKE_BUILD_TYPE": "Release",
         "CMAKE_MAKE_PROGRAM": sys.executable,  # nothing is built
     }
-    defined = [f"-D{name}={value}" for name, value in {**definitions, **own}.items()]
-    command = [find_cmake(), "-Wno-dev", "-G", "Unix Makefiles", "-S", str(_PROJECT), "-B", str(binary), *defined]
+    command = [find_cmake(), "-Wno-dev", "-G", "Unix Makefiles", "-S", str(_PROJECT), "-B", str(directory / "binary")]
+    command += [f"-D{name}={value}" for name, value in {**definitions, **own}.items()]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_LONGEST_RUN)
     except subprocess.TimeoutExpired:
@@ -111,14 +105,12 @@ def find_cmake() -> str:
     Raises:
         ToolchainError: If there is none.
     """
-    if found := shutil.which("cmake"):
-        return found
-    try:
-        import cmake  # imported lazily: only this command needs it
-    except ImportError:
+    beside = Path(sys.executable).with_name("cmake")  # where its wheel puts it
+    found = shutil.which("cmake") or shutil.which(beside)
+    if found is None:
         hint = "pip install 'jitlto[cmake]', or put a cmake of at least 3.20 on PATH"
-        raise ToolchainError("CMake is not installed", code="toolchain-missing", hint=hint) from None
-    return os.path.join(cmake.CMAKE_BIN_DIR, "cmake")  # noqa: PTH118 - a program's name
+        raise ToolchainError("CMake is not installed", code="toolchain-missing", hint=hint)
+    return found
 
 
 def _error(what: str, lists: Path, log: str = "") -> ForeignBuildError:
@@ -130,12 +122,9 @@ def _error(what: str, lists: Path, log: str = "") -> ForeignBuildError:
 
 def _parse(text: str) -> RecordedCall:
     arguments, *lists = text.split("\x1e")
-    pairs = (line.split(" ") for line in arguments.splitlines())
-    elements = ([element for element in each.rstrip("\n").split(";") if element] for each in lists)
-    include, definitions, options, features = elements
-    named = {_text(name[1:]): _text(value[1:]) for name, value in pairs}
+    named: dict[str, str] = {}
+    for line in arguments.splitlines():
+        name, value = (bytes.fromhex(word).decode() for word in line.split(" "))
+        named[name] = value
+    include, definitions, options, features = ([part for part in each.strip().split(";") if part] for each in lists)
     return RecordedCall(named, include, definitions, options, features)
-
-
-def _text(hexadecimal: str) -> str:
-    return bytes.fromhex(hexadecimal).decode("utf-8", "surrogateescape")

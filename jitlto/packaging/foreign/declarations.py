@@ -1,63 +1,127 @@
-"""Families from the calls of ``generate_jit_lto_kernels`` in a project."""
+"""Families from the calls of ``generate_jit_lto_kernels`` in a project, as ``family.toml`` declares them."""
 
 from __future__ import annotations
 
 import json
 import os.path
 import re
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from jitlto.base.errors import ForeignBuildError
-from jitlto.packaging.foreign.calls import FUNCTION, Call, choose_key, read_call
+from jitlto.families.matrix import load_matrix, parse_matrix
 from jitlto.packaging.foreign.cmake import RecordedCall
-from jitlto.packaging.foreign.compiler_flags import Flags, join_options, split_command_line
-from jitlto.record.fragment import Role
-from jitlto.record.options import GROUP_LINK_OPTIONS
+from jitlto.record.fragment import Role, is_name
 
+_FUNCTION = "generate_jit_lto_kernels"
+_PLACEHOLDER = re.compile(r"@([A-Za-z0-9/_.+-]+)@")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_TYPE_OR_NUMBER = re.compile(r"[\w:<>, *&]+")
 # Directories whose names say what is in them, and not what it is for.
 _GENERIC = {"jit_lto_kernels", "jit_lto", "jit", "kernels", "kernel", "templates", "src", "source", "detail", "impl",
             "fragments", "cuda", "cpp", "lib", "include", ""}  # fmt: skip
-# What stands for a library that the project does not declare.
-_MISSING = "JITLTO_MISSING"
+# Options of nvcc whose value is the next argument.
+_WITH_VALUE = re.compile(
+    r"-X\w+|--?(?:compiler|ptxas|nvlink)-options|--?diag[-_](?:suppress|error|warn)|-gencode|--generate-code|-arch|-t"
+    r"|--?std|-[IDU]|-isystem|--?maxrregcount|-ccbin|--(?:threads|include-path|system-include|define-macro)"
+)
+# They concern the host, the file around the code, or what a declaration says elsewhere.
+_NO_EFFECT = re.compile(
+    r"-X(?:fatbin|compiler|linker)=.*|--?(?:fatbin|compiler)-options=.*|--?compress-(?:mode|all).*|-O\d|--?dlto|-ccbin.*"
+    r"|--?(?:rdc|relocatable-device-code|gpu-architecture|generate-code|std|threads)=.*|-(?:arch|gencode|t)=.*"
+)
+_LINK_SWITCHES = {
+    "use_fast_math": "fast_math", "ftz": "ftz", "prec-div": "prec_div", "prec-sqrt": "prec_sqrt", "fmad": "fma",
+    "lineinfo": "lineinfo", "generate-line-info": "lineinfo",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family, from the calls whose templates lie in one directory: the number of its groups, and its files."""
+
+    name: str
+    groups: int
+    files: Mapping[Path, str]
 
 
 @dataclass
-class Group:
-    """A group, from the calls with one template and the same options.
+class Flags:
+    """Options of nvcc by where a family declares them, and libraries that the project does not declare."""
 
-    Args:
-        matrix: The file, or the text of a file to be written.
-        flags: The options that calls have beside those of their libraries.
+    options: list[str] = field(default_factory=list)
+    link: dict[str, Any] = field(default_factory=dict)
+    include: list[Path] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def add(self, words: Iterable[str]) -> None:
+        """Add options as CMake has them: an option and its value may be two words, and ``SHELL:`` keeps several."""
+        joined: list[str] = []
+        for text in words:
+            for word in shlex.split(text[6:]) if text.startswith("SHELL:") else [text]:
+                if joined and _WITH_VALUE.fullmatch(joined[-1]):
+                    joined[-1] += word if joined[-1] in ("-I", "-D", "-U") else f"={word}"
+                else:
+                    joined.append(word)
+        for option in joined:
+            self._add(option)
+
+    def _add(self, option: str) -> None:
+        name, _, value = option.lstrip("-").partition("=")
+        if found := re.fullmatch(r"(?:-I|-isystem=?|--include-path=|--system-include=)(.+)", option):
+            self.include.append(Path(found[1]))
+        elif name == "DJITLTO_MISSING":
+            self.missing.append(value)
+        elif name in _LINK_SWITCHES:
+            self.link[_LINK_SWITCHES[name]] = value != "false"
+        elif name == "maxrregcount":
+            self.link["max_registers"] = int(value)
+        elif name in ("Xptxas", "ptxas-options"):
+            self.link["ptxas"] = [*self.link.get("ptxas", []), *filter(None, value.split(","))]
+        elif not _NO_EFFECT.fullmatch(option) and option not in self.options:
+            self.options.append(option)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call: its template, the file of its matrix or only that as JSON, and the product of that.
+
+    ``constants`` are what the template needs beside the matrix, from variables of CMake.
     """
 
-    name: str
-    role: Role
+    recorded: RecordedCall
     template: Path
-    matrix: Path | str
-    key: tuple[str, ...]
-    flags: Flags
+    text: str
+    matrix: Path | None
+    document: object
+    combinations: tuple[dict[str, str], ...]
+    constants: frozenset[str]
+
+    @property
+    def extra(self) -> tuple[str, ...]:
+        return tuple(self.recorded.arguments.get("KERNEL_EXTRA_COMPILE_OPTIONS", "").replace("\\;", ";").split(";"))
+
+    @property
+    def role(self) -> Role:
+        """Entrypoint if the rendered template has a kernel."""
+        first = self.combinations[0] if self.combinations else {}
+        code = _COMMENT.sub(" ", _PLACEHOLDER.sub(lambda match: first.get(match[1], ""), self.text))
+        return Role.ENTRYPOINT if re.search(r"\b__global__\b", code) else Role.DEVICE
 
 
-@dataclass
-class Family:
-    """A family, from the calls whose templates lie in one directory."""
-
-    name: str
-    groups: list[Group] = field(default_factory=list)
-    include: list[Path] = field(default_factory=list)
-    standard: int = 17
-    architectures: list[int] = field(default_factory=list)
-    flags: Flags = field(default_factory=Flags)
-    uses: list[str] = field(default_factory=list)
-
-
-def make_families(recorded: Sequence[RecordedCall], source: Path) -> tuple[list[Family], list[str]]:
+def make_families(
+    recorded: Sequence[RecordedCall], source: Path, output: Path, origin: str
+) -> tuple[list[Family], list[str]]:
     """Make families from recorded calls.
 
     Args:
         source: The directory of the project.
+        output: The directory of all families, each in a folder of its own. Files of the project are named relative to
+            it.
+        origin: What the declarations are made from, for a comment.
 
     Returns:
         The families, sorted by name, and what could not be taken over.
@@ -66,120 +130,178 @@ def make_families(recorded: Sequence[RecordedCall], source: Path) -> tuple[list[
         ForeignBuildError: If there is no call, or one lacks an argument or names a file that does not exist.
         MatrixError: If a matrix breaks a rule.
     """
-    calls = [read_call(each) for each in recorded]
+    calls = [_read(each) for each in recorded]
     if not calls:
         hint = "name the CMakeLists.txt that calls it; a call in an if() that is not taken needs its option: -D NAME=ON"
-        raise ForeignBuildError(f"no call of {FUNCTION}", code="import-no-call", where=str(source), hint=hint)
-    notes: list[str] = []
-    names = _name_families({call.template.parent for call in calls}, source)
-    families = {name: Family(name) for name in sorted(names.values())}
+        raise ForeignBuildError(f"no call of {_FUNCTION}", code="import-no-call", where=str(source), hint=hint)
+    members: dict[str, list[_Call]] = {}
+    names = _name_families(sorted({call.template.parent for call in calls}), source)
     for call in calls:
-        notes += _require(families[names[call.template.parent]], call.recorded)
-    for name, family in families.items():
-        own = [call for call in calls if names[call.template.parent] == name]
-        family.groups += [group for same in _alike(own) for group in _groups(same)]
-    _share(list(families.values()))
-    for family in families.values():
-        notes += _unite_link_options(family)
-        for flags in (family.flags, *(group.flags for group in family.groups)):
-            family.include += flags.include
-            notes += [f"{family.name}: {dropped}: left out" for dropped in flags.dropped]
-        notes += [f"{family.name}: no directory {path}: left out" for path in family.include if not path.is_dir()]
-        family.include = [path for path in dict.fromkeys(family.include) if path.is_dir()]
-    return list(families.values()), list(dict.fromkeys(notes))
+        members.setdefault(names[call.template.parent], []).append(call)
+    shared = sorted(name for name, own in members.items() if all(call.role is Role.DEVICE for call in own))
+    common: set[str] = set()  # names of groups that every family sees
+    families, notes = [], list[str]()
+    for name in sorted(members, key=lambda name: (name not in shared, name)):
+        uses = [] if name in shared or len(shared) == len(members) else shared
+        taken = common if name in shared else set(common)
+        files: dict[Path, str] = {}
+        groups = sorted(_alike(members[name]), key=lambda same: (same[0].role is Role.DEVICE, same[0].template))
+        flags, lines = _head(name, members[name], uses, output / name)
+        for same in groups:
+            lines += _group(same, taken, flags.options, output / name, files)
+        lines = [f"# Made from {origin} by `jitlto import cmake`. It is yours to improve.", *lines, ""]
+        families.append(Family(name, len(groups), {output / name / "family.toml": "\n".join(lines), **files}))
+        unknown = "is not known without the project's dependencies: add its headers and options to the declaration"
+        notes += [f"{name}: {library} {unknown}" for library in dict.fromkeys(flags.missing)]
+        notes += [f"{name}: no directory {path}: left out" for path in flags.include if not path.is_dir()]
+    return sorted(families, key=lambda family: family.name), list(dict.fromkeys(notes))
 
 
-def _require(family: Family, call: RecordedCall) -> Iterable[str]:
-    """Add to a family what a call compiles with; yield what is unknown."""
-    family.include += map(Path, dict.fromkeys(call.include))
-    for definition in dict.fromkeys(each.removeprefix("-D") for each in call.definitions):
-        name, _, value = definition.partition("=")
-        if name == _MISSING:
-            yield f"{value} is not known without the project's dependencies: see --include and --option"
-        else:
-            family.flags.add(f"-D{definition}")
-    own = split_command_line(call.arguments.get("CMAKE_CUDA_FLAGS", ""))
-    for option in (*join_options(call.options), *join_options(own)):
-        family.flags.add(option)
-    standards = [
-        call.arguments.get("CMAKE_CUDA_STANDARD", ""),
-        *(re.sub("^(cuda|cxx)_std_", "", f) for f in call.features),
-    ]
-    family.standard = max(family.standard, *(int(each) for each in standards if each.isdecimal()), 0)
-    for architecture in call.arguments.get("CMAKE_CUDA_ARCHITECTURES", "").split(";"):
-        if match := re.fullmatch(r"(\d{2,3})(?:-real|-virtual)?", architecture):
-            family.architectures.append(int(match[1]))
+def _read(command: RecordedCall) -> _Call:
+    given = command.arguments
+    template, file = _find(command, "KERNEL_INPUT_FILE"), _find(command, "MATRIX_JSON_FILE")
+    if template is None or "NAME_FORMAT" not in given or not (file or "MATRIX_JSON_STRING" in given):
+        what = f"{_FUNCTION} needs NAME_FORMAT, KERNEL_INPUT_FILE, and MATRIX_JSON_FILE or MATRIX_JSON_STRING"
+        where = f"{command.directory} {given.get('NAME_FORMAT', '')} {template or ''}".rstrip()
+        raise ForeignBuildError(what, code="import-invalid-call", where=where)
+    text = template.read_text("utf-8-sig", "replace")
+    product = load_matrix(file) if file else parse_matrix(given["MATRIX_JSON_STRING"], f"the matrix for {template}")[1]
+    document = json.loads(file.read_text("utf-8-sig") if file else given["MATRIX_JSON_STRING"])
+    combinations = [{name: str(value) for name, value in each.items()} for each in product.combinations()]
+    # What the matrix does not give, CMake takes from the variables of the caller; one that is not set is empty.
+    missing = set(_PLACEHOLDER.findall(text)).difference(*combinations)
+    constants = {name: given.get(f"@{name}", "") for name in sorted(missing)}
+    if constants:
+        document, file = {"_matrix": document, **constants}, None
+    complete = tuple(each | constants for each in combinations)
+    return _Call(command, template, text, file, document, complete, frozenset(constants))
 
 
-def _unite_link_options(family: Family) -> Iterable[str]:
-    """Move the link options that groups may not have to the family if all have them; yield those that are left out."""
-    links = [group.flags.link for group in family.groups]
-    for name in sorted({name for link in links for name in link} - set(GROUP_LINK_OPTIONS)):
-        values = [link.pop(name, None) for link in links]
-        if all(value == values[0] for value in values) and values[0] is not None:
-            family.flags.link.setdefault(name, values[0])
-        else:
-            yield f"{family.name}: {name}, which only some groups have, cannot differ by group: left out"
+def _find(command: RecordedCall, argument: str) -> Path | None:
+    """Return the file that an argument names, if it is given."""
+    if not command.arguments.get(argument):
+        return None
+    path = Path(os.path.normpath(command.directory / command.arguments[argument]))
+    if not path.is_file():
+        what, hint = f"{_FUNCTION}: no file {path}", "if the project's build makes it, make it first"
+        raise ForeignBuildError(what, code="import-missing-file", where=str(command.directory), hint=hint)
+    return path
 
 
 def _name_families(directories: Iterable[Path], source: Path) -> dict[Path, str]:
     """Name families after the directories of their templates: by the last part that says what they are for."""
     names: dict[Path, str] = {}
-    for directory in sorted(directories):
+    for directory in directories:
         parts = Path(os.path.relpath(directory, source)).parts
-        telling = [part for part in parts if part.lower() not in _GENERIC and part.strip(".")]
-        name = ""
-        for part in reversed(telling or [source.name or "kernels"]):
-            name = f"{part}_{name}" if name else part
-            if name not in names.values():
-                break
+        telling = [p for p in parts if p.lower() not in _GENERIC and p.strip(".")] or [source.name or "kernels"]
+        name = telling[-1] if telling[-1] not in names.values() else "_".join(telling)
         names[directory] = re.sub(r"^(?=[^A-Za-z_])", "_", re.sub(r"[^A-Za-z0-9_.-]", "_", name))
     return names
 
 
-def _alike(calls: Iterable[Call]) -> list[list[Call]]:
+def _alike(calls: Iterable[_Call]) -> Iterable[list[_Call]]:
     """Put calls together that differ in their matrices, and in variables of CMake that the template uses: a loop."""
-    together: dict[object, list[Call]] = {}
+    together: dict[object, list[_Call]] = {}
     for call in calls:
-        parameters = frozenset(frozenset(each) for each in call.combinations)
-        one = call.template, repr(call.flags), parameters
-        if all(other.combinations != call.combinations for other in together.setdefault(one, [])):
-            together[one].append(call)
-    return list(together.values())
+        alike = together.setdefault((call.template, call.extra, frozenset(map(frozenset, call.combinations))), [])
+        if all(other.combinations != call.combinations for other in alike):
+            alike.append(call)
+    return together.values()
 
 
-def _groups(calls: Sequence[Call]) -> Iterable[Group]:
-    """Make one group of calls with one template, or several if their combinations are not distinct."""
-    first = calls[0]
+def _head(name: str, calls: Sequence[_Call], uses: Sequence[str], folder: Path) -> tuple[Flags, list[str]]:
+    """Return what all groups of a family compile with, and the lines of its declaration before them."""
+    flags, standards, architectures = Flags(), [17], list[int]()
+    for call in (each.recorded for each in calls):
+        variables = call.arguments
+        flags.include += map(Path, call.include)
+        flags.add(f"-D{definition.removeprefix('-D')}" for definition in call.definitions)
+        flags.add([*call.options, f"SHELL:{variables.get('CMAKE_CUDA_FLAGS', '')}"])
+        features = (re.sub("^(?:cuda|cxx)_std_", "", feature) for feature in call.features)
+        standards += map(int, filter(str.isdecimal, (variables.get("CMAKE_CUDA_STANDARD", ""), *features)))
+        targets = variables.get("CMAKE_CUDA_ARCHITECTURES", "").split(";")
+        architectures += [int(number) for each in targets if (number := each.partition("-")[0]).isdecimal()]
+    values = {
+        "name": name,
+        "toolchain": "nvcc",
+        "syntax": "cmake",
+        "std": f"c++{max(standards)}",
+        "include": [_relative(path, folder) for path in dict.fromkeys(flags.include) if path.is_dir()] or ["."],
+        "archs": [str(min(architectures))] if architectures else None,
+        "options": flags.options,
+    }
+    lines = ["[family]", *_lines(values)]
+    if uses:
+        lines += ["", "[use]", *_lines({each: f"../{each}/family.toml" for each in uses})]
+    if flags.link:
+        lines += ["", "[link]", *_lines(flags.link)]
+    return flags, lines
+
+
+def _group(
+    calls: Sequence[_Call], taken: set[str], options: Sequence[str], folder: Path, files: dict[Path, str]
+) -> list[str]:
+    """Return the lines of a group of a family with such options; its matrix, if that has no file, goes to ``files``."""
+    first, stem = calls[0], calls[0].template.name.partition(".")[0]
+    formats = [call.recorded.arguments["NAME_FORMAT"] for call in calls]
+    literal = re.sub(r"[^A-Za-z0-9_.-]", "_", formats[0].partition("@")[0]).strip("_.-")
+    names = [*([literal] if len(calls) == 1 and is_name(literal) else []), stem]
+    name = next(each for each in (*names, *(f"{stem}_{n}" for n in range(2, len(taken) + 3))) if each not in taken)
+    taken.add(name)
+    matrix = first.matrix if len(calls) == 1 else None
+    if matrix is None:
+        matrix = folder / f"{name}.json"
+        document = first.document if len(calls) == 1 else [call.document for call in calls]
+        files[matrix] = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     combinations = [each for call in calls for each in call.combinations]
-    if len({tuple(sorted(each.items())) for each in combinations}) < len(combinations):
-        for call in calls:
-            yield from _groups([call])
-        return
-    matrix: Path | str
-    if len(calls) == 1 and isinstance(first.matrix, Path) and not first.constants:
-        matrix = first.matrix
-    else:
-        documents = [call.document() for call in calls]
-        document = documents[0] if len(calls) == 1 else documents
-        matrix = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    varying = [name for name in first.constants if len({call.constants[name] for call in calls}) > 1]
-    key = choose_key([*varying, *(name for call in calls for name in call.named)], combinations, first.placeholders)
-    name = first.name if len(calls) == 1 else first.template.name.partition(".")[0]
-    yield Group(name, first.role, first.template, matrix, key, first.flags)
+    named = {each for text in formats for each in _PLACEHOLDER.findall(text)}
+    named |= {each for each in first.constants if len({combination[each] for combination in combinations}) > 1}
+    own = Flags()
+    own.add(first.extra)
+    values = {
+        "matrix": _relative(matrix, folder),
+        "template": _relative(first.template, folder),
+        "key": list(choose_key(named, combinations, _PLACEHOLDER.findall(first.text))),
+        "options": [option for option in own.options if option and option not in options],
+    }
+    table = f"{first.role.value}.{json.dumps(name) if '.' in name else name}"
+    lines = ["", f"[{table}]", *_lines(values)]
+    if first.role is Role.DEVICE:
+        lines.append("interface = false  # better: the header that declares what the group defines")
+    return [*lines, "", f"[{table}.link]", *_lines(own.link)] if own.link else lines
 
 
-def _share(families: Sequence[Family]) -> None:
-    """Let families with kernels use those without, and give groups names that occur once."""
-    shared = [family for family in families if all(group.role is Role.DEVICE for group in family.groups)]
-    common: set[str] = set()
-    for family in sorted(families, key=lambda family: family not in shared):
-        taken = common if family in shared else set(common)
-        for group in family.groups:
-            stem = group.template.name.partition(".")[0]
-            names = (group.name, stem, *(f"{group.name}_{number}" for number in range(2, len(family.groups) + 99)))
-            group.name = next(name for name in names if name not in taken)
-            taken.add(group.name)
-    if len(shared) < len(families):
-        for family in families:
-            family.uses = [] if family in shared else [other.name for other in shared]
+def choose_key(named: set[str], combinations: Sequence[Mapping[str, str]], used: Iterable[str]) -> tuple[str, ...]:
+    """Choose key parameters that tell combinations apart.
+
+    These are the parameters in the names of kernels, if the template uses them; in place of those that only abbreviate,
+    the types and numbers that it uses, since callers know ``float`` rather than ``f``.
+
+    Args:
+        named: The parameters in the names.
+        combinations: Those of the matrix.
+        used: The parameters that the template uses, in order.
+    """
+    everywhere = set.intersection(*({*each} for each in combinations)) if combinations else set[str]()
+    known = [name for name in dict.fromkeys(used) if name in everywhere]
+    simple = [name for name in known if all(_TYPE_OR_NUMBER.fullmatch(each[name]) for each in combinations)]
+    key = [name for name in known if name in named]
+
+    def count(names: Sequence[str]) -> int:
+        return len({tuple(each[name] for name in names) for each in combinations})
+
+    for name in (*simple, *sorted(everywhere & named), *sorted(everywhere)):
+        if count([*key, name]) > count(key):
+            key.append(name)
+    return tuple(key)
+
+
+def _lines(values: Mapping[str, object]) -> list[str]:
+    # JSON's texts, numbers, booleans and arrays are TOML's, except that TOML escapes DEL.
+    given = {name: value for name, value in values.items() if value not in (None, []) or name == "key"}
+    texts = {name: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") for name, value in given.items()}
+    return [f"{json.dumps(name) if '.' in name else name} = {text}" for name, text in texts.items()]
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return Path(os.path.relpath(path, folder)).as_posix()

@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Any
 
 from jitlto.base import files
 from jitlto.base.cache_dir import CacheDir
-from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
+from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.files import EDITABLE, GROUP, digest_of
 from jitlto.base.lock import locked
 from jitlto.compile.header_places import is_outside
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.compile.source_files import walk_sources
+from jitlto.cuda import libraries
 from jitlto.families import declaration
 from jitlto.link import requests
-from jitlto.runtime.discovery import entry_points
 from jitlto.runtime.discovery.entry_points import InstalledFamily
 
 if TYPE_CHECKING:
@@ -50,23 +50,18 @@ def ensure_database(installed: InstalledFamily, source: Path, settings: Config) 
     Without ``[tool.jitlto]`` it is a file in the source tree, which is not built here.
 
     Args:
+        installed: The family of the distribution.
         source: The distribution's source tree.
         settings: Determine the directory for such databases.
 
     Raises:
-        RegistryError: If the source tree does not declare the family any more.
         DatabaseError: If it cannot be built or does not exist.
     """
-    declared = declared_families(source)
-    if declared is not None and installed.family not in declared:
-        raise outdated_metadata(installed, source)
-    table = _read_table(installed, source)
-    if table is None:
-        return _in_tree(installed, source)
-    path = _built(installed, source, settings)
-    _require_own(path.parent.parent, installed)
-    if not _is_current(path, _state(source, table, settings)):
-        _build_once(installed, source, path, settings)
+    path = locate_database(installed, source, settings)
+    if path.is_relative_to(settings.cache_dir):
+        _require_own(path.parent.parent, installed)
+        if not _is_current(path, _state(source, settings)):
+            _build_once(installed, source, path, settings)
     return path
 
 
@@ -76,66 +71,19 @@ def locate_database(installed: InstalledFamily, source: Path, settings: Config) 
     Raises:
         DatabaseError: If the source tree does not exist, or has neither ``[tool.jitlto]`` nor a database.
     """
-    if _read_table(installed, source) is None:
-        return _in_tree(installed, source)
-    return _built(installed, source, settings)
-
-
-def declared_families(source: Path) -> set[str] | None:
-    """Return the families that a source tree's ``pyproject.toml`` declares now; None if it does not say."""
-    try:
-        project = _read_project(source)["project"]
-        return None if "entry-points" in project.get("dynamic", ()) else set(project["entry-points"][GROUP])
-    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def _read_project(source: Path) -> dict[str, Any]:
-    return tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig"))
-
-
-def outdated_metadata(installed: InstalledFamily, source: Path) -> RegistryError:
-    """Return the error for an editable install whose ``pyproject.toml`` declares other families than its metadata."""
-    declared = declared_families(source) or set()
-    same = [e.family for e in entry_points.families() if e.distribution == installed.distribution]
-    now, then = (", ".join(sorted(names)) or "none" for names in (declared, same))
-    return RegistryError(
-        f"{installed.title} is installed editable: its pyproject.toml declares {now}, the installed metadata {then}",
-        code="registry-outdated-metadata",
-        where=str(source / "pyproject.toml"),
-        hint=f"after a family was added or renamed, install again: pip install -e {source}",
-    )
-
-
-def _built(installed: InstalledFamily, source: Path, settings: Config) -> Path:
-    # A different environment has a different compiler.
-    of = json.dumps([os.path.realpath(source), sys.prefix, installed.distribution])
-    name = hashlib.sha256(of.encode("utf-8", "surrogateescape")).hexdigest()
-    return settings.cache_dir / EDITABLE / name / installed.location.name
-
-
-def _read_table(installed: InstalledFamily, source: Path) -> dict[str, object] | None:
-    """Return the package's ``[tool.jitlto]``, or None; an invalid table is returned empty and left to the build."""
-    try:
-        table = _read_project(source).get("tool", {}).get("jitlto")
-        return table if isinstance(table, dict | None) else {}
-    except FileNotFoundError:
-        if source.is_dir():
-            return None
+    if not source.is_dir():
         raise DatabaseError(
             f"{installed.title} is installed editable, but its source tree does not exist",
             code="database-source-gone",
             where=str(source),
             hint=f"pip install -e SOURCES, or pip uninstall {installed.distribution}",
-        ) from None
-    except (OSError, ValueError, RecursionError, AttributeError):
-        return {}
-
-
-def _in_tree(installed: InstalledFamily, source: Path) -> Path:
-    packages = installed.parts[:-1]
-    for root in (source / "src", source):
-        path = root.joinpath(*packages, installed.location.name)
+        )
+    if _settings_of(source) is not None:
+        # A different environment has a different compiler.
+        of = json.dumps([os.path.realpath(source), sys.prefix, installed.distribution])
+        name = hashlib.sha256(of.encode("utf-8", "surrogateescape")).hexdigest()
+        return settings.cache_dir / EDITABLE / name / installed.location.name
+    for path in (source / "src" / installed.file, source / installed.file):
         if path.is_file():
             return path
     raise DatabaseError(
@@ -145,6 +93,28 @@ def _in_tree(installed: InstalledFamily, source: Path) -> Path:
         hint=f"declare [tool.jitlto] in {source / 'pyproject.toml'}, to have it built when needed; or build it: "
         f"jitlto build FAMILY -o {path}",
     )
+
+
+def declared_families(source: Path) -> set[str]:
+    """Return the families that a source tree's ``pyproject.toml`` declares now; none if it does not say."""
+    with contextlib.suppress(OSError, ValueError, RecursionError, KeyError, TypeError):
+        return set(_read_project(source)["project"]["entry-points"][GROUP])
+    return set()
+
+
+def _read_project(source: Path) -> dict[str, Any]:
+    return tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig"))
+
+
+def _settings_of(source: Path) -> dict[str, Any] | None:
+    """Return a package's ``[tool.jitlto]``, or None; an invalid one is returned empty and left to the build."""
+    try:
+        table = _read_project(source).get("tool", {}).get("jitlto")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError, AttributeError):
+        return {}
+    return table if isinstance(table, dict | None) else {}
 
 
 def _require_own(directory: Path, installed: InstalledFamily) -> None:
@@ -161,15 +131,16 @@ def _require_own(directory: Path, installed: InstalledFamily) -> None:
         ) from error
 
 
-def _state(source: Path, table: dict[str, object], settings: Config) -> str | None:
+def _state(source: Path, settings: Config) -> str | None:
     """Return the SHA-256 of everything that the database is made from; None if only the build knows what that is."""
     if settings.prebuilt:
         return None  # the build takes prebuilt databases instead of sources
+    compiler = libraries.find_packaged(*libraries.FILES["nvrtc"])
+    tools = [requests.linker_surroundings(), compiler, compiler and requests.size_and_time(compiler)]
+    digest = hashlib.sha256(json.dumps(tools).encode("utf-8", "surrogateescape"))
     try:
-        families = _families(source, table)
-        digest = hashlib.sha256(json.dumps(requests.linker_surroundings()).encode("utf-8", "surrogateescape"))
         digest.update((source / "pyproject.toml").read_bytes())
-        for path in families:
+        for path in _families(source):
             family = declaration.load_family(path)
             for each in (family, *family.all_used().values()):
                 for name, content in _sources(each):
@@ -179,13 +150,13 @@ def _state(source: Path, table: dict[str, object], settings: Config) -> str | No
     return digest.hexdigest()
 
 
-def _families(source: Path, table: dict[str, object]) -> list[Path]:
+def _families(source: Path) -> list[Path]:
     """Return the declarations that ``families`` names.
 
     Raises:
         FamilyError: If one is not found.
     """
-    names = table.get("families")
+    names = (_settings_of(source) or {}).get("families")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return sorted((source / "fragments").glob("*/family.toml"))
     return [declaration.find_family(name, source) for name in names]
@@ -205,27 +176,20 @@ def _sources(family: declaration.FamilyDeclaration) -> Iterator[tuple[str, bytes
         yield from ((name, headers[name]) for name in sorted(headers) if is_outside(name))
 
 
-def _record(path: Path) -> Path:
-    return path.with_suffix(".json")
-
-
 def _is_current(path: Path, state: str | None) -> bool:
     """Return whether the database exists and was built from sources in this state."""
-    if state is None:
-        return False
-    try:
-        recorded = json.loads(_record(path).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return False
-    # The digest of the file too: an interrupted build may leave a new database with an old record.
-    return bool(recorded == [state, digest_of(path)])
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        # The digest of the file too: an interrupted build may leave a new database with an old record.
+        recorded = json.loads(path.with_suffix(".json").read_bytes())
+        return state is not None and bool(recorded == [state, digest_of(path)])
+    return False
 
 
 def _build_once(installed: InstalledFamily, source: Path, path: Path, settings: Config) -> None:
     """Build the database, unless a concurrent process has just built it."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with locked(path.with_suffix(".lock"), _PATIENCE, f"builds the fragments of {installed.title}"):
-        state = _state(source, _read_table(installed, source) or {}, settings)
+        state = _state(source, settings)
         if _is_current(path, state):
             return
         why = "its sources or compiler have changed" if path.exists() else "this is its first use"
@@ -238,18 +202,14 @@ def _build_once(installed: InstalledFamily, source: Path, path: Path, settings: 
         _build(installed, source, path)
         _log.warning("built the fragments of %s in %.1f s", installed.title, time.monotonic() - begin)
         if state is not None:
-            files.write(_record(path), json.dumps([state, digest_of(path)]).encode())
+            files.write(path.with_suffix(".json"), json.dumps([state, digest_of(path)]).encode())
 
 
 def _build(installed: InstalledFamily, source: Path, path: Path) -> None:
     # Whoever works on a family tries the kernels that it has; planning says what another lacks.
     arguments = ["build", "--project", str(source), "-o", str(path), "--quiet", "--allow-incomplete"]
-    done = subprocess.run(
-        [sys.executable, "-c", _COMMAND, json.dumps(sys.path), *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", _COMMAND, json.dumps(sys.path), *arguments]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode == 0 and digest_of(path) is not None:
         return
     message = done.stderr.decode("utf-8", "replace").strip().removeprefix("error: ") or f"exit status {done.returncode}"

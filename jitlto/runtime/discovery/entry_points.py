@@ -18,6 +18,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from jitlto.base.errors import DatabaseError, RegistryError
@@ -58,8 +59,8 @@ class InstalledFamily(Frozen):
         return f"reinstall the package: {reinstall_command(self.distribution)}"
 
     @property
-    def parts(self) -> list[str]:
-        """The parts of the dotted path.
+    def file(self) -> str:
+        """The path of the database below the directory that contains the distribution.
 
         Raises:
             RegistryError: If the entry point is invalid.
@@ -73,7 +74,7 @@ class InstalledFamily(Frozen):
                 hint=f'report it to its author: FAMILY = "package.fragments" in the group {GROUP} names the file '
                 f"package/fragments{SUFFIX}",
             )
-        return parts
+        return "/".join(parts) + SUFFIX
 
     @property
     def location(self) -> Path:
@@ -82,7 +83,7 @@ class InstalledFamily(Frozen):
         Raises:
             RegistryError: If the entry point is invalid.
         """
-        return Path(f"{self.root}/{'/'.join(self.parts)}{SUFFIX}")
+        return Path(self.root, self.file)
 
     def require_location(self) -> Path:
         """Return the path of the database, which exists.
@@ -94,17 +95,17 @@ class InstalledFamily(Frozen):
         location = self.location
         if os.path.isfile(location):  # noqa: PTH113 - Path.is_file raises on a name that is too long
             return location
-        named = f"{self.title} names this database for the family {self.family!r}, but"
+        what = f"{self.title} names this database for the family {self.family!r}"
         record = _read(self.metadata, "RECORD")
-        if record and f"{'/'.join(self.parts)}{SUFFIX}," not in record:
+        if record and f"{self.file}," not in record:
             raise DatabaseError(
-                f"{named} its wheel was built without it",
+                f"{what}, but its wheel was built without it",
                 code="database-not-packaged",
                 where=str(location),
                 hint="report it to its author: pyproject.toml needs [tool.jitlto] and, with hatchling, "
                 "[tool.hatch.build.hooks.jitlto]; reinstalling does not help",
             )
-        what = f"{named} there is no such file"
+        what += ", but there is no such file"
         raise DatabaseError(what, code="database-not-found", where=str(location), hint=self.reinstall)
 
 
@@ -119,11 +120,19 @@ def canonical_name(name: str) -> str:
     return "-".join(word for word in words if word)
 
 
-def families(family: str | None = None) -> list[InstalledFamily]:
-    """Return the families of installed distributions, or those with one name, in the order of ``sys.path``."""
+def families(family: str | None = None, distribution: str | None = None) -> list[InstalledFamily]:
+    """Return the families of installed distributions in the order of ``sys.path``.
+
+    Args:
+        family: The name of the family; None for all.
+        distribution: The name of the distribution, in any spelling; None for all.
+    """
     by_name: dict[str, list[tuple[str, str]]] = {}
     for root, name in _all_metadata():
         by_name.setdefault(canonical_name(name.partition("-")[0]), []).append((root, name))
+    if distribution is not None:
+        wanted = canonical_name(distribution)
+        by_name = {wanted: by_name[wanted]} if wanted in by_name else {}
     installed: list[InstalledFamily] = []
     for several in by_name.values():
         whole = several if len(several) == 1 else [each for each in several if _read("/".join(each), "METADATA")]
@@ -134,27 +143,24 @@ def families(family: str | None = None) -> list[InstalledFamily]:
 def _all_metadata() -> Iterator[tuple[str, str]]:
     """Yield the directories of metadata, each as the directory that contains it and its name."""
     for place in dict.fromkeys(path for path in sys.path if isinstance(path, str)):
-        try:
+        with suppress(OSError):
             root = os.path.abspath(place)  # noqa: PTH100 - a string, for speed
             # pip leaves ~name if it cannot remove a package.
             yield from ((root, n) for n in os.listdir(root) if n.endswith(_DIST_INFO) and n[0].isalnum())  # noqa: PTH208
-        except OSError:
-            continue
 
 
 def _families_of(root: str, name: str, family: str | None) -> Iterator[InstalledFamily]:
     metadata = f"{root}/{name}"
     text = _read(metadata, "entry_points.txt")
-    if GROUP not in text:
-        return
-    entries = {entry: value for entry, value in _entries(text) if family in (None, entry)}
-    if not entries:
-        return
-    distribution, _, version = name.removesuffix(_DIST_INFO).partition("-")
-    headers = {"Name": distribution, "Version": version or "?"} | _headers(_read(metadata, "METADATA"))
-    source = _editable_source(_read(metadata, "direct_url.json"))
-    for entry, value in entries.items():
-        yield InstalledFamily(entry, headers["Name"], headers["Version"], value, metadata, root, source)
+    entries = [each for each in _entries(text) if family in (None, each[0])] if GROUP in text else []
+    if entries:
+        distribution, _, version = name.removesuffix(_DIST_INFO).partition("-")
+        headers = _read(metadata, "METADATA").partition("\n\n")[0].splitlines()
+        given = dict(line.split(": ", 1) for line in reversed(headers) if line.startswith(("Name: ", "Version: ")))
+        about = given.get("Name", distribution).strip(), given.get("Version", version or "?").strip()
+        source = _editable_source(_read(metadata, "direct_url.json"))
+        for entry, value in dict(entries).items():
+            yield InstalledFamily(entry, *about, value, metadata, root, source)
 
 
 def _read(directory: str, name: str) -> str:
@@ -172,8 +178,8 @@ def _editable_source(direct_url: str) -> Path | None:
         return None
     try:
         content = json.loads(direct_url)
-        url, editable = content["url"], content.get("dir_info", {}).get("editable", False)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        url, editable = content["url"], content["dir_info"]["editable"]
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None  # not written by a known installer
     if editable is not True or not isinstance(url, str) or not url.startswith("file://"):
         return None
@@ -191,15 +197,3 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
         elif inside and line and not line.startswith(("#", ";")):
             name, _, value = line.partition("=")
             yield name.strip(), value.strip()
-
-
-def _headers(text: str) -> dict[str, str]:
-    """Return the first Name and Version of a distribution's metadata."""
-    headers: dict[str, str] = {}
-    for line in text.splitlines():
-        name, _, value = line.partition(": ")
-        if name in ("Name", "Version"):
-            headers.setdefault(name, value.strip())
-        if not line or len(headers) == 2:
-            break
-    return headers

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.base.files import SUFFIX, digest_of
-from jitlto.base.text import suggest
+from jitlto.base.text import pluralize, suggest
 from jitlto.database import MERGE_HINT
 from jitlto.families import declaration
 from jitlto.link.requests import Contents
@@ -16,81 +16,56 @@ from jitlto.runtime.discovery.entry_points import InstalledFamily
 
 _MOST_NAMED = 5  # of the databases that were searched
 _DIGITS = 12  # of a digest, enough to tell databases apart
+_REMEDY = (
+    "install the package that provides it, give its database (jitlto.load(FAMILY, DB); on the command line --db DB, or "
+    "DB in place of the name), or build one: jitlto build"
+)
 
 
-def ambiguous_package(family: str, titles: list[str], example: str) -> RegistryError:
-    """Return the error for a family that several installed packages provide."""
+def ambiguous(family: str, paths: Sequence[Path], packages: Sequence[InstalledFamily]) -> RegistryError:
+    """Return the error for a family that several databases hold, of the search path or of installed packages."""
+    if not packages:
+        what = f"several databases hold the family {family!r}: {', '.join(map(str, paths))}"
+        return RegistryError(what, code="registry-ambiguous-database", hint="name one: --db DB, or database=")
+    example = packages[0].distribution
     return RegistryError(
-        f"several installed packages provide the family {family!r}: {', '.join(titles)}",
+        f"several installed packages provide the family {family!r}: {', '.join(each.title for each in packages)}",
         code="registry-ambiguous-package",
         hint=f"name one: jitlto.family({family!r}, distribution={example!r}); on the command line {example}:{family}",
     )
 
 
-def not_in_package(distribution: str, family: str) -> RegistryError:
-    """Return the error for a package that is not installed or does not provide a family."""
-    wanted, installed = entry_points.canonical_name(distribution), entry_points.families()
-    own = [each for each in installed if entry_points.canonical_name(each.distribution) == wanted]
-    if outdated := _outdated_metadata(family, own):
-        return outdated
-    if own:
-        names = sorted({each.family for each in own})
-        return RegistryError(
-            f"{own[0].title} provides no family {family!r}",
-            code="registry-not-in-package",
-            hint=_meant(family, names) + f"it provides {', '.join(names)}",
-        )
-    titles = sorted({each.distribution for each in installed})
-    return RegistryError(
-        f"no installed package {distribution!r} provides a family",
-        code="registry-unknown-package",
-        hint=_meant(distribution, titles)
-        + (f"packages with families: {', '.join(titles)}" if titles else "no installed package provides a family")
-        + "; to list them: jitlto ls --installed",
-    )
+def unknown(family: str, distribution: str | None, on_path: Sequence[Contents]) -> RegistryError:
+    """Return the error for a family that no database holds, or none of the package that was named.
 
-
-def unknown(family: str, on_path: set[str]) -> RegistryError:
-    """Return the error for a family that no database holds.
+    It says the nearest name, what was searched with the families there, and what to do.
 
     Args:
-        family : str
-        on_path: The families of the databases on the search path.
+        family: The name of the family.
+        distribution: The installed package that was named.
+        on_path: The contents of the databases on the search path.
     """
+    installed, declared = entry_points.families(), declaration.list_families()
+    known = {name: name for contents in on_path for name in contents.families}
+    known |= {each.family: f"{each.family} ({each.distribution})" for each in installed}
+    names = [*known, *declared, *({each.distribution for each in installed} if distribution else ())]
+    nearest = "" if family in declared else suggest(family, names)
+    if distribution and family in known:
+        nearest = suggest(distribution, names)
+    for each in installed:
+        if each.source is not None and family in editable.declared_families(each.source):
+            nearest = f"{each.title} declares it since it was installed editable: pip install -e {each.source};"
     if family.endswith(SUFFIX):
-        return RegistryError(
-            f"{family!r} names a database, not a family",
-            code="registry-not-a-family",
-            hint="give a family that it holds, and the database separately: jitlto.load(FAMILY, DB), or --db DB",
-        )
-    installed = entry_points.families()
-    if outdated := _outdated_metadata(family, installed):
-        return outdated
-    packages: dict[str, set[str]] = {}
-    for each in installed:
-        packages.setdefault(each.family, set()).add(each.distribution)
-    known = sorted(on_path | packages.keys())
-    listed = (f"{name} ({', '.join(sorted(packages[name]))})" if name in packages else name for name in known)
-    seen = "no database is on JITLTO_DATABASE_PATH, and no installed package provides a family"
-    declared = declaration.list_families()
-    can_be_built = family in declared
-    example = f"{family} -o {family}.fragdb" if can_be_built else "FAMILY -o DB"
+        nearest = "this names a database: give a family that it holds as well;"
+    packages = pluralize(len({each.distribution for each in installed}), "installed package")
+    where = f"the package {distribution!r}" if distribution else "no database"
     return RegistryError(
-        f"no database holds the family {family!r}",
+        f"{where} {'provides no' if distribution else 'holds the'} family {family!r}",
         code="registry-unknown-family",
-        hint=("" if can_be_built else _meant(family, [*known, *declared]))
-        + (f"known families: {', '.join(listed)}" if known else seen)
-        + "; install the package that provides it, give its database (jitlto.load(FAMILY, DB); on the command line "
-        + f"--db DB, or DB in place of the name), or build one: jitlto build {example}",
+        hint=f"{nearest} searched {pluralize(len(on_path), 'database')} on JITLTO_DATABASE_PATH and {packages}, with "
+        f"the known families: {', '.join(known[name] for name in sorted(known)) or 'none'}; {_REMEDY} "
+        f"{f'{family} -o {family}{SUFFIX}' if family in declared else 'FAMILY -o DB'}".lstrip(),
     )
-
-
-def _outdated_metadata(family: str, installed: Iterable[InstalledFamily]) -> RegistryError | None:
-    """Return the error for a family that only the ``pyproject.toml`` of an editable install declares."""
-    for each in installed:
-        if each.source is not None and family in (editable.declared_families(each.source) or ()):
-            return editable.outdated_metadata(each, each.source)
-    return None
 
 
 def not_held(name: str, contents: Contents, path: Path) -> JitltoError:
@@ -103,31 +78,25 @@ def not_held(name: str, contents: Contents, path: Path) -> JitltoError:
         f"database holds no family {name!r}",
         code="registry-unknown-family",
         where=str(path),
-        hint=_meant(name, known) + f"it holds {', '.join(known) or 'none'}",
+        hint=f"{suggest(name, known)} it holds {', '.join(known) or 'none'}".lstrip(),
     )
 
 
-def not_found_again(family: str, digest: str, location: Path, searched: Iterable[Path]) -> RegistryError:
+def not_found_again(family: str, digest: str, paths: Sequence[Path]) -> RegistryError:
     """Return the error for a family that another process loaded from a database that this one does not find.
 
     Args:
         family: The family's name.
         digest: The database's digest.
-        location: Its path in the other process.
-        searched: The databases that this one sees, with other digests.
+        paths: Its path in the other process, and the databases that this one sees, with other digests.
     """
-    found = {path: digest_of(path) for path in (location, *searched)}
+    found = {path: digest_of(path) for path in paths}
     others = [f"{path} ({other[:_DIGITS]}…)" for path, other in found.items() if other is not None][:_MOST_NAMED]
     seen = f"others are {', '.join(others)}" if others else "it sees no other either"
     return RegistryError(
         f"this process finds no database with the digest {digest[:_DIGITS]}…, from which {family!r} was loaded",
         code="registry-not-found-again",
-        where=str(location),
+        where=str(paths[0]),
         hint=f"{seen}; have the same one on both sides: in an installed package, on JITLTO_DATABASE_PATH, at the same "
         f"path, or loaded there before: jitlto.load({family!r}, DB)",
     )
-
-
-def _meant(name: str, known: list[str]) -> str:
-    question = suggest(name, known)
-    return question and f"{question} "

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from jitlto.base.errors import JitltoError
 from jitlto.runtime.discovery import editable, entry_points
@@ -19,7 +18,7 @@ class ListedFamily:
     distribution: str
     version: str
     editable: str | None
-    database: str | None
+    database: str | None = None
     digest: str | None = None
     architectures: tuple[str, ...] = ()
     compilers: tuple[str, ...] = ()
@@ -36,27 +35,21 @@ def installed_families(registry: Registry) -> list[ListedFamily]:
 
 def _listed(each: InstalledFamily, registry: Registry) -> ListedFamily:
     source = each.source
-    known = (each.family, each.distribution, each.version, str(source) if source else None)
-    path: Path | None = None
+    listed = ListedFamily(each.family, each.distribution, each.version, str(source) if source else None)
     try:
         if source is None:
-            path = each.location
-            contents = registry.of_package(each).contents
+            file = registry.of_package(each)
         else:
             path = editable.locate_database(each, source, registry.settings)
-            declared = editable.declared_families(source)
-            if declared is not None and each.family not in declared:
-                raise editable.outdated_metadata(each, source)
             if not path.is_file():
-                return ListedFamily(*known, None, trouble="not built yet; first use builds it")
-            contents = registry.file(path).contents
-        size = path.stat().st_size
+                return replace(listed, trouble="not built yet; first use builds it")
+            file = registry.file(path)
+        listed = replace(
+            listed, database=str(file.path), digest=file.contents.digest, size=file.location.stat().st_size
+        )
+        family = file.require(each.family)
     except JitltoError as error:
-        return ListedFamily(*known, str(path or error.where), trouble=error.what, remedy=error.hint)
+        return replace(listed, database=error.where, trouble=error.what, remedy=error.hint)
     except OSError as error:
-        return ListedFamily(*known, str(path), trouble=error.strerror or str(error))
-    family = contents.families.get(each.family)
-    if family is None:
-        problem = f"does not hold this family; it holds {', '.join(sorted(contents.families)) or 'none'}"
-        return ListedFamily(*known, str(path), contents.digest, size=size, trouble=problem)
-    return ListedFamily(*known, str(path), contents.digest, family.architectures, family.compilers, size)
+        return replace(listed, trouble=error.strerror or str(error))
+    return replace(listed, architectures=family.architectures, compilers=family.compilers)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto.base import config
-from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
+from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.files import SUFFIX, Identity, digest_of, identity
 from jitlto.link.requests import Contents, FamilyContents, LookUps
 from jitlto.runtime.discovery import entry_points
@@ -26,9 +26,9 @@ class DatabaseFile:
     Args:
         path: As the caller names it.
         location: The absolute path, which a later change of the working directory does not affect.
-        contents : Contents
+        contents: The summary.
+        open_database: Opens a database; by default it is ``database``.
         database: The open database; None until :meth:`open` is called.
-        open_database: Opens a database; required if ``database`` is None.
     """
 
     def __init__(
@@ -36,19 +36,19 @@ class DatabaseFile:
         path: Path,
         location: Path,
         contents: Contents,
+        open_database: Callable[[Path], FragmentDatabase],
         database: FragmentDatabase | None = None,
-        open_database: Callable[[Path], FragmentDatabase] | None = None,
     ) -> None:
         self.path = path
         self.location = location
         self.contents = contents
-        self.database = database
         self._open = open_database
+        self._database = database
 
     @classmethod
     def from_database(cls, database: FragmentDatabase) -> DatabaseFile:
         """Wrap an open database."""
-        return cls(database.path, database.location, Contents.from_database(database), database)
+        return cls(database.path, database.location, Contents.from_database(database), lambda _: database, database)
 
     def require(self, family: str) -> FamilyContents:
         """Return what it holds of a family.
@@ -70,8 +70,7 @@ class DatabaseFile:
         Raises:
             DatabaseError: If it can no longer be read, or was replaced by a different database.
         """
-        if self.database is None:
-            assert self._open is not None  # noqa: S101 - without `database`, the caller passes it
+        if self._database is None:
             database = self._open(self.location)
             if database.digest != self.contents.digest:
                 raise DatabaseError(
@@ -80,8 +79,8 @@ class DatabaseFile:
                     where=str(self.path),
                     hint="load the family again",
                 )
-            self.database = database
-        return self.database
+            self._database = database
+        return self._database
 
 
 class Registry:
@@ -157,14 +156,36 @@ class Registry:
         location = path.absolute()
         look_ups, digest = self._look_ups(location), digest_of(location)
         contents = look_ups.find_contents(digest) if digest else None
-        if contents is not None:
-            return DatabaseFile(path, location, contents, open_database=self.open)
-        self._on_new()
-        database = self.open(path)
-        contents = Contents.from_database(database)
-        if digest == database.digest:
-            look_ups.put_contents(contents)
-        return DatabaseFile(path, location, contents, database)
+        if contents is None:
+            self._on_new()
+            contents = Contents.from_database(self.open(path))
+            if digest == contents.digest:
+                look_ups.put_contents(contents)
+        return DatabaseFile(path, location, contents, self.open)
+
+    def files(self) -> list[Path]:
+        """Return the databases on the search path; those of stores are fetched."""
+        files: list[Path] = []
+        for path in self._paths:
+            if isinstance(path, str):
+                files.append(self._fetch(path))
+                continue
+            directory = os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises on a name that is too long
+            files += sorted(path.glob(f"*{SUFFIX}")) if directory else [path]
+        return list(dict.fromkeys(files))
+
+    def databases(self) -> list[FragmentDatabase]:
+        """Open every database on the search path.
+
+        Raises:
+            DatabaseError: If one of them cannot be read.
+        """
+        return [self.open(path) for path in self.files()]
+
+    def _fetch(self, address: str) -> Path:
+        from jitlto.stores.fetched import fetch  # imported lazily: few databases come from a store
+
+        return fetch(address, self.settings)
 
     # --- by the name of a family ---
 
@@ -179,29 +200,31 @@ class Registry:
             RegistryError: If no database holds it, or several different ones do.
             DatabaseError: If a database that has to be searched cannot be read.
         """
-        holders, on_path = ([], set()) if distribution else self._on_path(family)
-        if len({file.contents.digest for file in holders}) > 1:
-            raise RegistryError(
-                f"several databases hold the family {family!r}: " + ", ".join(str(d.path) for d in holders),
-                code="registry-ambiguous-database",
-                hint="name one: --db DB, or database=",
-            )
-        if holders:
-            return holders[0]
-        packages = entry_points.families(family)
-        if distribution:
-            wanted = entry_points.canonical_name(distribution)
-            packages = [each for each in packages if entry_points.canonical_name(each.distribution) == wanted]
-        if len(packages) == 1:
-            return self.of_package(packages[0])
-        titles: list[str] = []
-        if packages and (path := self._only_one(packages, titles)):
-            return self.file(path)
+        found = [] if distribution else self._on_path(family)
+        packages = [] if found else entry_points.families(family, distribution)
+        packages.sort(key=lambda each: each.distribution)
+        found += [self.of_package(each) for each in packages]
+        if len({file.contents.digest for file in found}) == 1:
+            return found[0]
         from jitlto.runtime.discovery import errors  # imported lazily: only needed for errors
 
-        if packages:
-            raise errors.ambiguous_package(family, titles, min(each.distribution for each in packages))
-        raise errors.not_in_package(distribution, family) if distribution else errors.unknown(family, on_path)
+        if found:
+            raise errors.ambiguous(family, [file.path for file in found], packages)
+        on_path = [] if distribution else [self.file(path).contents for path in self.files()]
+        raise errors.unknown(family, distribution, on_path)
+
+    def _on_path(self, family: str) -> list[DatabaseFile]:
+        """Return the databases on the search path that hold a family.
+
+        An unreadable database is an error, because it may hold the family.
+        """
+        try:
+            return [file for file in map(self.file, self.files()) if family in file.contents.families]
+        except DatabaseError as error:
+            error.hint = f"it is on JITLTO_DATABASE_PATH, which is searched before installed packages: {error.hint}"
+            if titles := ", ".join(each.title for each in entry_points.families(family)):
+                error.hint += f"; or remove it to use the family {family!r} of {titles}"
+            raise
 
     def find_again(self, family: str, digest: str, location: Path) -> DatabaseFile:
         """Find a database that a family was loaded from elsewhere: at its path, on the search path, then in packages.
@@ -215,75 +238,18 @@ class Registry:
             RegistryError: If this process finds no database with this digest.
             StoreError: If one on the search path cannot be fetched.
         """
-        if digest_of(location) == digest:
-            return self.file(location)
-        paths = self._files()
-        for package in entry_points.families(family):
-            with suppress(JitltoError):  # as if it were not installed
-                paths.append(self.locate(package))
+        paths = [location]
+        if digest_of(location) != digest:
+            paths += self.files()
+            for package in entry_points.families(family):
+                with suppress(JitltoError):  # as if it were not installed
+                    paths.append(self.locate(package))
         for path in paths:
             if digest_of(path) == digest:
                 return self.file(path)
         from jitlto.runtime.discovery import errors  # imported lazily, as above
 
-        raise errors.not_found_again(family, digest, location, paths)
-
-    def databases(self) -> list[FragmentDatabase]:
-        """Open every database on the search path.
-
-        Raises:
-            DatabaseError: If one of them cannot be read.
-        """
-        return [self.open(path) for path in self._files()]
-
-    def _files(self) -> list[Path]:
-        files: list[Path] = []
-        for path in self._paths:
-            if isinstance(path, str):
-                files.append(self._fetch(path))
-                continue
-            directory = os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises on a name that is too long
-            files += sorted(path.glob(f"*{SUFFIX}")) if directory else [path]
-        return list(dict.fromkeys(files))
-
-    def _fetch(self, address: str) -> Path:
-        from jitlto.stores.fetched import fetch  # imported lazily: few databases come from a store
-
-        return fetch(address, self.settings)
-
-    def _on_path(self, family: str) -> tuple[list[DatabaseFile], set[str]]:
-        """Return the databases on the search path that hold a family, and the names of all families on it.
-
-        An unreadable database is an error, because it may hold the family.
-        """
-        try:
-            return self._search(family, self._files())
-        except DatabaseError as error:
-            titles = ", ".join(each.title for each in entry_points.families(family))
-            error.hint = f"it is on JITLTO_DATABASE_PATH, which is searched before installed packages: {error.hint}"
-            if titles:
-                error.hint += f"; or remove it to use the family {family!r} of {titles}"
-            raise
-
-    def _search(self, family: str, paths: list[Path]) -> tuple[list[DatabaseFile], set[str]]:
-        """Search databases for a family; of those that are unchanged since an earlier search, only holders are read."""
-        look_ups = self._look_ups(paths[0]) if len(paths) > 1 else LookUps(())
-        known = look_ups.find_held(paths)
-        held: dict[str, tuple[Identity, list[str]]] = {}
-        holders = []
-        for path in paths:
-            state, location = _identity(path), str(path.absolute())
-            names = known[location][1] if state and location in known and known[location][0] == state else None
-            if names is None or family in names:
-                file = self.file(path)
-                names = sorted(file.contents.families)
-                if family in names:
-                    holders.append(file)
-            if state:  # as it was before the database was read
-                held[location] = (state, names)
-        if held != known:
-            look_ups.put_held(paths, held)
-        return holders, {name for _, names in held.values() for name in names}
+        raise errors.not_found_again(family, digest, paths)
 
     # --- in installed packages ---
 
@@ -310,23 +276,11 @@ class Registry:
         try:
             return self.file(path)
         except DatabaseError as error:
-            from jitlto.database import BUILD_HINT, REBUILD_HINT
+            from jitlto.database import BUILD_HINT, REBUILD_HINT  # imported lazily: loads SQLite
 
             if package.source is None and error.hint in (REBUILD_HINT, BUILD_HINT):
                 error.hint = package.reinstall
             raise
-
-    def _only_one(self, packages: list[InstalledFamily], titles: list[str]) -> Path | None:
-        """Return the database that several installed packages ship, if all ship the same one; add their titles."""
-        paths: list[Path] = []
-        for each in sorted(packages, key=lambda each: each.distribution):
-            try:
-                paths.append(self.locate(each))
-                titles.append(each.title)
-            except JitltoError as error:
-                titles.append(f"{each.title} ({error.where}: {error.what})")
-        digests = {digest_of(path) for path in paths}
-        return paths[0] if len(paths) == len(packages) and len(digests) == 1 and None not in digests else None
 
 
 def _identity(path: Path) -> Identity | None:

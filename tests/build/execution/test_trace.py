@@ -37,22 +37,10 @@ def test_phases_and_compiles_are_complete_events_in_named_lanes() -> None:
     assert times == [(str(KEYS[0]), 500_000, 250_000), (str(KEYS[2]), 750_000, 125_000)]
 
 
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
-        ("t.html", "build-timings-format"),
-        ("t", "build-timings-format"),
-        ("missing/t.json", "build-no-directory"),
-    ],
-)
-def test_a_file_that_cannot_be_written_is_refused_before_and_after(tmp_path: Path, name: str, code: str) -> None:
-    with raises(BuildError, code, where=str(tmp_path / name)):
+@pytest.mark.parametrize("name", ["missing/t.json", "taken"])
+def test_a_file_that_cannot_be_written_is_refused_before_and_after(tmp_path: Path, name: str) -> None:
+    (tmp_path / "taken").mkdir()
+    with raises(BuildError, "build-unwritable-timings", where=str(tmp_path / name)):
         check_writable(tmp_path / name)
-    with raises(BuildError, code, where=str(tmp_path / name)):
+    with raises(BuildError, "build-unwritable-timings", where=str(tmp_path / name)):
         write(Trace(), tmp_path / name)
-
-
-def test_a_directory_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "t.json").mkdir()
-    with raises(BuildError, "build-unwritable-timings"):
-        check_writable(tmp_path / "t.json")

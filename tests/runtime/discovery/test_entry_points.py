@@ -195,7 +195,7 @@ def test_two_packages_with_equal_databases_do_not_contradict(site: Path, mini_pa
 def test_a_broken_package_is_named_and_the_other_can_be_used(site: Path, mini_path: Path) -> None:
     good = install_mini(site, mini_path, "good")
     install_mini(site, mini_path, "broken").unlink()
-    with pytest.raises(RegistryError, match=r"good 1\.0.*broken 1\.0 \(.*no such file|broken 1\.0 \(.*good 1\.0"):
+    with raises(DatabaseError, "database-not-found", "broken 1.0"):
         jitlto.family("mini")
     assert jitlto.family("mini", distribution="good").database.path == good
 
@@ -237,14 +237,11 @@ def test_an_unknown_family_names_the_nearest_and_the_packages_with_families(site
     install_mini(site, mini_path)
     with raises(RegistryError, "registry-unknown-family", "'mimi'", "mini (my-package)", hint="did you mean 'mini'?"):
         jitlto.family("mimi")
-    with raises(RegistryError, "registry-not-in-package", "my-package 1.0", "'mimi'", hint="did you mean 'mini'?"):
+    with raises(RegistryError, "registry-unknown-family", "'my_package'", "'mimi'", hint="did you mean 'mini'?"):
         jitlto.family("mimi", distribution="my_package")
-    with raises(RegistryError, "registry-unknown-package", "'my-pakage'", hint="did you mean 'my-package'?"):
+    with raises(RegistryError, "registry-unknown-family", "'my-pakage'", hint="did you mean 'my-package'?"):
         jitlto.family("mini", distribution="my-pakage")
-
-
-def test_the_name_of_a_database_is_not_a_family(site: Path, mini_path: Path) -> None:
-    with raises(RegistryError, "registry-not-a-family", str(mini_path), hint="--db DB"):
+    with raises(RegistryError, "registry-unknown-family", str(mini_path), "names a database", hint="--db DB"):
         jitlto.family(str(mini_path))
 
 
@@ -253,7 +250,7 @@ def test_without_any_package_the_error_says_so(site: Path) -> None:
         pytest.skip("a package with families is installed here")
     with raises(RegistryError, "registry-unknown-family", "'mini'"):
         jitlto.family("mini")
-    with raises(RegistryError, "registry-unknown-package", "'some'"):
+    with raises(RegistryError, "registry-unknown-family", "'some'", hint="0 installed packages"):
         jitlto.family("mini", distribution="some")
 
 
@@ -518,28 +515,6 @@ def test_listing_a_hundred_installed_databases_opens_none_twice(
     assert [opened for _, opened, _ in listed] == [True, *[False] * 4]
     seconds = [first for first, *_ in listed[1:]]
     assert min(seconds) < 0.040, seconds  # some 12 ms where nobody else computes
-
-
-@pytest.mark.timing
-@pytest.mark.slow
-def test_a_hundred_installed_databases_are_listed_in_less_than_20_milliseconds(
-    site: Path, mini_path: Path, tmp_path: Path
-) -> None:
-    for number in range(100):
-        install(
-            site, f"package-{number}", families={f"f{number}": f"p{number}.f"}, databases={f"p{number}.f": mini_path}
-        )
-    code = """
-import time
-from jitlto.base.files import digest_of
-from jitlto.runtime.discovery import entry_points
-begin = time.process_time()
-found = [(each.family, each.title, digest_of(each.require_location())) for each in entry_points.families()]
-assert len(found) >= 100 and all(digest for *_, digest in found)
-print(time.process_time() - begin)
-"""
-    seconds = [float(process(code, site, JITLTO_CACHE="off").stdout) for _ in range(5)]
-    assert min(seconds) < 0.020, seconds
 
 
 def test_errors_are_all_jitltos(site: Path) -> None:

@@ -11,12 +11,9 @@ from msgspec.structs import replace
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import DatabaseError, RegistryError
-from jitlto.base.files import digest_of
 from jitlto.database import FragmentDatabase, writer
-from jitlto.link import requests
 from jitlto.link.requests import LookUps
-from jitlto.link.sources import CONTENTS, Disk
-from jitlto.runtime.discovery import registry as registry_module
+from jitlto.link.sources import Disk
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import load
 from tests.support.distributions import install
@@ -177,19 +174,6 @@ def renamed(source: Path, directory: Path, count: int) -> list[Path]:
     return [rewritten(source, directory / f"f{n}.fragdb", name=f"f{n}") for n in range(count)]
 
 
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The databases whose digests were read, one after the other."""
-    paths: list[Path] = []
-
-    def told(path: Path) -> str | None:
-        paths.append(path)
-        return digest_of(path)
-
-    monkeypatch.setattr(registry_module, "digest_of", told)
-    return paths
-
-
 def fresh(*paths: Path, cache: Path) -> Registry:
     """A registry as a process has it that begins."""
     look_ups = LookUps([Disk(CacheDir(cache, 1 << 30))])
@@ -247,13 +231,3 @@ def test_databases_that_were_replaced_added_or_removed_since_are_noticed(
     paths[0].write_bytes(b"damaged")
     with raises(DatabaseError, "database-foreign", where=str(paths[0])):
         fresh(tmp_path / "made", cache=tmp_path / "cache").find("f1")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"x": 1}', b"3", b'{"x": [1, 2]}'])
-def test_what_somebody_else_made_up_about_the_path_is_looked_up_anew(
-    mini_path: Path, tmp_path: Path, payload: bytes
-) -> None:
-    paths = [mini_path, rewritten(mini_path, tmp_path / "other.fragdb", name="other")]
-    Disk(CacheDir(tmp_path / "cache", 1 << 30)).put(requests._search_key(paths), payload, CONTENTS)
-    assert fresh(*paths, cache=tmp_path / "cache").find("other").path == paths[1]

@@ -1,0 +1,118 @@
+"""What callers supply to a plan: its symbols, and the errors about symbols that no fragment and no input provides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence, Set
+
+from msgspec import Struct
+
+from jitlto.base.errors import InterfaceMismatchError, MissingProviderError, PlanError
+from jitlto.base.mangling import base_name, demangle, qualified_name
+from jitlto.cuda.ptx import missing_symbol_hint
+from jitlto.plan import resolve_errors
+from jitlto.record.fragment import Fragment, Symbol
+from jitlto.record.index import Index
+
+
+class UserSymbols(Struct, frozen=True):
+    """The symbols that a caller's own input provides and requires; ``name`` is its name in messages.
+
+    ``opaque`` inputs (SASS, archives) cannot be inspected; they are assumed to provide every symbol that no fragment
+    provides.
+    """
+
+    name: str
+    provides: tuple[Symbol, ...]
+    requires: tuple[Symbol, ...]
+    opaque: bool = False
+
+
+def name_of(owner: Fragment | UserSymbols) -> str:
+    """Return the name of a fragment or a caller's input in messages."""
+    return owner.key.text if isinstance(owner, Fragment) else owner.name
+
+
+def missing_provider(
+    index: Index,
+    symbol: Symbol,
+    requirer: Fragment | UserSymbols,
+    bound: Mapping[str, str],
+    supplied: Sequence[UserSymbols],
+) -> PlanError:
+    """Return the error for a required symbol that nothing provides for a configuration.
+
+    Raises:
+        PlanError: As :func:`check_inputs_used`.
+    """
+    wanted = demangle(symbol.name)
+    if candidates := index.provider_keys(symbol.name):
+        return resolve_errors.no_value(f"provider of {wanted}", candidates, bound)
+    for item in supplied:
+        if found := _find_overload({theirs.name for theirs in item.provides}, [symbol.name], base_name):
+            return _mismatch(item.name, *found)
+    check_inputs_used(index, supplied, index.required, [symbol.name])
+    what, runtime = f"nothing provides {wanted}, which {name_of(requirer)} requires", missing_symbol_hint(symbol.name)
+    if runtime:
+        return MissingProviderError(what, code="plan-missing-provider-device-runtime", hint=runtime)
+    others = ", ".join(item.name for item in supplied)
+    hint = "supply it: planner.add_source(text), or --source FILE on the command line"
+    return MissingProviderError(what, hint=f"{others} does not define it" if others else hint)
+
+
+def check_inputs_used(index: Index, supplied: Sequence[UserSymbols], required: Set[str], likely: Sequence[str]) -> None:
+    """Check that each input provides a required symbol, and no other overload of a likely one in its place.
+
+    Otherwise a name or a type is probably misspelled, and fragments would be linked in its place. An overload beside
+    the right one is the caller's affair. ``likely`` are the symbols that an input was most likely meant to provide.
+
+    Raises:
+        InterfaceMismatchError, PlanError: If one does not.
+    """
+    right = {symbol.name for item in supplied for symbol in item.provides} & required
+    for item in supplied:
+        theirs = {symbol.name for symbol in item.provides}
+        if item.opaque:
+            continue
+        if theirs & required:
+            taken = set(map(qualified_name, right))
+            wanted = [name for name in likely if qualified_name(name) not in taken]
+            found = _find_overload(theirs - required, wanted, qualified_name)
+        else:
+            found = _find_overload(theirs, [*likely, *sorted(index.required)], base_name)
+        if found:
+            raise _mismatch(item.name, *found)
+        if theirs & required:
+            continue
+        defined = ", ".join(map(demangle, sorted(theirs))) or "nothing"
+        called = ", ".join(map(demangle, sorted(index.required))) or "nothing"
+        raise PlanError(
+            f"provides nothing that the plan requires; it defines {defined}",
+            code="plan-unused-input",
+            where=item.name,
+            hint=f"the family's fragments call {called}",
+        )
+
+
+def _find_overload(names: Set[str], wanted: Sequence[str], called: Callable[[str], str]) -> tuple[str, str] | None:
+    """Return the first of some symbols that is called as a wanted one is, and that one."""
+    # Of thousands of symbols only those are demangled that may have such a name: one that is no operator's is in them.
+    bases = {base_name(name) for name in wanted}
+    alike = re.compile("|".join(map(re.escape, bases)) if all(map(str.isidentifier, bases)) else "")
+    found = {called(name): name for name in sorted(filter(alike.search, names), reverse=True)} if wanted else {}
+    return next(((found[name], each) for each in wanted if (name := called(each)) in found), None)
+
+
+def _mismatch(input_name: str, defined: str, required: str) -> InterfaceMismatchError:
+    found, wanted = demangle(defined), demangle(required)
+    hint = "define it with exactly the declared types and linkage"
+    if wanted.replace("long long", "long") == found.replace("long long", "long"):
+        hint = (
+            "NVRTC's int64_t is `long long`, nvcc's is `long`: spell the type out as the other side has it, "
+            "or compile both with one compiler"
+        )
+    elif "(" not in found:
+        hint = 'it is declared with C++ linkage: remove extern "C"'
+    elif "(" not in wanted:
+        hint = 'it is declared extern "C": define it so'
+    return InterfaceMismatchError(f"defines {found}, but the kernel calls {wanted}", where=input_name, hint=hint)
