@@ -196,6 +196,12 @@ def test_families_may_be_used_in_many_ways(tmp_path: Path) -> None:
     assert len(first.all_used()) == len(first.interfaces) - 1 == 9 * 4
 
 
+@pytest.mark.slow
+def test_a_chain_of_uses_has_an_end(tmp_path: Path) -> None:
+    with raises(FamilyError, "family-use", "50"):
+        chain(tmp_path, 60)
+
+
 def test_one_name_means_one_family_in_all_that_a_family_uses(tmp_path: Path) -> None:
     copies = {f"copy/{name}": text for name, text in SHARED.items() if name.startswith("common/")}
     middle = '[family]\nname = "middle"\n[use]\ncommon = "../copy/common"\n[device.more]\ninterface = "more.cuh"\n'
