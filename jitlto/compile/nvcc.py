@@ -28,7 +28,7 @@ from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.header_tree import SOURCE, TOOLKIT
 from jitlto.compile.search_path import SearchPath, entered_files, host_directories
 from jitlto.cuda import nvfatbin, toolkit
-from jitlto.cuda.ptx import parse_ptx
+from jitlto.cuda.ptx import Module, parse_ptx
 from jitlto.record.fragment import ImageKind
 
 _INSTALL = "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13"
@@ -159,6 +159,10 @@ class Compiler:
         """Compile one job to LTO-IR for another architecture."""
         made = self._run_nvcc(job, [architecture], ltoir=True)
         return made.ltoir[architecture], made.reads
+
+    def compile_ptx(self, job: CompileJob, architecture: Architecture) -> Module:
+        """Compile one job to PTX for an architecture."""
+        return parse_ptx(self._run_nvcc(job, [architecture], ptx=True).ptx[architecture].decode())
 
     def external(self, name: str) -> str | None:
         """SHA-256 of a header of the toolkit or the host at the first call; None if it does not exist."""

@@ -27,8 +27,7 @@ from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
 
 if TYPE_CHECKING:
-    from jitlto.stores.shared import SharedStores
-    from jitlto.stores.store import StoreStatistics
+    from jitlto.stores.shared import SharedStore, StoreStatistics
 
 _FLUSH, _STALL = 60.0, 5.0  # seconds to wait for what is written to shared stores, in all and for one of them
 
@@ -201,7 +200,7 @@ def link_jobs(
     if output is not None:
         _check_pack(output)
     shared = SharedKernels(config.current(), readonly=output is not None) if own.shared else None
-    before = shared.stores.statistics if shared else None
+    before = replace(shared.stores.statistics) if shared else None  # a copy
     # Linking is allowed even with JITLTO_MODE=cached, because that is this command's purpose.
     cache = KernelCache(own.store if output else _writable_cache(), shared=shared)
     claimed: dict[str, int] = {}  # digest → position of the job that links it
@@ -237,10 +236,9 @@ def link_jobs(
     return WarmResult(ordered, len(kernels))
 
 
-def _flush(stores: SharedStores, before: StoreStatistics) -> tuple[int, int]:
+def _flush(stores: SharedStore, before: StoreStatistics) -> tuple[int, int]:
     """Wait until all is written to shared stores; return how many kernels were, and how many could not be."""
-    stores.finish(_FLUSH, _STALL)
-    flushed, now = stores.flush(0), stores.statistics
+    flushed, now = stores.flush(_FLUSH, _STALL), stores.statistics
     return now.writes - before.writes, now.dropped - before.dropped + (not flushed)
 
 
