@@ -38,17 +38,13 @@ _KEPT = "kept"  # intermediate files, in the private directory
 _HERE = "/proc/self/cwd"
 # For finding programs and libraries. Variables that change the result (CPATH, NVCC_APPEND_FLAGS) are left out.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
-_OF_MACHINE = "a build must not depend on files of this machine"
-_REFUSED = {
-    **dict.fromkeys(("-ccbin", "--compiler-bindir"), "set the environment variable NVCC_CCBIN to the host compiler"),
-    **dict.fromkeys(
-        ("-I", "-isystem", "--system-include", "-o", "--output-file", "-odir", "--output-directory", "-optf",
-         "--options-file", "-M", "-MM", "-MD", "-MMD", "-MF", "-keep", "--keep", "-save-temps", "--save-temps",
-         "-keep-dir", "--keep-dir", "-dryrun", "--dryrun", "-E", "-c", "-dc", "-ptx", "-cubin", "-fatbin", "-ldir",
-         "-idp", "-ddp", "-Xcicc", "-time", "--time"),
-        _OF_MACHINE,
-    ),
-}  # fmt: skip
+# A build must not depend on files of this machine.
+_REFUSED = frozenset((
+    "-ccbin", "--compiler-bindir", "-I", "-isystem", "--system-include", "-o", "--output-file", "-odir",
+    "--output-directory", "-optf", "--options-file", "-M", "-MM", "-MD", "-MMD", "-MF", "-keep", "--keep",
+    "-save-temps", "--save-temps", "-keep-dir", "--keep-dir", "-dryrun", "--dryrun", "-E", "-c", "-dc", "-ptx", "-cubin", "-fatbin",
+    "-ldir", "-idp", "-ddp", "-Xcicc", "-time", "--time",
+))  # fmt: skip
 # Flag 1: a file is entered. A #line directive leaves a marker without flags, so it can neither fake nor hide one.
 _ENTERED = re.compile(rb'^# \d+ "((?:[^"\\\n]|\\.)*)" 1(?: [234])*$', re.M)
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
@@ -144,8 +140,9 @@ class Compiler:
             ToolchainError: If nvcc cannot be run, is killed or does not write all files.
         """
         for option in job.options:
-            if reason := _REFUSED.get(re.split(r"[=\s]", option, maxsplit=1)[0]):
-                raise CompileError(f"option {option!r} is not allowed: {reason}", code="compile-options")
+            if re.split(r"[=\s]", option, maxsplit=1)[0] in _REFUSED:
+                hint = "remove it; the environment variable NVCC_CCBIN names the host compiler"
+                raise CompileError(f"option {option!r} is not allowed in a build", code="compile-options", hint=hint)
         architectures = sorted(job.architectures)
         reads_ltoir, makes_ltoir = self._reads_ltoir(job.images), ImageKind.LTOIR in job.images
         made = self._run_nvcc(job, architectures, ltoir=makes_ltoir, ptx=not reads_ltoir)

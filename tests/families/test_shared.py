@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base import config
 from jitlto.base.errors import BuildError, DatabaseError, FamilyError, PlanError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.merge import merge_databases
@@ -202,11 +201,11 @@ def test_an_editable_install_is_rebuilt_when_a_shared_group_changes(tmp_path: Pa
     write_family(tmp_path / "fragments", SHARED)
     (tmp_path / "pyproject.toml").write_text("")
     table: dict[str, object] = {"families": ["fragments/search"]}
-    before = editable._state(tmp_path, table, config.current())
+    before = editable._state(tmp_path, table)
     template = tmp_path / "fragments" / "common" / "scale.cu.jinja"
     template.write_text(template.read_text() + "// changed\n")
     assert before is not None
-    assert editable._state(tmp_path, table, config.current()) not in (None, before)
+    assert editable._state(tmp_path, table) not in (None, before)
 
 
 @pytest.mark.parametrize("families", ['["fragments/search"]', '["fragments/common", "fragments/search"]'])
