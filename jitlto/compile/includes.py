@@ -20,9 +20,8 @@ _NAME = rb'(?:"[^"\r\n]*+"|<[^>\r\n]*+>)'
 _STRING = rb'"(?:[^"\\\n]++|\\\r?\n|\\.)*+"'
 _LINE_REST = rb"(?:[^\n\\]++|\\\r?\n|\\)*+"
 _LINE_COMMENT = rb"//" + _LINE_REST
-_REST = (
-    rb"(?:[^\n(/\"\\]++|\([ \t]*<[^>\r\n]*+>|" + b"|".join((_LINE_COMMENT, _COMMENT, _STRING)) + rb"|\\\r?\n|[^\n])*+"
-)
+_HIDING = b"|".join((_LINE_COMMENT, _COMMENT, _STRING))
+_REST = rb"(?:[^\n(/\"\\]++|\([ \t]*<[^>\r\n]*+>|" + _HIDING + rb"|\\\r?\n|[^\n])*+"
 _WORDS = rb"(include\w*+|import|embed|if|elif|define)\b"
 # A toolkit's headers are megabytes: a # counts wherever only blanks stand before it, also in a comment.
 _LINE = re.compile(rb"#[ \t\f\v]*+" + _WORDS + rb"(" + _LINE_REST + rb")")

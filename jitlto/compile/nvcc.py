@@ -42,8 +42,8 @@ _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
 _REFUSED = frozenset((
     "-ccbin", "--compiler-bindir", "-I", "-isystem", "--system-include", "-o", "--output-file", "-odir",
     "--output-directory", "-optf", "--options-file", "-M", "-MM", "-MD", "-MMD", "-MF", "-keep", "--keep",
-    "-save-temps", "--save-temps", "-keep-dir", "--keep-dir", "-dryrun", "--dryrun", "-E", "-c", "-dc", "-ptx", "-cubin", "-fatbin",
-    "-ldir", "-idp", "-ddp", "-Xcicc", "-time", "--time",
+    "-save-temps", "--save-temps", "-keep-dir", "--keep-dir", "-dryrun", "--dryrun", "-E", "-c", "-dc", "-ptx",
+    "-cubin", "-fatbin", "-ldir", "-idp", "-ddp", "-Xcicc", "-time", "--time",
 ))  # fmt: skip
 # Flag 1: a file is entered. A #line directive leaves a marker without flags, so it can neither fake nor hide one.
 _ENTERED = re.compile(rb'^# \d+ "((?:[^"\\\n]|\\.)*)" 1(?: [234])*$', re.M)
@@ -79,8 +79,7 @@ class Compiler:
 
     name = "nvcc"
 
-    def __init__(self, environment: Mapping[str, str] | None = None, *, shared_directory: Path | None = None) -> None:
-        self._shared = shared_directory
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         environment = os.environ if environment is None else environment
         self._environment = {name: environment[name] for name in _ENVIRONMENT if name in environment}
         self._environment |= {"PWD": _HERE, "LC_ALL": "C"}
@@ -184,7 +183,7 @@ class Compiler:
             command += ["-gencode", f"arch={a.compute},code=[{','.join(codes)}]"]
         with temporary_directory("jitlto-nvcc-") as name:
             work, kept = Path(name), Path(name) / _KEPT
-            header_tree.lay_out(work, job.source, self._shared)
+            header_tree.lay_out(work, job.source)
             (work / TOOLKIT).symlink_to(self._top, target_is_directory=True)
             kept.mkdir()
             result = self._run(command, work)
