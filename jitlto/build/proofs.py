@@ -19,7 +19,7 @@ from jitlto.database import FragmentDatabase
 from jitlto.record.fragment import Image
 
 if TYPE_CHECKING:  # not imported at run time, so that checks without a store do not load it
-    from jitlto.stores.shared import SharedStores
+    from jitlto.stores.shared import SharedStore
 
 #: The folder of the entries in the cache directory.
 ENTRIES = "proofs"
@@ -34,7 +34,7 @@ class Proofs:
         stores: Shared stores, for what the directory lacks.
     """
 
-    def __init__(self, store: CacheDir | None, stores: SharedStores | None = None) -> None:
+    def __init__(self, store: CacheDir | None, stores: SharedStore | None = None) -> None:
         self._cache = Cache(store, stores) if store else None
         self._known: set[str] = set()  # keys of proofs that were found
         self._intact: set[str] = set()  # images that were read

@@ -23,7 +23,7 @@ from jitlto.record.check_result import CheckResult, FamilyCheck, FamilyLinks, Li
 from jitlto.runtime.family import KernelFamily
 
 if TYPE_CHECKING:  # not imported at run time, so that checks without a store do not load it
-    from jitlto.stores.shared import SharedStores
+    from jitlto.stores.shared import SharedStore
 
 # Seconds in which proofs are written to shared stores, while something is written within the second.
 _FINISH, _STALL = 2.0, 0.5
@@ -39,7 +39,7 @@ def check(
     compare: bool = True,
     shard: Shard | None = None,
     use_cache: bool = True,
-    stores: SharedStores | None = None,
+    stores: SharedStore | None = None,
     workers: int | None = None,
     on_proof: Callable[[FamilyCheck], object] = lambda _: None,
     on_links: Callable[[int], object] = lambda _: None,
@@ -89,7 +89,7 @@ def check(
         seconds = round(time.perf_counter() - begin, 3)
         link = LinkCheck(tuple(target.sm for target in targets), mode, str(nvjitlink.version()), links, seconds)
     if stores is not None:
-        stores.finish(_FINISH, _STALL)
+        stores.flush(_FINISH, _STALL)
     holds = all(each.holds for each in checks) and all(each.holds for each in (link.families if link else ()))
     return CheckResult(database.digest, holds, tuple(checks), link, str(database.path), str(shard or ""))
 

@@ -29,8 +29,8 @@ from jitlto.runtime import session
 from jitlto.runtime.discovery import registry
 from jitlto.runtime.discovery.entry_points import reinstall_command
 from jitlto.runtime.discovery.installed import installed_families
-from jitlto.stores.address import parse_addresses
-from jitlto.stores.examine import examine_stores
+from jitlto.stores.address import parse_store
+from jitlto.stores.examine import examine_store
 
 _DATABASE, _INSTALLED, _STORE = "database", "installed family", "shared store"
 
@@ -240,12 +240,14 @@ def _cache_directory(settings: Config) -> Component:
 
 def _stores(settings: Config) -> Iterator[Component]:
     """Yield what can be said of each shared store and of the keys: nothing that a process would fail without."""
+    if not settings.store:
+        return
     try:
-        addresses = parse_addresses(settings.store, "JITLTO_STORE") if settings.store else ()
+        address = parse_store(settings.store, "JITLTO_STORE")
     except JitltoError as error:
         yield Component(_STORE, f"{error.where}: {error.what}", False, error.hint)
         return
-    for finding in examine_stores(addresses, settings) if addresses else ():
+    for finding in examine_store(address, settings):
         yield Component(_STORE, finding.value, finding.ok, finding.remedy)
 
 

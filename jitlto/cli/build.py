@@ -39,8 +39,7 @@ from jitlto.cli.parameters import (
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import render_family
-from jitlto.packaging import prebuilt
-from jitlto.packaging.project import Package, load_package
+from jitlto.packaging.project import Package, copy_prebuilt, load_package
 
 
 @click.command(epilog="Example: jitlto render search -o rendered/")
@@ -154,11 +153,12 @@ def _collect_no_garbage() -> None:
 def _prepare(o: _Options, outputs: dict[str, Path | None]) -> tuple[RenderedFamilies, Cache | None] | None:
     """Return what to build, and the cache; None if there is nothing to compile."""
     package = None if o.project is None else _package(o.project, o.names)
+    taken = None
     if package and not (o.shard or o.lineinfo):
-        allow = {"allow_incomplete": o.allow_incomplete}
-        if taken := prebuilt.copy_prebuilt(package.config, package.families, o.output, **allow):
-            print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
-            return None
+        taken = copy_prebuilt(package, o.output, allow_incomplete=o.allow_incomplete)
+    if taken:
+        print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
+        return None
     families = with_used(package.families if package else map(declaration.load_family, _paths(o.names)))
     check_outputs(outputs, _sources(families), database="-o")
     cache = None if o.no_cache else open_shared_cache()

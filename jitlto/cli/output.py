@@ -89,9 +89,6 @@ class Progress(Observer):
     def step(self, _: object = None) -> None:
         """A piece of work is done."""
 
-    def reach(self, done: int, total: int) -> None:
-        """So many bytes of a file are transferred."""
-
     def started(self, keys: Collection[FragmentKey]) -> None:
         """Count fragments that will be compiled, or found in the cache."""
         self.add(len(keys))
@@ -134,6 +131,3 @@ class _Bar(Progress):
 
     def step(self, _: object = None) -> None:
         self._bar.advance(self._task)
-
-    def reach(self, done: int, total: int) -> None:
-        self._bar.update(self._task, completed=done, total=total)

@@ -14,17 +14,17 @@ from jitlto.base import config, files
 from jitlto.base.errors import JitltoError
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.cli.ending import print_error
-from jitlto.cli.output import SHOWN, Progress, print_json, progress
+from jitlto.cli.output import SHOWN, print_json, progress
 from jitlto.cli.outputs import check_writable, report_unwritable
 from jitlto.cli.parameters import FILE, PATH, Size, json_option
 from jitlto.cli.selection import DATABASE, locate
 from jitlto.database import FragmentDatabase
 from jitlto.link import packs
 from jitlto.stores import artifacts, upkeep
-from jitlto.stores.address import ArtifactAddress, parse_store
+from jitlto.stores.address import parse_store
 from jitlto.stores.artifacts import Pushed
 from jitlto.stores.backend import Backend
-from jitlto.stores.trust import Trust, TrustedKeys
+from jitlto.stores.trust import Trust
 from jitlto.stores.upkeep import Damage
 
 _PACK = ".pack"
@@ -48,8 +48,7 @@ def push(files: tuple[Path, ...], url: str) -> None:
     paths = [locate(path)[0] for path in files]
     backend = _open(url, writes=True)
     for path in paths:
-        with progress("pushing") as shown:
-            held = _push(backend, path, shown)
+        held = _push(backend, path)
         size = format_bytes(sum(each.size for each in held))
         beside = f" and {pluralize(len(held) - 2, 'pack')}" if len(held) > 1 else ""
         known = ", already there" if all(each.was_there for each in held) else ""
@@ -57,13 +56,13 @@ def push(files: tuple[Path, ...], url: str) -> None:
         click.echo(f"{path}{beside}: {size}{known}", err=True)
 
 
-def _push(backend: Backend, path: Path, shown: Progress) -> Sequence[Pushed]:
+def _push(backend: Backend, path: Path) -> Sequence[Pushed]:
     """Check a file as far as its kind is known, and store it."""
     try:
         if not files.is_database(path):
             if path.suffix == _PACK:
                 packs.verify(path)
-            return [artifacts.push(backend, path, on_piece=shown.reach)]
+            return [artifacts.push(backend, path)]
     except OSError as error:
         what, hint = f"cannot be read: {error.strerror or error}", "check the path"
         raise JitltoError(what, code="jitlto-unreadable-file", where=str(path), hint=hint) from error
@@ -73,7 +72,7 @@ def _push(backend: Backend, path: Path, shown: Progress) -> Sequence[Pushed]:
         images = {image.sha256 for fragment in database.iterate() for image in fragment.images} if beside else set()
     for pack in beside:
         packs.verify(pack, images)
-    return artifacts.push_with_packs(backend, path, on_piece=shown.reach)
+    return artifacts.push_with_packs(backend, path)
 
 
 @click.command(epilog="Example: jitlto pull s3://kernels/prod#sha256=6f1c... -o search.fragdb")
@@ -84,10 +83,9 @@ def pull(address: str, output: Path) -> None:
 
     The file is written if its SHA-256 is that of the address, and else left as it was. It needs no signature.
     """
-    parsed = ArtifactAddress.parse(address)
     check_writable(output)
-    with report_unwritable(output), progress("pulling") as shown:
-        written = artifacts.pull(artifacts.open_store(parsed.store), parsed, output, shown.reach)
+    with report_unwritable(output):
+        written = artifacts.pull(address, output)
     for path in files.beside(output, _PACK) if files.is_database(output) else ():
         if path not in written:
             click.echo(f"{path} was there before; delete it if it is of an earlier database", err=True)
@@ -165,23 +163,20 @@ def verify(url: str, signers: Path | None, delete: bool, as_json: bool) -> None:
     Without trusted keys, signatures are not checked. What no trusted key has signed is reported and stays until it is
     pruned, and so do objects under names that jitlto does not give.
     """
-    settings, counted = config.current(), list[int]()
-    path = signers or (settings.store_signers if Trust.of(settings, parse_store(url)).signed else None)
-    trusted = TrustedKeys.load(path) if path else None
-
-    def start(count: int) -> None:
-        counted.append(count)
-        shown.add(count)
-
-    backend = _open(url, writes=delete)
+    trust = Trust.of(config.current(), parse_store(url))
+    path = signers or (trust.signers if trust.signed else None)
+    trusted = Trust(signed=True, signers=path).load_trusted() if path else None
+    checked = list[Damage | None]()
     with progress("verifying") as shown:
-        found = upkeep.verify(backend, trusted, delete=delete, on_start=start, on_object=shown.step)
-    signed = trusted is not None
+        for each in upkeep.verify(_open(url, writes=delete), trusted, delete=delete):
+            checked.append(each)
+            shown.step()
+    found, signed = [each for each in checked if each is not None], trusted is not None
     if as_json:
         damaged = [asdict(each) for each in found]
-        print_json({"store": url, "objects": counted[0], "signatures": signed, "damaged": damaged})
+        print_json({"store": url, "objects": len(checked), "signatures": signed, "damaged": damaged})
     else:
-        _print_verified(url, counted[0], found, signed=signed)
+        _print_verified(url, len(checked), found, signed=signed)
     if found:
         raise SystemExit(1)
 

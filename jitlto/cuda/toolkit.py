@@ -40,11 +40,15 @@ def install_hint(*extras: str) -> str:
 
 
 @contextmanager
-def needed(what: str) -> Iterator[None]:
+def needed(what: str, *extras: str) -> Iterator[None]:
     """Say what to install where a component is missing or cannot be loaded.
 
+    Args:
+        what: What is then said to be wrong.
+        extras: What to install beside the toolchain.
+
     Raises:
-        ToolchainError: For every other error in the block.
+        ToolchainError: For every error in the block.
     """
     try:
         yield
@@ -54,7 +58,8 @@ def needed(what: str) -> Iterator[None]:
     except Exception as error:
         where, text = (error.filename, error.strerror) if isinstance(error, FileNotFoundError) else (None, str(error))
         reason = next(iter((text or "").strip().splitlines()), repr(error))
-        raise ToolchainError(f"{what}: {reason}", code="toolchain-missing", where=where, hint=install_hint()) from error
+        hint = install_hint(*extras)
+        raise ToolchainError(f"{what}: {reason}", code="toolchain-missing", where=where, hint=hint) from error
 
 
 @cache

@@ -10,8 +10,9 @@ from weakref import WeakSet
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import OperatorError
 from jitlto.base.frozen import Shared
-from jitlto.frameworks.checks import check_backward, check_examples, check_parts
-from jitlto.frameworks.parts import Argument, Array, Call, Case, Flag, Launch, Output, Source
+from jitlto.base.text import check_type
+from jitlto.frameworks.checks import Checks
+from jitlto.frameworks.parts import Argument, Array, Call, Case, Flag, Launch, Output
 from jitlto.frameworks.shapes import DTYPES, DType, bind_shape, parse_shape, shape_of
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.family import family as find_family
@@ -84,12 +85,9 @@ class Operator(Shared):
     examples: Sequence[Mapping[str, Sequence[object]]] = ({},)
 
     def __post_init__(self) -> None:
-        check_parts(self.qualname, self.arguments, self.outputs, self.parameters, self.dtypes or {})
         if self.backward is not None:
-            second = self.backward.operator
-            called = tuple(second.arguments) if isinstance(second, Operator) else ()
-            check_backward(self.qualname, self.arguments, self.outputs, self.backward, called, second)
-        check_examples(self.qualname, self.arguments, self.examples, self.dtypes or {})
+            check_type(self.backward.operator, Operator, "backward: the second operator must be an Operator")
+        Checks(self)
         declared.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -124,8 +122,8 @@ class Operator(Shared):
     @cached_property
     def _patterns(self) -> dict[str, tuple[str | int, ...]]:
         """The shapes of arguments and outputs that are given as text."""
-        shaped: tuple[Array | Output, ...] = (*self.arrays, *self.outputs)
-        return {s.name: parse_shape(s.shape, self.qualname) for s in shaped if isinstance(s.shape, str)}
+        parts: tuple[Array | Output, ...] = (*self.arrays, *self.outputs)
+        return {part.name: parse_shape(part.shape, self.qualname) for part in parts if isinstance(part.shape, str)}
 
     def bind(self, values: Sequence[Any]) -> Case:
         """Bind the names of the declaration to what one call is given.
@@ -142,31 +140,27 @@ class Operator(Shared):
         for argument, value in zip(self.arguments, values, strict=True):
             if isinstance(argument, Flag):
                 bound[argument.name] = value
-            elif isinstance(argument, Array):
-                if value is None:
-                    if not argument.optional:
-                        raise self._call_error(argument, "is missing")
-                    continue
+            elif isinstance(argument, Array) and not (value is None and argument.optional):
                 if argument.optional:
                     given.add(argument.name)
-                shape, dtype = value
-                wrong = self._bind_dtype(argument.dtype, dtype, bound)
-                wrong = wrong or bind_shape(self._patterns[argument.name], shape, bound)
+                wrong = "is missing" if value is None else self._bind_array(argument, value, bound)
                 if wrong:
-                    raise self._call_error(argument, wrong)
+                    hint = f"it is declared as {argument.dtype} with the shape ({', '.join(argument.shape.split())})"
+                    raise self._call_error(f"{argument.name} {wrong}", hint)
         return Case(bound, frozenset(given), self.qualname)
 
-    def _bind_dtype(self, declared: str, dtype: str, bound: dict[str, Any]) -> str | None:
-        known = (self.dtypes or {}).get(declared, (declared,))
+    def _bind_array(self, array: Array, value: tuple[Sequence[Any], str], bound: dict[str, Any]) -> str | None:
+        """Bind the names of an array's shape and dtype; return what does not fit."""
+        shape, dtype = value
+        known = (self.dtypes or {}).get(array.dtype, (array.dtype,))
         if dtype not in known:
             return f"has dtype {dtype}, not {' or '.join(known)}"
-        if declared in DTYPES or bound.setdefault(declared, DType(dtype)) == dtype:
-            return None
-        return f"has dtype {dtype}, and another array {bound[declared]}"
+        if array.dtype not in DTYPES and bound.setdefault(array.dtype, DType(dtype)) != dtype:
+            return f"has dtype {dtype}, and another array {bound[array.dtype]}"
+        return bind_shape(self._patterns[array.name], shape, bound)
 
-    def _call_error(self, argument: Array, wrong: str) -> OperatorError:
-        hint = f"it is declared as {argument.dtype} with the shape ({', '.join(argument.shape.split())})"
-        return OperatorError(f"{argument.name} {wrong}", code="operator-call", where=self.qualname, hint=hint)
+    def _call_error(self, what: str, hint: str | None = None) -> OperatorError:
+        return OperatorError(what, code="operator-call", where=self.qualname, hint=hint)
 
     def results(self, case: Case) -> tuple[tuple[tuple[Any, ...], str], ...]:
         """Return shape and dtype of each output of a call."""
@@ -176,12 +170,8 @@ class Operator(Shared):
             shape = output.shape(case) if callable(output.shape) else shape_of(self._patterns[output.name], names)
             dtype = output.dtype(case) if callable(output.dtype) else str(names.get(output.dtype, output.dtype))
             if dtype not in DTYPES:
-                raise OperatorError(
-                    f"output {output.name} has an unknown dtype {dtype!r}",
-                    code="operator-call",
-                    where=self.qualname,
-                    hint=f"the dtypes are {', '.join(DTYPES)}",
-                )
+                what = f"output {output.name} has an unknown dtype {dtype!r}"
+                raise self._call_error(what, f"the dtypes are {', '.join(DTYPES)}")
             found.append((tuple(shape), str(dtype)))
         return tuple(found)
 
@@ -192,28 +182,19 @@ class Operator(Shared):
         }
         launch: Launch | None = self.launch(case)
         if not isinstance(launch, Launch):
-            what = f"the function for the launch returned {type(launch).__name__}, not a Launch"
-            raise OperatorError(what, code="operator-call", where=self.qualname)
+            raise self._call_error(f"the function for the launch returned {type(launch).__name__}, not a Launch")
         if 0 in (launch.grid if isinstance(launch.grid, tuple) else (launch.grid,)):
             launch = None
-        positions = {argument.name: number for number, argument in enumerate(self.arguments)}
-        outputs = {output.name: number for number, output in enumerate(self.outputs)}
-        absent = {array.name for array in self.arrays if array.optional} - case.given
-        sources = []
-        for parameter in self.parameters:
-            if callable(parameter):
-                sources.append(Source("value", parameter(case)))
-            elif not isinstance(parameter, str):
-                sources.append(Source("value", parameter))
-            elif parameter in absent:
-                sources.append(Source("value", None))
-            elif parameter in positions:
-                sources.append(Source("input", positions[parameter]))
-            elif parameter in outputs:
-                sources.append(Source("output", outputs[parameter]))
-            else:
-                sources.append(Source("value", getattr(case, parameter)))
-        return Call(self.results(case), chosen, launch, tuple(sources))
+        places: dict[str, tuple[Any, Any]] = {a.name: ("input", n) for n, a in enumerate(self.arguments)}
+        places |= {output.name: ("output", number) for number, output in enumerate(self.outputs)}
+        places |= {a.name: ("value", None) for a in self.arrays if a.optional and a.name not in case.given}
+        parameters = tuple(
+            places.get(each) or ("value", getattr(case, each))
+            if isinstance(each, str)
+            else ("value", each(case) if callable(each) else each)
+            for each in self.parameters
+        )
+        return Call(self.results(case), chosen, launch, parameters)
 
     @cached_property
     def loaded(self) -> KernelFamily:

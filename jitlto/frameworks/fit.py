@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -49,14 +49,10 @@ def check_call(operator: Operator, values: Sequence[Any]) -> Plan | None:
     try:
         plan = operator.plan(call)
         kernel, signature = plan.entry.key.text, plan.entry.signature
-        inputs = {
-            number: value[1]
-            for number, (argument, value) in enumerate(zip(operator.arguments, values, strict=True))
-            if isinstance(argument, Array) and value is not None
-        }
-        check_arguments(kernel, signature, call, inputs)
+        arrays = {n: v[1] for n, v in enumerate(values) if isinstance(operator.arguments[n], Array) and v is not None}
+        check_arguments(kernel, signature, call, arrays)
         _check_values(operator, signature, call, values)
-        _check_written(operator, signature, call, values)
+        _check_written(operator, signature, call, arrays)
         _check_launch(kernel, call.launch)
     except JitltoError as error:
         error.add_note(f"in the operator {operator.qualname}")
@@ -64,79 +60,71 @@ def check_call(operator: Operator, values: Sequence[Any]) -> Plan | None:
     return plan
 
 
-def check_arguments(kernel: str, signature: Sequence[Parameter], call: Call, inputs: Mapping[int, str]) -> None:
+def check_arguments(kernel: str, signature: Sequence[Parameter], call: Call, arrays: Mapping[int, str]) -> None:
     """Check that a kernel takes as many arguments as a call passes, and the arrays among them.
 
     Args:
         kernel: Its name in messages.
         signature: Its parameters.
         call: The call.
-        inputs: For each argument that is an array and given, its dtype.
+        arrays: For each argument that is an array and given, its dtype.
 
     Raises:
         ArgumentError: If it does not.
     """
     if len(call.parameters) != len(signature):
         raise count_error(kernel, signature, len(call.parameters))
-    for source, parameter, convert in zip(
-        call.parameters, signature, make_packing(tuple(signature)).converters, strict=True
-    ):
-        if source.kind == "output":
-            _check_array(convert, parameter, call.results[source.value][1])
-        elif source.kind == "input" and source.value in inputs:
-            _check_array(convert, parameter, inputs[source.value])
-
-
-def _check_array(convert: Callable[[Any], Any], parameter: Parameter, dtype: str) -> None:
-    """Check that a parameter takes arrays of a dtype; structures and numbers refuse every array."""
-    target = pointed_type(parameter)
-    if target is not None and dtype.startswith("float8"):
-        if find_scalar(target) is None:
-            return  # NumPy has no name for it
-        typestr = "|V1"
-    else:
-        typestr = _TYPESTR.get(dtype) or np.dtype(dtype).str
-    interface = {"typestr": typestr, "shape": (0,), "strides": None, "data": (0, False), "version": 3}
-    convert(SimpleNamespace(__cuda_array_interface__=interface))
+    converters = make_packing(tuple(signature)).converters
+    for (kind, place), parameter, convert in zip(call.parameters, signature, converters, strict=True):
+        dtype = call.results[place][1] if kind == "output" else arrays.get(place) if kind == "input" else None
+        if dtype is None:
+            continue
+        target, typestr = pointed_type(parameter), _TYPESTR.get(dtype)
+        if target is not None and dtype.startswith("float8"):
+            if find_scalar(target) is None:
+                continue  # NumPy has no name for it
+            typestr = "|V1"
+        # Structures and numbers refuse every array.
+        interface = {"typestr": typestr or np.dtype(dtype).str, "shape": (0,), "data": (0, False), "version": 3}
+        convert(SimpleNamespace(__cuda_array_interface__=interface))
 
 
 def _check_values(operator: Operator, signature: Sequence[Parameter], call: Call, values: Sequence[Any]) -> None:
     """Check the numbers that a kernel is passed: each as its type, and those that are known as they are."""
-    converters = make_packing(tuple(signature)).converters
-    for place, (source, parameter, convert) in enumerate(zip(call.parameters, signature, converters, strict=True)):
-        passed: list[Any] = [source.value]
-        is_address = callable(operator.parameters[place])
-        if source.kind == "output":
+    parts = zip(operator.parameters, call.parameters, signature, strict=True)
+    for (declared, (kind, value), parameter), convert in zip(
+        parts, make_packing(tuple(signature)).converters, strict=True
+    ):
+        argument = operator.arguments[value] if kind == "input" else None
+        if kind == "output" or isinstance(argument, Array):
             continue
-        if source.kind == "input":
-            argument, value = operator.arguments[source.value], values[source.value]
-            if isinstance(argument, Array):
-                continue
+        passed, is_address = [value], callable(declared)
+        if argument is not None:
             passed = [] if isinstance(argument, Flag) else [_EXAMPLES[argument.type]]
-            passed += [] if value is UNKNOWN else [value]
+            passed += [] if values[value] is UNKNOWN else [values[value]]
             is_address = argument.type == "int" and not isinstance(argument, Flag)
         for each in passed:
             if pointed_type(parameter) is None:
                 convert(each)
             elif each is not None and not (each == 0 or is_address):
-                what = f"the number {operator.parameters[place]!r} is passed for {parameter}"
+                what = f"the number {declared!r} is passed for {parameter}"
                 hint = "name an array, or pass None"
                 raise OperatorError(what, code="operator-parameter", where=operator.qualname, hint=hint)
 
 
-def _check_written(operator: Operator, signature: Sequence[Parameter], call: Call, values: Sequence[Any]) -> None:
+def _check_written(operator: Operator, signature: Sequence[Parameter], call: Call, arrays: Mapping[int, str]) -> None:
     """Check that each output, and each array that is declared as mutated, is passed where the kernel may write."""
-    written = {("output", number): output.name for number, output in enumerate(operator.outputs)}
-    for number, argument in enumerate(operator.arguments):
-        if isinstance(argument, Array) and argument.mutated and values[number] is not None:
+    written: dict[tuple[str, Any], str] = {("output", n): output.name for n, output in enumerate(operator.outputs)}
+    for number in arrays:
+        argument = operator.arguments[number]
+        if isinstance(argument, Array) and argument.mutated:
             written["input", number] = argument.name
     taken: dict[tuple[str, Any], Parameter] = {}
-    for source, parameter in zip(call.parameters, signature, strict=True):
-        if source.kind == "value":
-            continue
-        taken[source.kind, source.value] = parameter
-        if "const" not in (pointed_type(parameter) or "const").split():
-            written.pop((source.kind, source.value), None)
+    for place, parameter in zip(call.parameters, signature, strict=True):
+        if place[0] != "value" and place in written:
+            taken[place] = parameter
+            if "const" not in (pointed_type(parameter) or "const").split():
+                del written[place]
     for place, name in written.items():
         what = f"it takes {taken[place]}" if place in taken else "it is not passed"
         what = f"the kernel cannot write to {name}: {what}"

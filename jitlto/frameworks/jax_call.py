@@ -18,11 +18,11 @@ from jax.interpreters import mlir
 from jitlto.base.errors import OperatorError
 from jitlto.frameworks.declaration import Backward, Operator
 from jitlto.frameworks.fit import check_call
-from jitlto.frameworks.jax_launch import TARGET, Cuda, Target, describe_call, register
-from jitlto.frameworks.parts import REQUIRED, Array, Call, Case, Flag
+from jitlto.frameworks.jax_launch import INPUT, OUTPUT, TARGET, Cuda, describe_call, register
+from jitlto.frameworks.parts import REQUIRED, Array, Case
 
 #: The kinds of devices that calls are lowered for; a list that tests can add to where there is no GPU.
-targets: list[Target] = [Cuda()]
+targets: list[Any] = [Cuda()]
 _TYPES: Mapping[str, Callable[[Any], Any]] = {"int": int, "float": float, "bool": bool, "str": str}
 
 
@@ -191,21 +191,17 @@ def _refuse(ctx: Any, *_: Any, statics: _Statics) -> Any:
     )
 
 
-def _lower(target: Target, ctx: Any, *operands: Any, statics: _Statics) -> Any:
+def _lower(target: Cuda, ctx: Any, *operands: Any, statics: _Statics) -> Any:
     """Make a call of the handler: choose and link the kernel."""
     register(target)
     operator = statics.operator
-    call: Call = operator.resolve(statics.bind(ctx.avals_in))
-    places = {number: place for place, number in enumerate(statics.given)}
-    inputs = {number: (place, ctx.avals_in[place].dtype.name) for number, place in places.items()}
-    scalars = {
-        number: statics.values[number]
-        for number, argument in enumerate(operator.arguments)
-        if not isinstance(argument, Array) and not (isinstance(argument, Flag) and argument.type == "str")
-    }
-    written = {number: len(operator.outputs) + place for place, number in enumerate(statics.mutated)}
-    words = describe_call(target, operator.launcher(call), call, inputs, scalars, written)
-    aliases = {places[number]: result for number, result in written.items()}
+    call = operator.resolve(statics.bind(ctx.avals_in))
+    arrays = {number: aval.dtype.name for number, aval in zip(statics.given, ctx.avals_in, strict=True)}
+    places = {number: (INPUT, place) for place, number in enumerate(statics.given)}
+    aliases = {places[n][1]: len(operator.outputs) + place for place, n in enumerate(statics.mutated)}
+    # A result that has an argument's memory is what the kernel writes to.
+    places |= {number: (OUTPUT, aliases[places[number][1]]) for number in statics.mutated}
+    words = describe_call(target, operator.launcher(call), call, arrays, places, statics.values)
     return jax.ffi.ffi_lowering(TARGET, operand_output_aliases=aliases)(ctx, *operands, call=words)
 
 

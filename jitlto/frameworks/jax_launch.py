@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
@@ -25,7 +25,7 @@ from jitlto.launch.step import Step, make_packing
 
 #: The name under which XLA knows the handler.
 TARGET = "jitlto_launch"
-_VALUE, _INPUT, _OUTPUT = range(3)  # as in _xla.c
+_VALUE, INPUT, OUTPUT = range(3)  # as in _xla.c
 _FUNCTIONS = (b"cuLaunchKernelEx", b"cuStreamGetCtx", b"cuCtxPushCurrent", b"cuCtxPopCurrent")
 _CUDA = 12000  # the version of these functions
 _MAJOR = 0  # the version of XLA's interface for which the handler is written
@@ -34,33 +34,26 @@ _registered: dict[str, ModuleType] = {}  # by platform: the module whose handler
 _kept: dict[bytes, Any] = {}  # by digest: the launchers of all calls, which compiled programs may make at any time
 
 
-class Target(Protocol):
-    """The kind of device that calls are compiled for."""
-
-    #: As JAX names it for lowering, and for registering handlers.
-    platform: str
-    handler_platform: str
-
-    def functions(self) -> tuple[int, int, int, int]:
-        """Return the addresses of the driver's functions that the handler calls: see ``make_xla_handler``."""
-
-    def prepare(self, launcher: Any, launch: Launch) -> tuple[int, Sequence[int]]:
-        """Return the handle of a kernel, and grid, block, shared memory, cluster and whether it is cooperative."""
-
-
 class Cuda:
-    """CUDA devices."""
+    """CUDA devices: the kind of device that calls are compiled for, as JAX names it for lowering and for handlers."""
 
     platform, handler_platform = "cuda", "CUDA"
 
     def functions(self) -> tuple[int, int, int, int]:
-        """Return the addresses of the driver's functions; all 0 if it lacks one, which makes every launch an error."""
+        """Return the addresses of the driver's functions for ``make_xla_handler``.
+
+        All are 0 if the driver lacks one, which makes every launch an error.
+        """
         found = [driver.cuGetProcAddress(name, _CUDA, 0)[:2] for name in _FUNCTIONS]
         launch, context, push, pop = (0 if status else int(address) for status, address in found)
         return (launch, context, push, pop) if launch and context and push and pop else (0, 0, 0, 0)
 
     def prepare(self, launcher: Any, launch: Launch) -> tuple[int, Sequence[int]]:
-        """Check a launch configuration, and load the kernel: a capture may not be the first to use it."""
+        """Check a launch configuration, and load the kernel: a capture may not be the first to use it.
+
+        Returns:
+            The kernel's handle, and grid, block, shared memory, cluster and whether it is cooperative.
+        """
         step = Step(launcher, launch.grid, launch.block, (), launch.shared_memory, launch.cluster, launch.cooperative)
         grid, block, cluster = step.check()
         handle = int(launcher.kernel.handle)
@@ -68,7 +61,7 @@ class Cuda:
         return handle, (*grid, *block, step.shared_memory, *(cluster or (0, 0, 0)), int(step.cooperative))
 
 
-def register(target: Target) -> None:
+def register(target: Cuda) -> None:
     """Register the handler with XLA, once for each platform.
 
     Raises:
@@ -99,12 +92,12 @@ def _interface_version(include: Path) -> tuple[int, int]:
 
 
 def describe_call(
-    target: Target,
+    target: Cuda,
     launcher: Any,
     call: Call,
-    inputs: Mapping[int, tuple[int, str]],
-    scalars: Mapping[int, object],
-    written: Mapping[int, int],
+    arrays: Mapping[int, str],
+    places: Mapping[int, tuple[int, int]],
+    scalars: Sequence[Any],
 ) -> np.ndarray[Any, Any]:
     """Return the words of a call, and let XLA find its kernel.
 
@@ -112,40 +105,32 @@ def describe_call(
         target: Where it runs.
         launcher: The kernel.
         call: The call; it launches something.
-        inputs: For each argument that is an array and given: its place among those, and its dtype.
+        arrays: For each argument that is an array and given, its dtype.
+        places: For each of them where it is found: among inputs or results, and its place there.
         scalars: The value of each argument that is a number.
-        written: For each argument that the kernel writes to, the place of the result that has its memory.
 
     Raises:
         ArgumentError: If an argument does not fit the kernel.
     """
     assert call.launch is not None  # noqa: S101 - the caller checks it
     kernel, signature = launcher.chosen.kernel, launcher.signature
-    check_arguments(kernel, signature, call, {number: dtype for number, (_, dtype) in inputs.items()})
-    converters = make_packing(tuple(signature)).converters
+    check_arguments(kernel, signature, call, arrays)
     handle, shape = target.prepare(launcher, call.launch)
     digest = bytes.fromhex(launcher.chosen.digest)
     words: list[int] = [*np.frombuffer(digest, np.int64).tolist(), *shape, len(call.parameters)]
-    begin, values = len(words) + 2 * len(call.parameters), b""
-
-    def add(data: bytes) -> int:
-        nonlocal values
-        place = begin + len(values) // 8
-        values += data + bytes(-len(data) % 8)
-        return place
-
-    for source, parameter, convert in zip(call.parameters, signature, converters, strict=True):
-        if source.kind == "output":
-            words += [_OUTPUT, source.value]
-        elif source.kind == "input" and source.value in inputs:
-            place, _ = inputs[source.value]
-            result = written.get(source.value)
-            words += [_INPUT, place] if result is None else [_OUTPUT, result]
+    begin, data = len(words) + 2 * len(call.parameters), b""
+    converters = make_packing(tuple(signature)).converters
+    for (kind, value), parameter, convert in zip(call.parameters, signature, converters, strict=True):
+        if kind == "output":
+            words += [OUTPUT, value]
+        elif kind == "input" and value in places:
+            words += places[value]
         else:
-            value = scalars[source.value] if source.kind == "input" else source.value
-            words += [_VALUE | parameter.size << 8, add(convert(value))]
+            words += [_VALUE | parameter.size << 8, begin + len(data) // 8]
+            data += convert(scalars[value] if kind == "input" else value)
+            data += bytes(-len(data) % 8)
     with _lock:
         if _kept.get(digest) is not launcher:
             _registered[target.platform].add_xla_kernel(digest, handle)
             _kept[digest] = launcher
-    return np.concatenate([np.array(words, np.int64), np.frombuffer(values, np.int64)])
+    return np.concatenate([np.array(words, np.int64), np.frombuffer(data, np.int64)])

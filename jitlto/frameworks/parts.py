@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jitlto.base.errors import OperatorError
 
@@ -131,19 +131,6 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where an argument of the kernel comes from.
-
-    Args:
-        kind: ``input``, ``output`` or ``value``.
-        value: The position among the operator's arguments or its outputs, or the value itself.
-    """
-
-    kind: Literal["input", "output", "value"]
-    value: Any
-
-
-@dataclass(frozen=True)
 class Call:
     """A call of an operator, with all that follows from its shapes, dtypes and flags.
 
@@ -151,10 +138,11 @@ class Call:
         results: Shape and dtype of each output.
         configuration: The parameter values that choose the kernel.
         launch: Its launch configuration; None if there is nothing to launch.
-        parameters: The arguments of the kernel.
+        parameters: Of each argument of the kernel, where it comes from: ``input`` or ``output`` with a position among
+            the operator's own, or ``value`` with the value itself.
     """
 
     results: tuple[tuple[tuple[Any, ...], str], ...]
     configuration: Mapping[str, object]
     launch: Launch | None
-    parameters: tuple[Source, ...]
+    parameters: tuple[tuple[str, Any], ...]

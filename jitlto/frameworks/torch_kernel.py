@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
@@ -13,39 +13,26 @@ from jitlto.frameworks.declaration import Operator
 from jitlto.frameworks.parts import Array, Case, Flag, Launch
 from jitlto.frameworks.shapes import DTYPES
 from jitlto.frameworks.torch_transforms import complete, has_tangent, is_left_out, refuse_tangents
+from jitlto.launch.launcher import Launcher
 
 _MOST_CALLS = 4096  # bounds the memory of programs with new shapes in every call
 _DTYPES: Mapping[str, Any] = {name: getattr(torch, name) for name in DTYPES if hasattr(torch, name)}
 _LEGACY_STREAM = 1  # CUDA's handle for the default stream, for which PyTorch says 0
 
 
-class Backend(Protocol):
-    """What an operator asks of the kind of device that its tensors are on."""
+class Cuda:
+    """CUDA devices, as PyTorch handles them: what an operator asks of the kind of device that its tensors are on."""
 
     #: PyTorch's dispatch key.
-    key: str
-    #: Returns the handle of the current stream of a device; 0 for the default stream.
-    stream: Callable[[int], int]
-    #: Returns the current device.
-    device: Callable[[], int]
-
-    def guard(self, index: int) -> AbstractContextManager[object]:
-        """Return a context in which a device is the current one."""
-
-    def keep(self, tensors: Sequence[Any], index: int) -> None:
-        """Have the allocator keep the memory of tensors until the work that is in the current stream now has ended."""
-
-
-class Cuda:
-    """CUDA devices, as PyTorch handles them."""
-
     key = "CUDA"
 
     def __init__(self) -> None:
         self._torch = torch.cuda
         # What PyTorch's own compiler calls in the code that it generates; a torch.cuda.Stream takes much longer. A
         # PyTorch without CUDA has neither, and calls neither: there it traces operators and runs none.
+        #: Returns the handle of the current stream of a device; 0 for the default stream.
         self.stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", torch.cuda.current_stream)
+        #: Returns the current device.
         self.device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 
     def guard(self, index: int) -> AbstractContextManager[object]:
@@ -108,24 +95,23 @@ class _Known(NamedTuple):
         launch: The launch configuration; None if there is nothing to launch.
         attributes: Those of it that are not the default ones.
         how: What the family is asked for.
-        sources: Of each of the kernel's arguments: whether it is an argument or an output (then its position), or a
-            value (then that).
+        launchers: By device.
+        sources: Where each of the kernel's arguments comes from: an argument's number, that of an output behind the
+            arguments, or None and a value.
     """
 
     results: Sequence[tuple[tuple[Any, ...], str]]
     launch: Launch | None
     attributes: Mapping[str, Any]
     how: Mapping[str, Any]
-    sources: Sequence[tuple[int, Any]]
-
-
-_KINDS = {"input": 0, "output": 1, "value": 2}
+    launchers: dict[int, Launcher]
+    sources: Sequence[tuple[int | None, Any]]
 
 
 class Implementation:
     """What an operator does with tensors that have memory."""
 
-    def __init__(self, operator: Operator, backend: Backend) -> None:
+    def __init__(self, operator: Operator, backend: Any) -> None:
         self._operator, self._backend = operator, backend
         numbered = tuple(enumerate(operator.arguments))
         self._first = operator.first_array
@@ -150,27 +136,30 @@ class Implementation:
 
     def _run(self, args: Sequence[Any], index: int) -> Any:
         """Run the operator on the current device: on contiguous copies, where tensors are not contiguous."""
-        device, passed, copied = args[self._first].device, args, False
+        device, passed = args[self._first].device, list(args)
+        key = [args[number] for number in self._flags]
         for number in self._arrays:
             tensor = args[number]
             if tensor is None:
+                key.append(None)
                 continue
-            if number != self._first and tensor.device != device:
+            key += (tensor.shape, tensor.dtype)
+            if tensor.device != device:
                 what = f"{self._operator.arguments[number].name} is on {tensor.device}"
                 hint = f"move it to {device}, where the others are"
                 raise OperatorError(what, code="operator-call", where=self._operator.qualname, hint=hint)
             if not tensor.is_contiguous():
-                passed, copied = passed if copied else list(args), True
-                passed[number] = tensor.contiguous()  # type: ignore[index]
-        arrays = [passed[number] for number in self._arrays]
-        known = self._know(passed, arrays)
+                passed[number] = tensor.contiguous()
+        known = self._calls.get(tuple(key)) or self._learn(tuple(key), args)
         outputs = make_outputs(known.results, device)
         stream = self._backend.stream(index) or _LEGACY_STREAM
         launch = known.launch
         if launch is not None:
-            places = (passed, outputs)
-            values = [value if kind == 2 else places[kind][value] for kind, value in known.sources]
-            launcher = self._operator.loaded.launcher(**known.how)
+            launcher = known.launchers.get(index)
+            if launcher is None:
+                launcher = known.launchers[index] = self._operator.loaded.launcher(**known.how)
+            every = (*passed, *outputs)
+            values = [value if place is None else every[place] for place, value in known.sources]
             launcher(stream, launch.grid, launch.block, *values, **known.attributes)
         for number in self._mutated:
             if passed[number] is not args[number]:
@@ -178,22 +167,18 @@ class Implementation:
             elif args[number] is not None:
                 torch.autograd.graph.increment_version(args[number])
         if stream != _LEGACY_STREAM:  # of copies the originals too, which are read in this stream
-            kept = [*arrays, *(args[number] for number in self._arrays if args[number] is not passed[number])]
+            kept = [passed[number] for number in self._arrays]
+            kept += [args[number] for number in self._arrays if args[number] is not passed[number]]
             self._backend.keep([tensor for tensor in kept if tensor is not None], index)
         return returned(outputs)
 
-    def _know(self, args: Sequence[Any], arrays: Sequence[Any]) -> _Known:
-        key = (
-            *(None if array is None else (array.shape, array.dtype) for array in arrays),
-            *(args[number] for number in self._flags),
-        )
-        known = self._calls.get(key)
-        if known is None:
-            call = self._operator.resolve(bind(self._operator, args))
-            attributes = call.launch.attributes if call.launch else {}
-            sources = [(_KINDS[source.kind], source.value) for source in call.parameters]
-            known = _Known(call.results, call.launch, attributes, self._operator.how(call), sources)
-            if len(self._calls) >= _MOST_CALLS:
-                self._calls.clear()
-            self._calls[key] = known
-        return known
+    def _learn(self, key: tuple[Any, ...], args: Sequence[Any]) -> _Known:
+        """Find what follows from a call of shapes, dtypes and flags that there was not before."""
+        call = self._operator.resolve(bind(self._operator, args))
+        begin = {"input": 0, "output": len(self._operator.arguments)}
+        sources = [(None, value) if kind == "value" else (begin[kind] + value, None) for kind, value in call.parameters]
+        attributes = call.launch.attributes if call.launch else {}
+        if len(self._calls) >= _MOST_CALLS:
+            self._calls.clear()
+        self._calls[key] = _Known(call.results, call.launch, attributes, self._operator.how(call), {}, sources)
+        return self._calls[key]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import struct
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeAlias
@@ -27,6 +28,8 @@ _CUDA_DEVICES = {2: "CUDA", 3: "CUDA pinned host", 13: "CUDA managed"}
 _TEXTURES = (
     "TextureObject", "SurfaceObject", "CUtexObject", "CUsurfObject", "cudaTextureObject_t", "cudaSurfaceObject_t",
 )  # fmt: skip
+
+_TORCH = ("torch", "torch.nn.parameter")  # the modules of Tensor and Parameter
 
 
 def make_converter(parameter: Parameter) -> Converter:
@@ -71,17 +74,16 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
         return address_of(argument).to_bytes(8, "little")
 
     def address_of(argument: Any) -> int:
-        if type(argument).__module__ == "torch" and (address := _read_tensor(argument, expected)):
+        if type(argument).__module__ in _TORCH and (address := _read_tensor(argument, expected)):
             return address
         try:
             interface = argument.__cuda_array_interface__
-        except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype, a gradient)
-            if getattr(argument, "requires_grad", False) is True:
-                return address_of(_detached(parameter, argument))
+        except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype)
             return _address(parameter, argument, known, constant)
         if expected is not None and interface["typestr"] != expected:
             raise _dtype_error(parameter, np.dtype(interface["typestr"]), known)
-        _check_computed(parameter, argument)
+        if hasattr(argument, "is_conj"):
+            _check_computed(parameter, argument)
         pointer, readonly = interface["data"]
         if readonly and not constant:
             raise _read_only_error(parameter)
@@ -97,8 +99,7 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
 def _read_tensor(tensor: Any, expected: str | None) -> int:
     """Return the address of a tensor of PyTorch, a fifth of what its interface takes; 0 where that has more to say."""
     try:
-        is_plain = tensor.is_cuda and tensor.is_contiguous() and not tensor.requires_grad
-        if not is_plain or tensor.is_conj() or tensor.is_neg():
+        if not tensor.is_cuda or not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
             return 0
         typestr = _typestr_of(tensor.dtype)
         return int(tensor.data_ptr()) if typestr and expected in (None, typestr) else 0
@@ -169,17 +170,6 @@ def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant
     return int(view.ptr) or _null_address(parameter, argument, view.shape)
 
 
-def _detached(parameter: Parameter, tensor: Any) -> Any:
-    """Return a tensor of PyTorch without the gradient for which it refuses to be exported."""
-    try:
-        detached = tensor.detach()
-        if detached.requires_grad is True:
-            raise TypeError("it still requires a gradient once it is detached")
-    except Exception as error:
-        raise _export_error(parameter, tensor, error) from error
-    return detached
-
-
 def _bare_address(parameter: Parameter, address: int) -> int:
     if not 0 <= address < 1 << 64:
         raise argument_error(parameter, "range", f"invalid address {address:#x}", "an address has 64 bits")
@@ -242,13 +232,13 @@ def _object_handle(argument: Any) -> int | None:
 
 
 def _floating(parameter: Parameter, known: Scalar) -> Converter:
-    make: Any = np.dtype(known.typestr).type
-    high = float(np.finfo(make).max)
+    pack = struct.Struct({"f2": "<e", "f4": "<f", "f8": "<d"}[known.typestr]).pack
+    high = float(np.finfo(known.typestr).max)
 
     def convert(argument: Any) -> bytes:
-        value = _real(parameter, argument)
+        value = argument if type(argument) is float else _real(parameter, argument)
         if -high <= value <= high or not math.isfinite(value):
-            return make(value).tobytes()  # type: ignore[no-any-return]
+            return pack(value)
         raise range_error(parameter, value, -high, high)
 
     return convert

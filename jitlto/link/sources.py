@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from jitlto.base.cache_dir import CacheDir
     from jitlto.base.config import Config
-    from jitlto.stores.shared import SharedStores
+    from jitlto.stores.shared import SharedStore
 
     class KernelSource(Protocol):
         """A place where entries lie, by kind and SHA-256; what it returns is what was stored.
@@ -69,15 +69,15 @@ class SharedKernels:
         self._readonly = readonly
 
     @cached_property
-    def stores(self) -> SharedStores:
+    def stores(self) -> SharedStore:
         """The stores.
 
         Raises:
             StoreError: If the address of one is malformed.
         """
-        from jitlto.stores.shared import SharedStores  # 10 ms, for a kernel that is not on this machine
+        from jitlto.stores.shared import SharedStore  # 10 ms, for a kernel that is not on this machine
 
-        stores = SharedStores.from_config(self._settings)
+        stores = SharedStore.from_config(self._settings)
         assert stores is not None  # noqa: S101 - the settings name one
         return stores
 

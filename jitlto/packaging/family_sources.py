@@ -8,9 +8,9 @@ from pathlib import Path
 
 from jitlto.base.errors import ProjectError
 from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.source_files import walk_sources
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.families.source_files import walk_sources
 from jitlto.families.templates import render_family
 
 
@@ -34,7 +34,7 @@ def _find_headers(family: FamilyDeclaration, sources: Iterable[Path]) -> Iterabl
     search = HeaderSearch(family.include)
     texts = [rendered.source.encode() for rendered in render_family(family)]
     texts += [path.read_bytes() for path in sorted(sources)]
-    for name in {name for text in texts for name in search.reachable(text)}:
+    for name in {name for text in texts for name in search.closure(text).headers}:
         if path := search.path(name):
             yield path
 
@@ -48,13 +48,12 @@ def place_sources(family: FamilyDeclaration) -> dict[Path, Path]:
         ProjectError: If a file is outside the places that a project has.
     """
     families = [family, *family.all_used().values()]
-    directories = [each.path.parent.absolute() for each in families]
-    root = declaration.project_root(family.path.absolute())
+    root, above = declaration.project_root(family.path.absolute()), family.path.parent.parent.absolute()
+    folders = [each.path.parent.absolute() for each in families if each.path.parent.parent.absolute() == above]
     includes = [Path(os.path.normpath(path.absolute())) for each in families for path in each.include]
-    beside = [directory for directory in directories if directory.parent != directories[0].parent]
     places: dict[Path, Path] = {}
-    for path in (*list_files(families), *includes, *beside):
-        folder = next((each for each in directories if path.is_relative_to(each) and each not in beside), None)
+    for path in (*list_files(families), *includes):
+        folder = next((each for each in folders if path.is_relative_to(each)), None)
         if folder is not None:
             places[path] = Path("fragments", folder.name, path.relative_to(folder))
         elif path.is_relative_to(root) and path.relative_to(root).parts[0] in ("matrices", "templates"):

@@ -1,22 +1,28 @@
-"""Packages that carry families: from ``pyproject.toml`` to the database in their wheel."""
+"""Packages that carry families: from ``pyproject.toml`` to the database in their wheel, compiled or taken from CI."""
 
 from __future__ import annotations
 
+import shutil
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jitlto.base import config
-from jitlto.base.errors import ProjectError
+import msgspec
+
+from jitlto import database
+from jitlto.base import config, files
+from jitlto.base.errors import DatabaseError, ProjectError
 from jitlto.build import pipeline
-from jitlto.build.cache.cache import Cache, open_shared_cache
-from jitlto.build.execution.events import NO_OBSERVER, Observer
+from jitlto.build.cache.cache import open_shared_cache
 from jitlto.build.pipeline import BuildReport
-from jitlto.build.rendered_families import with_used
+from jitlto.build.proof import prove
+from jitlto.build.rendered_families import family_record, with_used
+from jitlto.database import FragmentDatabase, writer
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
+from jitlto.families.templates import render_family
 from jitlto.packaging.family_sources import list_files
-from jitlto.packaging.pack import recording
-from jitlto.packaging.prebuilt import copy_prebuilt
 from jitlto.packaging.pyproject import PackageConfig, check_entry_points, load_config
 
 # Directories that builds leave at the top of a project.
@@ -60,36 +66,21 @@ def _configure(family: FamilyDeclaration, package_config: PackageConfig) -> Fami
     )
 
 
-def build_package(
-    pyproject: Path,
-    output: Path,
-    *,
-    jobs: int | None = None,
-    cache: Cache | None = None,
-    observer: Observer = NO_OBSERVER,
-    allow_incomplete: bool = False,
-) -> BuildReport:
+def build_package(pyproject: Path, output: Path, *, jobs: int | None = None) -> BuildReport:
     """Build the database of a package: compile its families, or copy the database that ``JITLTO_PREBUILT`` names.
 
     Args:
         pyproject: The package's ``pyproject.toml``, or the directory that holds it.
         output: The database file. It is written after all checks, or not at all.
         jobs: Number of parallel compilers; by default as many as cores and memory allow.
-        cache: The build cache; by default the user's, over the stores of the environment.
-        observer: Receives the events of the build.
-        allow_incomplete: Write the database although kernels lack something, and report that as advice.
 
     Raises:
         JitltoError: The first error.
     """
     package, output = load_package(Path(pyproject)), Path(output)
-    report = copy_prebuilt(package.config, package.families, output, allow_incomplete=allow_incomplete)
-    if report is not None:
-        return report
-    cache = cache or open_shared_cache()
-    return pipeline.build(
-        package.families, output, jobs=jobs, cache=cache, observer=observer, allow_incomplete=allow_incomplete
-    )
+    if taken := copy_prebuilt(package, output):
+        return taken
+    return pipeline.build(package.families, output, jobs=jobs, cache=open_shared_cache())
 
 
 def summarize(report: BuildReport) -> str:
@@ -105,12 +96,85 @@ def list_sources(package: Package) -> list[Path]:
     Raises:
         ProjectError: If one of them is outside the project.
     """
-    recorded = recording(package.config)
-    root = package.config.root
-    files = sorted({*list_files(package.families), *([recorded] if recorded else [])})
-    for path in files:
+    root, recorded = package.config.root, package.config.recording
+    found = sorted({*list_files(package.families), *([recorded] if recorded else [])})
+    for path in found:
         if not path.is_relative_to(root):
             what = f"{path} is outside the project and cannot be part of an sdist"
             hint = "move it into the project, or build the wheel from the source tree: python -m build --wheel"
             raise ProjectError(what, code="project-outside-file", where=str(package.config.path), hint=hint)
-    return [path for path in files if path.relative_to(root).parts[0] not in _BUILD_OUTPUTS]
+    return [path for path in found if path.relative_to(root).parts[0] not in _BUILD_OUTPUTS]
+
+
+def copy_prebuilt(package: Package, output: Path, *, allow_incomplete: bool = False) -> BuildReport | None:
+    """Copy the database that ``JITLTO_PREBUILT`` names, if it is that of the package; None if it is not set.
+
+    What a build would make is compared as far as possible without compiling: a changed body of a device function is not
+    noticed.
+
+    Args:
+        allow_incomplete: As for :func:`jitlto.build.pipeline.build`.
+
+    Raises:
+        ProjectError: If the database does not exist, or does not match.
+        BuildError: If one of its kernels does not plan.
+        DatabaseError: If it is damaged, or cannot be written to ``output``.
+    """
+    prebuilt = config.current().prebuilt
+    if prebuilt is None:
+        return None
+    begin = time.perf_counter()
+    # In a directory, the file with the database's path or name in the wheel.
+    below = (prebuilt / package.config.database, prebuilt / package.config.database.name)
+    path = next((each for each in (prebuilt, *below) if each.is_file()), None)
+    if path is None:
+        hint = f"looked for {prebuilt}, {below[0]} and {below[1]}; give an absolute path, because build front ends "
+        what, hint = "JITLTO_PREBUILT: database does not exist", f"{hint}change the directory"
+        raise ProjectError(what, code="project-prebuilt-missing", where=str(prebuilt), hint=hint)
+    with FragmentDatabase(path) as opened:
+        opened.verify()
+        for difference in _find_differences(opened, package.families):
+            what = f"JITLTO_PREBUILT: the database {difference}"
+            rebuild = "build it from these sources, e.g. jitlto build --project . -o DB, or unset JITLTO_PREBUILT"
+            hint = database.MERGE_HINT if opened.part else rebuild
+            raise ProjectError(what, code="project-prebuilt-differs", where=str(opened.path), hint=hint)
+        fragments = tuple(opened.fragments())
+        advice = prove([*opened.families.values()], fragments, opened.gaps, allow_incomplete=allow_incomplete)
+        _copy(path, output)
+        return BuildReport(output, opened.digest, fragments, 0, tuple(advice), time.perf_counter() - begin)
+
+
+def _find_differences(opened: FragmentDatabase, families: Sequence[FamilyDeclaration]) -> Iterator[str]:
+    if opened.part is not None:
+        yield f"is {opened.part} of a build"
+    names = {family.name for family in families}
+    if names != opened.families.keys():
+        yield f"holds {', '.join(opened.families)}, and the package declares {', '.join(sorted(names))}"
+    for family in families:
+        expected, record = family_record(family), opened.families[family.name]
+        if lacking := [arch for arch in expected.architectures if arch not in record.architectures]:
+            yield f"was not built for {', '.join(arch.compute for arch in lacking)}, which {family.name} declares"
+        expected = msgspec.structs.replace(expected, architectures=record.architectures)
+        if other := [n for n in expected.__struct_fields__ if getattr(expected, n) != getattr(record, n)]:
+            yield f"was built from a different declaration of {family.name}: {', '.join(other)} differ"
+        fragments = opened.fragments(family.name)
+        keys, held = {rendered.key for rendered in render_family(family)}, {fragment.key for fragment in fragments}
+        if keys != held:
+            few = f"{len(keys - held)} missing, {len(held - keys)} too many"
+            yield f"does not hold the fragments of {family.name}: {few}, such as {min(keys ^ held)}"
+        made = {(image.kind, image.toolchain) for fragment in fragments for image in fragment.images}
+        if made != {(kind, family.toolchain) for kind in family.images}:
+            yield f"does not hold {family.name} as {' and '.join(family.images)} made by {family.toolchain}"
+
+
+def _copy(path: Path, output: Path) -> None:
+    writer.check_writable(output)
+    if output.exists() and path.samefile(output):
+        return
+    try:
+        with files.replacing(output) as temporary:
+            shutil.copyfile(path, temporary)
+    except OSError as error:
+        what = f"cannot write the database: {error.strerror}"
+        hint = files.write_hint(error, "give a path in a directory that exists and that you may write")
+        raise DatabaseError(what, code="database-unwritable", where=str(output), hint=hint) from error

@@ -9,7 +9,6 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from jitlto.base.errors import FamilyError, JitltoError, ProjectError
 from jitlto.base.files import GROUP, SUFFIX
@@ -18,9 +17,8 @@ from jitlto.base.versions import Architecture
 from jitlto.families import declaration
 from jitlto.families.declaration import CompilerTable, check_options, parse_architectures
 
-_TABLE = "tool.jitlto"
-# One dotted part of an entry point's value, as importlib.metadata accepts it; dots only separate parts.
-_PART = re.compile(r"\w+", re.ASCII)
+# The path of a database in a wheel, of names that an entry point may have; its package is not below a directory src.
+_DATABASE = re.compile(rf"(?!src/)(?:\w+/)+\w+{re.escape(SUFFIX)}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +47,27 @@ class PackageConfig:
         """The value of each family's entry point: the dotted path of the database without its suffix."""
         return ".".join(self.database.with_suffix("").parts)
 
+    @property
+    def recording(self) -> Path | None:
+        """The file of recorded plans that ``pack`` names; None if it names a family, or there is none."""
+        path = self.root / self.pack if self.pack else None
+        return path if path is not None and path.is_file() else None
+
+
+class _Table(CompilerTable, kw_only=True):
+    database: str | None = None
+    families: tuple[str, ...] | None = None
+    pack: str | None = None
+    pack_archs: tuple[str, ...] = ()
+
 
 def has_config(pyproject: Path) -> bool:
     """Return whether a ``pyproject.toml`` exists and has ``[tool.jitlto]``."""
-    tool = _read_quietly(pyproject).get("tool")
-    return isinstance(tool, Mapping) and "jitlto" in tool
-
-
-def _read_quietly(pyproject: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(pyproject.read_text("utf-8-sig"))
+        tool = tomllib.loads(pyproject.read_text("utf-8-sig")).get("tool")
     except (OSError, ValueError, RecursionError):
-        return {}  # the build backend will report it
+        return False  # the build backend will report it
+    return isinstance(tool, Mapping) and "jitlto" in tool
 
 
 def load_config(project: Path) -> PackageConfig:
@@ -74,61 +81,42 @@ def load_config(project: Path) -> PackageConfig:
     tools = document.values.get("tool")
     if not isinstance(tools, Mapping) or not isinstance(tools.get("jitlto"), Mapping):
         hint = 'write [tool.jitlto] with database = "PACKAGE/fragments.fragdb"'
-        raise document.error(f"missing table [{_TABLE}]", hint, case="missing-table")
+        raise document.error("missing table [tool.jitlto]", hint, case="missing-table")
     table = document.table("tool").table("jitlto")
-    config = table.decode(_Table)
-    check_options(table, config.options)
-    return PackageConfig(
-        table.path,
-        _find_families(table, config.families),
-        _parse_database(document, table, config.database),
-        None if config.archs is None else parse_architectures(table, config.archs),
-        config.toolchain,
-        config.options,
-        _read_entry_points(document),
-        config.pack,
-        _parse_pack_architectures(table, config),
-        config.archs == "auto",
-    )
-
-
-class _Table(CompilerTable, kw_only=True):
-    database: str | None = None
-    families: tuple[str, ...] | None = None
-    pack: str | None = None
-    pack_archs: tuple[str, ...] | None = None
-
-
-def _parse_pack_architectures(table: TomlTable, config: _Table) -> tuple[Architecture, ...]:
-    if config.pack is not None and (not config.pack.isprintable() or config.pack[:1] in ("", "-")):
-        raise table.error(f"invalid pack {config.pack!r}", 'write the path of a recording, or "FAMILY" and pack_archs')
-    if config.pack_archs is None:
-        return ()
-    if config.pack is None:
+    given = table.decode(_Table)
+    check_options(table, given.options)
+    if given.pack_archs and given.pack is None:
         raise table.error("pack_archs without pack", 'write pack = "RECORDING", or remove pack_archs')
     try:
-        return tuple(Architecture.parse(arch) for arch in config.pack_archs)
+        pack_architectures = tuple(map(Architecture.parse, given.pack_archs))
     except JitltoError as error:
         raise table.error(f"invalid pack_archs: {error.what}", error.hint) from None
+    return PackageConfig(
+        table.path,
+        _find_families(table, given.families),
+        _parse_database(document, table, given.database),
+        None if given.archs is None else parse_architectures(table, given.archs),
+        given.toolchain,
+        given.options,
+        _read_entry_points(document),
+        given.pack,
+        pack_architectures,
+        given.archs == "auto",
+    )
 
 
 def _find_families(table: TomlTable, names: tuple[str, ...] | None) -> tuple[Path, ...]:
     root = table.path.parent
-    if names is None:
-        found = sorted(root.glob("fragments/*/family.toml"))
-        if not found:
-            hint = 'write families = ["FOLDER"], or create them under fragments/ beside this file'
-            raise table.error("no families", hint, case="no-families")
-        return tuple(found)
-    if not names:
-        raise table.error("families is empty", "remove the key to use all under fragments/", case="no-families")
-    found = []
-    for name in names:
+    found = sorted(root.glob("fragments/*/family.toml")) if names is None else []
+    for name in names or ():
         try:
             found.append(declaration.find_family(name, root))
         except FamilyError as error:
             advice = f"{root / name / 'family.toml'} does not exist" if "/" in name else error.hint
             raise table.error(f"invalid families: {error.what}", advice, case="unknown-family") from None
+    if not found:
+        hint = 'write families = ["FOLDER"], or create them under fragments/ beside this file'
+        raise table.error("no families", hint, case="no-families")
     return tuple(dict.fromkeys(found))
 
 
@@ -139,13 +127,9 @@ def _parse_database(document: TomlTable, table: TomlTable, text: str | None) -> 
     hint = f'write database = "{package}/fragments.fragdb"'
     if text is None:
         raise table.error("missing key 'database': the path of the database in the wheel", hint, case="missing-key")
-    *packages, file = text.split("/")
-    stem = file.removesuffix(SUFFIX)
-    if stem == file or not packages or not all(map(_PART.fullmatch, (*packages, stem))):
-        raise table.error(
-            f"invalid database {text!r}: expected the path of a .fragdb file in a package, of letters, digits and _",
-            hint,
-        )
+    if not _DATABASE.fullmatch(text):
+        expected = "the path in the wheel of a .fragdb file in a package, of letters, digits and _"
+        raise table.error(f"invalid database {text!r}: expected {expected}", hint)
     return PurePosixPath(text)
 
 
@@ -157,24 +141,20 @@ def _read_entry_points(document: TomlTable) -> Mapping[str, str] | None:
     if isinstance(dynamic, list) and "entry-points" in dynamic:
         return None
     points = project.table("entry-points", required=False).table(GROUP, required=False)
-    for name, point in points.values.items():
-        if not isinstance(point, str):
-            raise points.error(f"invalid {name}: expected a string")
     return {name: str(value) for name, value in points.values.items()}
 
 
 def check_entry_points(config: PackageConfig, families: Iterable[str]) -> None:
-    """Check that the package's entry points name its families and the database, and that the wheel will hold it.
+    """Check that the package's entry points name its families and the database.
 
     Raises:
         ProjectError: If they do not; the hint has the lines to write.
     """
-    _check_not_in_src(config)
     declared, expected = config.entry_points, dict.fromkeys(sorted(families), config.entry_point)
     if declared is None or declared == expected:
         return
     lines = [f"[project.entry-points.{json.dumps(GROUP)}]"]
-    lines += [f"{_quote_key(name)} = {json.dumps(value)}" for name, value in expected.items()]
+    lines += [f"{json.dumps(name) if '.' in name else name} = {json.dumps(each)}" for name, each in expected.items()]
     # TOML does not allow a table to be defined twice.
     hint = "\n".join(["replace the table with" if declared else "add", *lines])
     faults = []
@@ -186,20 +166,3 @@ def check_entry_points(config: PackageConfig, families: Iterable[str]) -> None:
         name = next(name for name in expected if declared[name] != expected[name])
         faults.append(f"the entry point of {name} is {declared[name]!r}, but the database is {str(config.database)!r}")
     raise ProjectError("; ".join(faults), code="project-entry-points", where=str(config.path), hint=hint)
-
-
-def _check_not_in_src(config: PackageConfig) -> None:
-    first, *rest = config.database.parts
-    source = config.root / "src"
-    if first == "src" and (source / rest[0]).is_dir() and not (source / "__init__.py").exists():
-        what = f"the wheel has no directory src, where the database {str(config.database)!r} would be"
-        hint = f"write {_format_database('/'.join(rest))}"
-        raise ProjectError(what, code="project-invalid-value", where=f"{config.path} [{_TABLE}]", hint=hint)
-
-
-def _format_database(path: str) -> str:
-    return f'database = "{path}" under [{_TABLE}]'
-
-
-def _quote_key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)

@@ -6,6 +6,7 @@ renders to nothing is left out. For a family that exists already, its own files 
 
 from __future__ import annotations
 
+import json
 import keyword
 import os.path
 import re
@@ -13,22 +14,31 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
 from jitlto.base import files
 from jitlto.base.errors import ProjectError
+from jitlto.base.types import Parameter, find_scalar
 from jitlto.base.version import __version__
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
-from jitlto.packaging import operator_sources, project
+from jitlto.packaging import project
 from jitlto.packaging.family_sources import place_sources
+from jitlto.plan import enumeration
+from jitlto.plan.enumeration import Kernel
 
 _TEMPLATES = Path(__file__).parent / "new_package"
 _SAMPLE = ("fragments", "matrices", "templates")
 _CUDA_MAJORS = (12, 13)  # each with an extra of jitlto
 # Modules that the new package or its tests import, beside the standard library.
 _TAKEN = frozenset({"jitlto", "cuda", "cupy", "numpy", "pytest", "tests", "torch"})
+_DTYPES = {
+    "b1": "bool", "i1": "int8", "u1": "uint8", "i2": "int16", "u2": "uint16", "i4": "int32", "u4": "uint32",
+    "i8": "int64", "u8": "uint64", "f2": "float16", "bfloat16": "bfloat16", "f4": "float32", "f8": "float64",
+    "c8": "complex64", "c16": "complex128",
+}  # fmt: skip
 
 
 def derive_import_name(name: str) -> str:
@@ -60,7 +70,7 @@ def write_package(
         directory: The project's; it must not exist yet, or be empty.
         cuda: The CUDA major that its wheel is compiled with.
         family: The ``family.toml`` of a family, which takes the place of the sample.
-        torch: Whether its kernels are also operators of PyTorch. To declare those of a family, the package is built.
+        torch: Whether it has operators of PyTorch. To declare those of a family, the package is built.
 
     Raises:
         ProjectError: If the name is invalid, the directory is not empty or cannot be written, or a file of the family
@@ -70,20 +80,20 @@ def write_package(
     """
     # Without "..", which would hide that a file is below a directory.
     declared = declaration.load_family(Path(os.path.normpath(family.absolute()))) if family else None
-    sources = place_sources(declared) if declared else {}
-    # A newer CUDA links what an older one has compiled (as PTX across majors), but not vice versa.
-    majors = [major for major in _CUDA_MAJORS if major >= cuda]
     package = derive_import_name(name)
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "name": name,
         "package": package,
         "cuda": cuda,
         "version": __version__,
-        "majors": majors,
+        # A newer CUDA links what an older one has compiled (as PTX across majors), but not vice versa.
+        "majors": [major for major in _CUDA_MAJORS if major >= cuda],
         "sample": declared is None,
         "torch": torch,
         "family": declared.name if declared else package,
         "folder": declared.path.parent.name if declared else package,
+        "operators": [],
+        "parts": "",
     }
     try:
         files.check_path(directory)
@@ -94,12 +104,17 @@ def write_package(
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".jitlto-") as temporary:
             # A subdirectory, because the temporary directory itself is readable by its owner only.
             root = Path(temporary) / "project"
-            _write(root, package, values | {"torch": torch and declared is None})
-            for source, place in sources.items():
+            for source, place in place_sources(declared).items() if declared else ():
                 (root / place).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, root / place)
+            _write(root, values)
             if torch and declared:
-                _write(root, package, values | _operator_values(root, Path(temporary), declared.name, package))
+                report = project.build_package(root, Path(temporary) / "built.fragdb")
+                with FragmentDatabase(report.path) as database:
+                    values["operators"] = _operators(database, declared.name)
+                parts = {each.partition("(")[0] for operator in values["operators"] for each in operator["arguments"]}
+                values["parts"] = ", ".join([*sorted({*parts, "Launch", "Operator"}), "torch_operator"])
+                _write(root, values)
             root.rename(directory)
     except OSError as error:
         what = f"cannot write the package: {error.strerror}"
@@ -108,18 +123,7 @@ def write_package(
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
-def _operator_values(root: Path, directory: Path, family: str, package: str) -> dict[str, object]:
-    """Build a new package, and return what its operators and their tests are rendered with."""
-    report = project.build_package(root, directory / "built.fragdb")
-    with FragmentDatabase(report.path) as database:
-        made = operator_sources.make_operators(database, family, package)
-    declarations = "\n".join(each.declaration for each in made).rstrip("\n")
-    used = [part for part in ("Array", "Flag", "Launch", "Operator", "Scalar") if f"{part}(" in declarations]
-    calls = "\n".join(each.call for each in made)
-    return {"parts": ", ".join((*used, "torch_operator")), "declarations": declarations, "calls": calls}
-
-
-def _write(root: Path, package: str, values: dict[str, object]) -> None:
+def _write(root: Path, values: dict[str, Any]) -> None:
     # Delimiters that neither the templates of families nor workflows have.
     environment = jinja2.Environment(
         variable_start_string="[[", variable_end_string="]]", block_start_string="[%", block_end_string="%]",
@@ -131,6 +135,54 @@ def _write(root: Path, package: str, values: dict[str, object]) -> None:
         if not values["sample"] and place.parts[0] in _SAMPLE:
             continue
         if text := environment.from_string(template.read_text("utf-8")).render(values):
-            path = root / str(place).replace("PACKAGE", package)
+            path = root / str(place).replace("PACKAGE", values["package"])
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
+
+
+def _operators(database: FragmentDatabase, family: str) -> list[dict[str, Any]]:
+    """Return, for each entrypoint, an operator for its first kernel that writes to an array: parts of it as Python."""
+    record, index = database.index(family)
+    found: dict[str, dict[str, Any]] = {}
+    for kernel in enumeration.enumerate_kernels(index, enumeration.find_user_symbols(record, index)):
+        if isinstance(kernel, Kernel) and not kernel.user_symbols:
+            entry = kernel.resolution.entry
+            arguments = [_argument(parameter) for parameter in entry.signature]
+            if entry.key.group in found or not any("mutated" in argument for argument, _, _ in arguments):
+                continue
+            # What has no default comes first.
+            required = [argument for argument, value, _ in arguments if value]
+            defaulted = [argument for argument, value, _ in arguments if not value]
+            values = {name: value for name, value in kernel.configuration.items() if name != "entry"}
+            found[entry.key.group] = {
+                "name": re.sub(r"\W+", "_", entry.key.group),
+                "entry": entry.key.group,
+                "arguments": [*required, 'Flag("grid", "int")', *defaulted, 'Flag("block", "int", 256)'],
+                "parameters": [passed for _, _, passed in arguments],
+                "call": [*(value for _, value, _ in arguments if value), "1"],
+                "configuration": [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in values.items()],
+            }
+    if not found:
+        what, hint = "no kernel can be an operator", "its kernel writes to an array, and needs no caller's code"
+        raise ProjectError(what, code="project-operators", where=family, hint=hint)
+    return list(found.values())
+
+
+def _argument(parameter: Parameter) -> tuple[str, str, str]:
+    """Return as Python: an argument, a value for it if it has no default, and what the kernel is passed."""
+    name = f"{parameter.name}_" if keyword.iskeyword(parameter.name) else parameter.name
+    name = f"{name}_" if name in ("grid", "block", "given") else name
+    pointed, star, rest = parameter.type.strip().rpartition("*")
+    if star and not rest.replace("const", "").strip():
+        known = find_scalar(pointed)
+        # Pointers are passed as integers, and what no dtype is as bytes.
+        dtype = "int64" if pointed.strip().endswith("*") else _DTYPES[known.typestr] if known else "uint8"
+        mutated = "" if "const" in pointed.split() else ", mutated=True"
+        array = f'Array("{name}", "{dtype}", "*{name}_sizes"{mutated})'
+        return array, f'torch.empty(8, dtype=torch.{dtype}, device="meta")', f'"{name}"'
+    known = find_scalar(parameter.type)
+    kind = {"b": "bool", "i": "int", "u": "int", "f": "float"}.get(known.typestr[0]) if known else None
+    if kind:
+        return f'Scalar("{name}", "{kind}")', {"bool": "True", "int": "1", "float": "1.0"}[kind], f'"{name}"'
+    # A structure: its bytes, for which a program is compiled.
+    return f'Flag("{name}", "str", "{"00" * parameter.size}")', "", f"lambda case: bytes.fromhex(case.{name})"

@@ -12,27 +12,19 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.base import files
 from jitlto.base.errors import StoreError
-from jitlto.stores import manifest
 from jitlto.stores.address import ArtifactAddress, StoreAddress
-from jitlto.stores.backend import PIECE, REFRESH_AFTER, Backend, open_backend
+from jitlto.stores.backend import REFRESH_AFTER, Backend, open_backend
 from jitlto.stores.entry import PAGE_HINT, is_page, object_name
+from jitlto.stores.manifest import with_packs
 
 KIND = "artifacts"
-#: Bytes of the largest index: a thousand packs.
-LARGEST_INDEX = 1 << 18
-
-#: Called with the bytes of a file that were transferred and with all of them: first with 0, then after each piece.
-OnPiece = Callable[[int, int], object]
-_TIMEOUT = 30.0  # seconds for a transfer, and more for what is large
-_REPLY = 10.0  # seconds for other requests, of which one is the first
+_TIMEOUT, _REPLY = 600.0, 10.0  # seconds for a transfer, and for each part of it
 _RETRIES = 3
-_SLOWEST = 250_000  # bytes a second, below which a transfer fails
 _INDEX = b'{"jitlto_files": 1,'
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -47,60 +39,47 @@ class Pushed:
     was_there: bool
 
 
-def open_store(address: StoreAddress, size: int = 0) -> Backend:
-    """Open a store to transfer objects of up to ``size`` bytes.
+def open_store(address: StoreAddress) -> Backend:
+    """Open a store to transfer files and look after it.
 
     Raises:
         StoreError: If it cannot be opened.
     """
-    return open_backend(address, timeout=_TIMEOUT + size / _SLOWEST if size else _REPLY, retries=_RETRIES)
+    return open_backend(address, timeout=_TIMEOUT, read_timeout=_REPLY, retries=_RETRIES)
 
 
-def push(backend: Backend, path: Path, on_piece: OnPiece = lambda _done, _size: None) -> Pushed:
+def push(backend: Backend, path: Path) -> Pushed:
     """Store a file, unless the store holds it already.
 
     Raises:
-        StoreError: If the store does not take it, or the file changes meanwhile.
-        ManifestError: If it cannot be read.
+        StoreError: If the store does not take it.
+        OSError: If it cannot be read.
     """
-    digest = manifest.sha256(path)
-
-    def pieces() -> Iterator[bytes]:
-        sha = hashlib.sha256()
-        with files.open_regular(path) as (file, status):
-            on_piece(0, status.st_size)
-            while piece := file.read(PIECE):
-                sha.update(piece)
-                yield piece
-                on_piece(file.tell(), status.st_size)
-        if sha.hexdigest() != digest:  # an upload that ends with an error leaves nothing in the store
-            what, hint = "changed while it was pushed", "push it again when nothing writes to it"
-            raise StoreError(what, code="store-file-changed", where=str(path), hint=hint)
-
-    return _push(backend, digest, path, path.stat().st_size, pieces)
+    return _push(backend, path, files.read(path))
 
 
-def push_with_packs(backend: Backend, database: Path, on_piece: OnPiece = lambda _done, _size: None) -> list[Pushed]:
+def push_with_packs(backend: Backend, database: Path) -> list[Pushed]:
     """Store a database with the packs beside it; what comes first names them all.
 
     Raises:
-        StoreError, ManifestError: As :func:`push`.
+        StoreError, OSError: As :func:`push`.
     """
-    pushed = [push(backend, path, on_piece) for path in manifest.with_packs([database])]
+    pushed = [push(backend, path) for path in with_packs([database])]
     if len(pushed) == 1:
         return pushed
-    data = encode_index({each.path.name: each.address.digest for each in pushed})
-    return [_push(backend, hashlib.sha256(data).hexdigest(), database, len(data), lambda: iter([data])), *pushed]
+    index = encode_index({each.path.name: each.address.digest for each in pushed})
+    return [_push(backend, database, index), *pushed]
 
 
-def _push(backend: Backend, digest: str, path: Path, size: int, pieces: Callable[[], Iterator[bytes]]) -> Pushed:
+def _push(backend: Backend, path: Path, data: bytes) -> Pushed:
+    digest = hashlib.sha256(data).hexdigest()
     name = object_name(KIND, digest)
     found = backend.head(name)
     # One of another size was left by a store that loses bytes, or put there by hand.
-    was_there = found is not None and found.size == size
+    was_there = found is not None and found.size == len(data)
     if found is None or not was_there or time.time() - found.modified > REFRESH_AFTER:
-        open_store(backend.address, size).write(name, pieces())
-    return Pushed(ArtifactAddress(backend.address, digest), path, size, was_there)
+        backend.put(name, data)
+    return Pushed(ArtifactAddress(backend.address, digest), path, len(data), was_there)
 
 
 def encode_index(digests: dict[str, str]) -> bytes:
@@ -132,61 +111,46 @@ def decode_index(data: bytes) -> dict[str, str] | None:
     raise StoreError(what, code="store-damaged", where=hashlib.sha256(data).hexdigest(), hint=hint)
 
 
-def pull(
-    backend: Backend, address: ArtifactAddress, output: Path, on_piece: OnPiece = lambda _done, _size: None
-) -> list[Path]:
+def pull(address: str, output: Path) -> list[Path]:
     """Write an artifact to a file; or a database, and its packs beside it, named after it.
 
+    Args:
+        address: As :func:`push` returns it.
+        output: The file.
+
     Returns:
-        The files, the artifact or the database first. If anything fails, that one is as it was.
+        The files, the artifact or the database first. If anything cannot be fetched, none is changed.
 
     Raises:
-        StoreError: If the store lacks an artifact, or its content is a different one.
+        StoreError: If the address is invalid, or the store lacks an artifact or has another content for it.
         OSError: If a file cannot be written.
     """
-    with files.replacing(output) as temporary:
-        written = [output]
-        digests = download(backend, address, temporary, on_piece)
-        if digests is not None:
-            name, *packs = digests
-            for pack in packs:
-                written.append(output.with_name(output.stem + pack[len(name) - len(files.SUFFIX) :]))
-                with files.replacing(written[-1]) as part:
-                    download(backend, ArtifactAddress(address.store, digests[pack]), part, on_piece)
-            temporary.unlink()
-            download(backend, ArtifactAddress(address.store, digests[name]), temporary, on_piece)
-    return written
+    parsed = ArtifactAddress.parse(address)
+    backend = open_store(parsed.store)
+    contents = {output: _fetch(backend, parsed.digest)}
+    if digests := decode_index(contents[output]):
+        (database, digest), *packs = digests.items()
+        contents = {output: _fetch(backend, digest)}
+        for name, digest in packs:
+            path = output.with_name(output.stem + name.removeprefix(database.removesuffix(files.SUFFIX)))
+            contents[path] = _fetch(backend, digest)
+    for path, content in reversed(contents.items()):  # the database last
+        files.write(path, content)
+    return list(contents)
 
 
-def download(backend: Backend, address: ArtifactAddress, path: Path, on_piece: OnPiece) -> dict[str, str] | None:
-    """Write an artifact to a new file, a piece at a time.
-
-    Returns:
-        The SHA-256 of the files that it lists, by name, if it is an index; else None.
-
-    Raises:
-        StoreError: If the store lacks it, or its content is a different one.
-        OSError: If the file cannot be written.
-    """
-    name = object_name(KIND, address.digest)
-    found = backend.head(name)
-    # Only a whole reply says that the bucket is missing, and not just the object.
-    found = (open_store(address.store, found.size) if found is not None else backend).open(name)
-    if found is None:
+def _fetch(backend: Backend, digest: str) -> bytes:
+    """Return the content of an artifact."""
+    address = str(ArtifactAddress(backend.address, digest))
+    data = backend.get(object_name(KIND, digest))
+    if data is None:
         hint = "check the address, or push the file again: `jitlto store prune` may have removed it"
-        raise StoreError("the store does not hold it", code="store-no-such-artifact", where=str(address), hint=hint)
-    sha, start = hashlib.sha256(), b""
-    on_piece(0, found.size)
-    with path.open("xb") as file:
-        for piece in found.pieces:
-            start = start if len(start) > LARGEST_INDEX else start + piece
-            sha.update(piece)
-            file.write(piece)
-            on_piece(file.tell(), found.size)
-    if sha.hexdigest() != address.digest:
+        raise StoreError("the store does not hold it", code="store-no-such-artifact", where=address, hint=hint)
+    actual = hashlib.sha256(data).hexdigest()
+    if actual != digest:
         what, hint = "the store sends other content", "push it again after `jitlto store verify URL --delete`"
-        if is_page(start):
+        if is_page(data):
             what, hint = "a page came in place of it", PAGE_HINT
-        what += f", which is not used: its SHA-256 is {sha.hexdigest()}"
-        raise StoreError(what, code="store-digest", where=str(address), hint=hint)
-    return decode_index(start) if len(start) <= LARGEST_INDEX else None
+        what += f", which is not used: its SHA-256 is {actual}"
+        raise StoreError(what, code="store-digest", where=address, hint=hint)
+    return data

@@ -6,9 +6,13 @@ every other, so that an old entry cannot be passed off as a different one. It fo
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from jitlto.base import entry
 from jitlto.base.errors import RejectedEntryError
-from jitlto.stores.trust import SigningKey, TrustedKeys
+
+if TYPE_CHECKING:
+    from jitlto.stores.signatures import SigningKey, TrustedKeys
 
 #: The reason why what no writer of this version makes is rejected, such as an error page.
 NOT_AN_ENTRY = "it is not an entry of this version"
@@ -19,7 +23,6 @@ PAGE_HINT = "sign in to the network, or correct the settings of its proxy (HTTPS
 #: No head is longer than this, in bytes.
 MOST_HEADER_BYTES = 4096
 _KEY_ID, _SIGNATURE = 32, 64  # bytes
-_MOST_NAME_BYTES = 3800
 
 
 def object_name(kind: str, key: str) -> str:
@@ -29,8 +32,6 @@ def object_name(kind: str, key: str) -> str:
 
 def encode(kind: str, key: str, payload: bytes, signing_key: SigningKey | None) -> bytes:
     """Return the object for a payload, signed if there is a key."""
-    if len(kind) + len(key) > _MOST_NAME_BYTES:
-        raise ValueError(f"the key of an entry has more than {_MOST_NAME_BYTES} bytes")
     if signing_key is None:
         return entry.encode(f"{kind}/{key}", payload)
     key_id, sign = signing_key.id, signing_key.sign

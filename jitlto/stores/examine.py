@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from jitlto.base.config import Config
 from jitlto.base.errors import StoreError
@@ -19,8 +18,6 @@ from jitlto.stores.trust import Trust, directory_of
 _TIMEOUT = 3.0  # seconds for each request
 _PROBE = "v1/probes/"
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -31,38 +28,33 @@ class Finding:
     remedy: str | None = None
 
 
-def examine_stores(
-    addresses: Iterable[StoreAddress],
+def examine_store(
+    address: StoreAddress,
     settings: Config,
     *,
     open_store: Callable[[StoreAddress], Backend] = lambda address: open_backend(address, timeout=_TIMEOUT),
 ) -> list[Finding]:
-    """Examine stores; each finding begins with the store's address.
+    """Examine a store; each finding begins with its address.
 
     Args:
         settings: Decide what is trusted, and what signs.
     """
-    return [
-        Finding(f"{address.url}: {each.value}", each.ok, each.remedy)
-        for address in addresses
-        for each in (*_examine_keys(address, Trust.of(settings, address)), _examine(address, open_store))
-    ]
+    found = [*_examine_keys(address, Trust.of(settings, address)), _examine(address, open_store)]
+    return [replace(each, value=f"{address.url}: {each.value}") for each in found]
 
 
 def _examine_keys(address: StoreAddress, trust: Trust) -> list[Finding]:
     """Return why nothing would be read from a store, or written to it."""
     found: list[Finding] = []
-
-    def load(what: str, work: Callable[[], T]) -> T | None:
-        try:
-            return work()
-        except StoreError as error:
-            where = f"{error.where}: " if error.where else ""
-            found.append(Finding(f"nothing is {what}: {where}{error.what}", False, error.hint))
-            return None
-
-    trusted = load("read", trust.load_trusted) if address.reads else None
-    key = load("written", trust.load_signing_key) if address.writes else None
+    trusted = key = None
+    try:
+        trusted = trust.load_trusted()
+    except StoreError as error:
+        found.append(Finding(f"nothing is read: {error.where or ''} {error.what}", False, error.hint))
+    try:
+        key = trust.load_signing_key() if address.writes else None
+    except StoreError as error:
+        found.append(Finding(f"nothing is written: {error.where or ''} {error.what}", False, error.hint))
     if key is not None and trusted is not None and key.id not in trusted.ids:
         what = f"what is written here is not read here: {trust.signers} lacks the key of {trust.key}"
         found.append(Finding(what, False, f"add {trust.key}.pub to {trust.signers}"))
@@ -72,10 +64,9 @@ def _examine_keys(address: StoreAddress, trust: Trust) -> list[Finding]:
 def _examine(address: StoreAddress, open_store: Callable[[StoreAddress], Backend]) -> Finding:
     if address.is_local and not Path(directory_of(address)).exists():  # opening it would make it
         return Finding("does not exist", False, "create the directory, or mount it")
-    doing = "read"
+    doing, name = "read", f"{_PROBE}{os.urandom(8).hex()}"
     try:
         backend = open_store(address)
-        name = f"{_PROBE}{os.urandom(8).hex()}"
         if backend.get(name) is not None:  # the first request connects
             value = "answers for an object that it cannot hold, as a proxy or the sign-in of a network does"
             return Finding(value, False, PAGE_HINT)
@@ -88,14 +79,11 @@ def _examine(address: StoreAddress, open_store: Callable[[StoreAddress], Backend
             if backend.get(name) is None:
                 remedy = "use a store in which an object can be read as soon as it is written"
                 return Finding("loses what is written", False, remedy)
-            value += "; can be written"
-            doing = "cleared"
             backend.delete(name)
+            value += "; can be written"
     except StoreError as error:
         advice = error.hint
         if error.code == "store-denied" and doing == "written":
-            advice = f"grant it, or write {address.url}#read in JITLTO_STORE if the store is only to be read"
+            advice = f"{advice}; or write {address.url}#read in JITLTO_STORE if the store is only to be read"
         return Finding(f"cannot be {doing}: {error.what}", False, advice)
-    except Exception as error:  # noqa: BLE001 - a diagnosis says what is wrong, whatever it is
-        return Finding(f"{type(error).__name__}: {error}", False, "check the address")
     return Finding(value)

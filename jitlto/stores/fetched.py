@@ -10,16 +10,13 @@ import contextlib
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jitlto.base.cache_dir import STALE, TEMPORARY, CacheDir
+from jitlto.base.config import Config
 from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.files import FETCHED, SUFFIX, digest_of, remove_directory, write_hint
 from jitlto.base.lock import locked
-
-if TYPE_CHECKING:
-    from jitlto.base.config import Config
-    from jitlto.stores.address import ArtifactAddress
+from jitlto.stores.address import ArtifactAddress
 
 _NAME = "database" + SUFFIX
 _PATIENCE = 600.0  # seconds that a process waits for another one that fetches the same
@@ -37,20 +34,17 @@ def fetch(address: str, settings: Config) -> Path:
         DatabaseError: If it is not a fragment database.
         JitltoError: If the cache directory cannot be used.
     """
-    directory, digest = settings.cache_dir / FETCHED, address.rpartition("#sha256=")[2]
+    directory, digest = settings.cache_dir / FETCHED, ArtifactAddress.parse(address).digest
     path = directory / digest / _NAME
     with contextlib.suppress(OSError):  # a directory that can only be read is enough for what is there
         CacheDir(directory, 0, readonly=True)
-        if digest.isalnum() and digest_of(path) is not None:
+        if digest_of(path) is not None:
             return path
-    from jitlto.stores.address import ArtifactAddress  # 10 ms with the packages that stores need
-
-    parsed = ArtifactAddress.parse(address)
     try:
         CacheDir(directory, 0)
         with locked(directory / f"{digest[:3]}.lock", _PATIENCE, f"fetches {address}"):
             if digest_of(path) is None:
-                _fetch(parsed, path.parent)
+                _fetch(address, path.parent)
     except OSError as error:
         what = f"a database cannot be kept here: {error.strerror or error}"
         hint = write_hint(error, "set JITLTO_CACHE_DIR to a different directory, owned by this user")
@@ -58,8 +52,8 @@ def fetch(address: str, settings: Config) -> Path:
     return path
 
 
-def _fetch(address: ArtifactAddress, target: Path) -> None:
-    from jitlto.stores.artifacts import open_store, pull  # 10 ms, for what is not here yet
+def _fetch(address: str, target: Path) -> None:
+    from jitlto.stores.artifacts import pull  # 10 ms with what stores need, for what is not here yet
 
     for left in target.parent.glob(f"{TEMPORARY}*"):  # by processes that died
         with contextlib.suppress(OSError):
@@ -68,11 +62,11 @@ def _fetch(address: ArtifactAddress, target: Path) -> None:
     temporary = target.parent / f"{TEMPORARY}{os.urandom(8).hex()}"
     try:
         temporary.mkdir(0o700)
-        pull(open_store(address.store), address, temporary / _NAME)
+        pull(address, temporary / _NAME)
         if digest_of(temporary / _NAME) is None:
             what = "is not a fragment database, or one of another version"
             hint = "push a database: jitlto push DB URL; other files are fetched by `jitlto pull`"
-            raise DatabaseError(what, code="database-foreign", where=str(address), hint=hint)
+            raise DatabaseError(what, code="database-foreign", where=address, hint=hint)
         remove_directory(target)  # damaged
         try:
             temporary.rename(target)

@@ -12,21 +12,18 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from jitlto.base import files
 from jitlto.base.errors import ManifestError
 from jitlto.base.text import check_type
-from jitlto.stores.trust import Signer, lines_of, signatures
+from jitlto.stores.trust import signatures
 
 #: Namespace of signatures, so that a signature made for a different purpose is not accepted.
 NAMESPACE = "jitlto"
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
-_KEY = "make a key with `ssh-keygen -t ed25519 -f KEY`"
 _LARGEST = 16 << 20  # bytes: of manifests and of signatures
-_LARGEST_KEY = 1 << 20  # bytes; ssh-keygen would read all of it
 _LARGEST_FILE = 16 << 30  # bytes of a listed file, which take half a minute
 _PIECE = 1 << 20
 
@@ -56,19 +53,15 @@ class Manifest:
         text = bytes_of(path)
         digests: dict[str, str] = {}
         try:
-            lines = text.decode().removesuffix("\n").split("\n") if text else []
+            for number, line in enumerate(text.decode().removesuffix("\n").split("\n"), 1):
+                match = _LINE.fullmatch(line)
+                name = match[2].removeprefix("./") if match else ""
+                if match is None or name in digests or not _is_inside(name):
+                    what = "expected a SHA-256 and a plain relative path, which is there once"
+                    raise _invalid(f"{path}:{number}", what)
+                digests[name] = match[1]
         except UnicodeDecodeError as error:
             raise _invalid(path, "not UTF-8") from error
-        for number, line in enumerate(lines, 1):
-            match = _LINE.fullmatch(line)
-            if not match:
-                raise _invalid(f"{path}:{number}", "expected a SHA-256 and a name")
-            name = match[2].removeprefix("./")
-            if name in digests or not _is_inside(name):
-                raise _invalid(f"{path}:{number}", f"{name!r} is repeated, or is not a plain relative path")
-            digests[name] = match[1]
-        if not digests:
-            raise _invalid(path, "empty")
         return cls(path, text, digests)
 
     def name_of(self, file: Path) -> str | None:
@@ -85,14 +78,12 @@ class Manifest:
         """
         name = self.name_of(file)
         if name is None:
-            hint = f"use the manifest published with the file; this one lists {_list_some(self.digests)}"
-            what = f"is not listed in {self.path}"
-            raise _error("manifest-not-listed", what, file, hint)
+            hint = f"use the manifest published with the file; this one lists {len(self.digests)} others"
+            raise _error("manifest-not-listed", f"is not listed in {self.path}", file, hint)
         actual = sha256(file)
         if actual != self.digests[name]:
-            what = f"does not match {name} in {self.path}: its SHA-256 is {actual}, not "
-            hint = "do not use it; download it and its manifest again"
-            raise _error("manifest-mismatch", what + self.digests[name], file, hint)
+            what = f"does not match {name} in {self.path}: its SHA-256 is {actual}, not {self.digests[name]}"
+            raise _error("manifest-mismatch", what, file, "do not use it; download it and its manifest again")
         return actual
 
     def check_all(self, databases: Iterable[Path] = ()) -> list[Path]:
@@ -102,10 +93,10 @@ class Manifest:
             ManifestError: As :meth:`check` does.
         """
         check_type(databases, Iterable, "databases must be paths")
-        databases = [Path(database) for database in databases]
-        listed = [self.path.parent / name for name in self.digests] if not databases else []
-        databases = databases or [file for file in listed if file.suffix == files.SUFFIX]
-        checked = list(dict.fromkeys([*with_packs(databases), *listed]))
+        named = [Path(database) for database in databases]
+        listed = [] if named else [self.path.parent / name for name in self.digests]
+        named = named or [file for file in listed if file.suffix == files.SUFFIX]
+        checked = list(dict.fromkeys([*with_packs(named), *listed]))
         for file in checked:
             self.check(file)
         return checked
@@ -118,10 +109,9 @@ def write(path: Path, listed: Iterable[Path]) -> Manifest:
         ManifestError: If a file is elsewhere, cannot be read or has a name that ``sha256sum`` would escape; or if the
             manifest cannot be written.
     """
-    directory = os.path.abspath(path.parent)  # noqa: PTH100
     digests = {}
     for file in listed:
-        name = Path(os.path.relpath(os.path.abspath(file), directory)).as_posix()  # noqa: PTH100
+        name = Path(os.path.relpath(file, path.parent)).as_posix()
         if not name.isprintable():
             what = f"cannot be listed in {path}: its path {name!r} has characters that cannot stand in a line"
             raise _error("manifest-invalid-name", what, repr(str(file)), "rename it")
@@ -133,9 +123,11 @@ def write(path: Path, listed: Iterable[Path]) -> Manifest:
     text = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()
     try:
         target, mode = files.check_replaceable(path)
-        if mode is not None and target.stat().st_size and not _LINE.match(_first_line(target)):
-            what, hint = "exists and is not a manifest: not overwritten", "use -o to give a different name"
-            raise _error("manifest-overwrite", what, path, hint)
+        if mode is not None and target.stat().st_size:
+            with files.open_regular(target) as (file_there, _):
+                if not _LINE.match(file_there.read(200).decode("utf-8", "replace").partition("\n")[0]):
+                    what, hint = "exists and is not a manifest: not overwritten", "use -o to give a different name"
+                    raise _error("manifest-overwrite", what, path, hint)
         files.write(path, text)
     except OSError as error:
         raise _unwritable(path, error) from error
@@ -175,32 +167,26 @@ def sign(path: Path, key: Path) -> Path:
     Raises:
         ManifestError: If ssh-keygen is not installed or fails.
     """
-    signature, text = signature_of(path), bytes_of(path)
-    try:
-        with files.open_regular(key) as (_, status):  # ssh-keygen would wait for a FIFO
-            if status.st_size > _LARGEST_KEY:
-                raise _unsignable(path, f"{key} is not a key")
-    except OSError as error:
-        raise _unsignable(path, f"{error.filename}: {error.strerror}") from error
-    try:
-        files.check_replaceable(signature)
-    except OSError as error:
-        raise _unwritable(signature, error) from error
+    program = shutil.which("ssh-keygen")
+    if program is None:
+        what, hint = "signatures need ssh-keygen, which is not installed", "install OpenSSH 8.2 or later"
+        raise ManifestError(what, code="manifest-no-ssh-keygen", hint=hint)
+    text = bytes_of(path)
     # A copy, so that the signature is written like every other file. Not standard input, where ssh-keygen could not
     # ask for a passphrase.
     with files.temporary_directory("jitlto-sign-") as directory:
         copy = Path(directory) / "manifest"
         copy.write_bytes(text)
-        command = [_ssh_keygen(), "-q", "-Y", "sign", "-n", NAMESPACE, "-f", os.path.abspath(key), str(copy)]  # noqa: PTH100
+        command = [program, "-q", "-Y", "sign", "-n", NAMESPACE, "-f", str(key.absolute()), str(copy)]
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
-        made = signature_of(copy)
-        if done.returncode or not made.is_file():
-            raise _unsignable(path, done.stderr.strip() or "ssh-keygen failed")
+        if done.returncode or not signature_of(copy).is_file():
+            what = f"cannot be signed: {done.stderr.strip() or 'ssh-keygen failed'}"
+            raise _error("manifest-unsignable", what, path, "make a key with `ssh-keygen -t ed25519 -f KEY`")
         try:
-            files.write(signature, made.read_bytes())
+            files.write(signature_of(path), signature_of(copy).read_bytes())
         except OSError as error:
-            raise _unwritable(signature, error) from error
-    return signature
+            raise _unwritable(signature_of(path), error) from error
+    return signature_of(path)
 
 
 def check_signature(manifest: Manifest, signers: Path, signer: str | None = None) -> str:
@@ -222,36 +208,20 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
     if not os.path.lexists(path):
         what = f"is not signed: {path} does not exist"
         raise _error("manifest-unsigned", what, manifest.path, f"download {path.name} too")
-    signature, trusted = bytes_of(path), bytes_of(signers)
-    key = b""
-    with suppress(ValueError):
-        key = signatures().signer_of(signature, manifest.text, NAMESPACE)
-    for _, line in lines_of(trusted):
-        with suppress(ValueError):  # a line that cannot be read, or has an unknown restriction, trusts nobody
-            listed = Signer.parse(line)
-            if listed.key == key and listed.may_sign(NAMESPACE) and (name := listed.name_of(signer)) is not None:
-                return name
-    raise _error(
-        "manifest-untrusted",
-        f"the signature {path} was not made by {f'the key of {signer!r}' if signer else 'a key'} that "
-        f"{signers} lists for the namespace {NAMESPACE!r}, or is not of this manifest",
-        manifest.path,
-        "do not use the files; download manifest and signature again, or get the signer's new public key",
-    )
+    name: str | None = signatures().find_signer(bytes_of(path), manifest.text, NAMESPACE, bytes_of(signers), signer)
+    if name is None:
+        what = (
+            f"the signature {path} was not made by {f'the key of {signer!r}' if signer else 'a key'} that "
+            f"{signers} lists for the namespace {NAMESPACE!r}, or is not of this manifest"
+        )
+        hint = "do not use the files; download manifest and signature again, or get the signer's new public key"
+        raise _error("manifest-untrusted", what, manifest.path, hint)
+    return name
 
 
 def signature_of(path: Path) -> Path:
     """Return the path of a manifest's signature."""
-    return path.parent / f"{path.name}.sig"
-
-
-def _ssh_keygen() -> str:
-    program = shutil.which("ssh-keygen")
-    if program is None:
-        what = "signatures need ssh-keygen, which is not installed"
-        hint = "install OpenSSH (openssh-client), 8.2 or later"
-        raise ManifestError(what, code="manifest-no-ssh-keygen", hint=hint)
-    return program
+    return path.with_name(f"{path.name}.sig")
 
 
 def _is_inside(name: str) -> bool:
@@ -276,11 +246,6 @@ def bytes_of(path: Path) -> bytes:
         raise _unreadable(path, error) from error
 
 
-def _first_line(path: Path) -> str:
-    with files.open_regular(path) as (file, _):
-        return file.read(200).decode("utf-8", "replace").partition("\n")[0]
-
-
 def _error(code: str, what: str, where: object, hint: str) -> ManifestError:
     return ManifestError(what, code=code, where=str(where), hint=hint)
 
@@ -295,16 +260,6 @@ def _unwritable(path: Path, error: OSError) -> ManifestError:
     return _error("manifest-unwritable", f"cannot be written: {error.strerror}", path, hint)
 
 
-def _unsignable(path: Path, why: str) -> ManifestError:
-    return _error("manifest-unsignable", f"cannot be signed: {why}", path, _KEY)
-
-
 def _invalid(where: object, why: str) -> ManifestError:
-    return _error(
-        "manifest-invalid", f"is not a manifest: {why}", where, "create one with `jitlto manifest DB -o FILE`"
-    )
-
-
-def _list_some(names: Iterable[str]) -> str:
-    listed = sorted(names)
-    return ", ".join(listed[:5]) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "")
+    hint = "create one with `jitlto manifest DB -o FILE`"
+    return _error("manifest-invalid", f"is not a manifest: {why}", where, hint)

@@ -1,140 +1,371 @@
-"""The shared stores of a process: what they hold is checked, and they never raise.
+"""The shared store of a process: opened, read and written in threads of ours, checked, and never the cause of an error.
 
-The first store, in the order of ``JITLTO_STORE``, that has a good entry answers. What an earlier store lacked is
-written to it too, if it is writable and its readers would trust it: a directory near by fills from a bucket far away.
+A caller hears of replies through a queue, and leaves when the bound on what it may lose ends.
 """
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import os
+import threading
 import time
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
 from jitlto.base.config import Config
-from jitlto.base.log import log
-from jitlto.stores.address import StoreAddress, parse_addresses
-from jitlto.stores.patience import DEFAULT
-from jitlto.stores.store import Store, StoreStatistics
+from jitlto.base.errors import RejectedEntryError, StoreError
+from jitlto.base.log import WarnOnce, log
+from jitlto.stores import entry
+from jitlto.stores.address import StoreAddress, parse_store
+from jitlto.stores.backend import REFRESH_AFTER, Backend, open_backend
 from jitlto.stores.trust import Trust
 
+if TYPE_CHECKING:
+    from jitlto.stores.signatures import SigningKey, TrustedKeys
+
+#: Seconds that a process loses at most by waiting for a store that fails: ``JITLTO_STORE_PATIENCE``.
+PATIENCE = 0.05
+# Parts of it. What is left is for threads that wake up late, behind one that imports.
+_FOR_OPENING, _FOR_REPLIES = 0.3, 0.45
+_MOST_FAILURES = 3  # one after the other; then the process goes on without the store
+_READERS, _WRITERS = 8, 4  # threads
+_MOST_QUEUED_BYTES = 256 << 20
+_TIME_LIMIT = 60.0  # seconds: of a request that nobody waits for
 _AT_EXIT = 2.0  # seconds at most for what is not written yet
-_by_settings: dict[tuple[object, ...], SharedStores] = {}
+_POLL = 0.01  # seconds in which a caller notices that others have given the store up
+_PROBE = "v1/probe"  # need not exist
+_HOPELESS = {"store-missing-package", "store-settings", "store-forked", "store-address", "store-denied"}
+_LATE = "a reply did not come in time; set JITLTO_STORE_PATIENCE to more seconds if the store is far away"
+
+_warn = WarnOnce(__name__)
+_by_settings: dict[tuple[object, ...], SharedStore] = {}
 
 
-class SharedStores:
-    """The shared stores of a process.
+@dataclass
+class StoreStatistics:
+    """What a shared store did for a process until now.
 
     Args:
-        addresses: The stores, in order, each with what is trusted there.
-        patience: Seconds that this process loses at most by waiting for one of them that fails.
+        hits: Entries that were found.
+        rejected: Entries that were not used: damaged, not signed, of a different name.
+        failures: Requests that failed, and replies that did not come in time.
+        bytes_read: Bytes of the entries that were found.
+        bytes_written: Bytes of the entries that were written.
+        writes: Entries that were written.
+        dropped: Entries that were not written, because the store failed, too many waited, or a key is missing.
     """
 
-    def __init__(self, addresses: Iterable[tuple[StoreAddress, Trust]], patience: float = DEFAULT) -> None:
+    hits: int = 0
+    rejected: int = 0
+    failures: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    writes: int = 0
+    dropped: int = 0
+
+
+class _Workers:
+    """Daemon threads, for whose tasks a process does not wait when it ends, as it would for concurrent.futures."""
+
+    def __init__(self, most: int) -> None:
+        self._missing = most
+        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+    def submit(self, task: Callable[[], None]) -> None:
+        """Run a function that raises nothing as soon as a thread is free."""
+        self._tasks.put(task)
+        if self._missing > 0:
+            with suppress(RuntimeError):  # no more threads, or the interpreter is ending
+                self._missing -= 1
+                # Thread.start() would wait until the new thread has had its turn, behind one that imports.
+                _thread.start_new_thread(self._run, ())
+
+    def _run(self) -> None:
+        while True:
+            self._tasks.get()()
+
+
+class SharedStore:
+    """The shared store of a process; in one that is forked from it, where obstore hangs, nothing is found or written.
+
+    Args:
+        address: The store.
+        trust: What is trusted, and what signs.
+        patience: Seconds that callers may lose by waiting for it in vain; a wait that ends with a good reply costs
+            nothing. Waiting for the store to be opened has a part of its own: one that takes longer is used when it
+            has answered.
+    """
+
+    def __init__(self, address: StoreAddress, trust: Trust, patience: float = PATIENCE) -> None:
+        self.address = address
+        self.statistics = StoreStatistics()
+        self._trust = trust
         self._pid = os.getpid()
-        self._is_fork_logged = False
-        self._counts = StoreStatistics()
-        self._stores = [Store(address, trust, patience, self._counts) for address, trust in addresses]
-        atexit.register(self.finish, _AT_EXIT)
+        self._left = {True: _FOR_OPENING * patience, False: _FOR_REPLIES * patience}  # while opening, and then
+        self._failures = 0  # one after the other
+        self._is_given_up = False
+        self._reads, self._writes = True, address.writes
+        self._readers, self._writers = _Workers(_READERS), _Workers(_WRITERS)
+        self._changed = threading.Condition()  # guards counts, and what follows
+        self._has_begun = False
+        self._queued = self._queued_bytes = 0
+        self._opened = threading.Event()  # set too if it fails
+        self._has_answered = False  # so what follows needs no new connection, credentials or names
+        self._backend: Backend | None = None
+        self._trusted: TrustedKeys | None = None
+        self._key: SigningKey | None = None
+        self._absent = set[str]()  # names of objects that were missing or rejected
+        atexit.register(self._end)
 
     @classmethod
-    def from_config(cls, config: Config) -> SharedStores | None:
-        """Return the stores of ``JITLTO_STORE``, the same for the same settings; None if there are none.
+    def from_config(cls, config: Config) -> SharedStore | None:
+        """Return the store of ``JITLTO_STORE``, the same for the same settings; None if there is none.
 
         Raises:
-            StoreError: If an address is malformed.
+            StoreError: If its address is malformed.
         """
         if not config.store:
             return None
-        addresses = parse_addresses(config.store, "JITLTO_STORE")
-        patience = DEFAULT if config.store_patience is None else config.store_patience
-        settings = (os.getpid(), addresses, config.store_trust, config.store_signers, config.store_key, patience)
-        stores = _by_settings.get(settings)
-        if stores is None:
-            stores = _by_settings.setdefault(
-                settings, cls([(address, Trust.of(config, address)) for address in addresses], patience)
-            )
-        return stores
+        address = parse_store(config.store, "JITLTO_STORE")
+        patience = PATIENCE if config.store_patience is None else config.store_patience
+        trust = Trust.of(config, address)
+        settings = (os.getpid(), address, trust, patience)
+        if settings not in _by_settings:
+            _by_settings.setdefault(settings, cls(address, trust, patience))
+        return _by_settings[settings]
+
+    # Opening
 
     def open_soon(self) -> None:
-        """Open the stores in the background: before the first use this saves its caller the wait."""
-        if self._is_usable():
-            for store in self._stores:
-                store.open_soon()
+        """Open the store in the background, once: before the first use this saves its caller the wait."""
+        with self._changed:
+            begins, self._has_begun = not self._has_begun and not self._is_forked, True
+        if begins:
+            self._readers.submit(self._open)
 
-    def get(self, kind: str, key: str) -> bytes | None:
-        """Return the checked payload of an entry from the first store that has it; None if none has, in time."""
-        return self.get_many(kind, (key,)).get(key)
+    def _open(self) -> None:
+        """Load obstore and the keys, and send one request, so that a connection with all that it needs is there."""
+        try:
+            self._load_keys()
+            if self._reads or self._writes:
+                backend = open_backend(self.address, timeout=_TIME_LIMIT)
+                backend.get(_PROBE)
+                self._backend, self._has_answered = backend, True
+        except BaseException as error:  # noqa: BLE001 - Rust's panics too; a thread of ours ends without a traceback
+            self._failed(error, at_once=True)
+        finally:
+            self._opened.set()
 
-    def get_many(self, kind: str, keys: Iterable[str]) -> dict[str, bytes]:
-        """Return the checked payloads of those entries that stores have, by key; they are read side by side."""
-        missing = list(dict.fromkeys(keys))
-        found: dict[str, bytes] = {}
-        if self._is_usable():
-            for place, store in enumerate(self._stores):
-                if not missing:
-                    break
-                if store.address.reads:
-                    for key, (payload, data) in store.get_many(kind, missing).items():
-                        found[key] = payload
-                        for earlier in self._stores[:place]:
-                            if earlier.address.reads:
-                                earlier.put_object(kind, key, data)
-                    missing = [key for key in missing if key not in found]
-        self._counts.hits += len(found)
-        self._counts.misses += len(missing)
-        return found
-
-    @property
-    def takes_writes(self) -> bool:
-        """Whether entries are written to a store, as far as is known yet."""
-        return self._is_usable() and any(store.writes for store in self._stores)
-
-    def put(self, kind: str, key: str, payload: bytes) -> None:
-        """Write an entry to every store that is written to and has no good one; later, and in the background."""
-        if self._is_usable():
-            for store in self._stores:
-                store.put(kind, key, payload)
-
-    def flush(self, timeout: float | None = None) -> bool:
-        """Wait until everything is written or given up; return False if something is left after ``timeout`` seconds."""
-        if not self._is_usable():
-            return True
-        end = None if timeout is None else time.monotonic() + timeout
-        flushed = True
-        for store in self._stores:
-            flushed &= store.flush(None if end is None else max(0.0, end - time.monotonic()))
-        return flushed
-
-    def finish(self, timeout: float, stall: float | None = None) -> None:
-        """Flush at the end of a build or a process, and say which stores did not write everything.
-
-        Args:
-            timeout: Seconds to wait at most.
-            stall: Seconds in which a store has to write something, unless it has failed before; by default half of what
-                is left of its patience.
-        """
-        if self._is_usable():
-            until = time.monotonic() + timeout
-            for store in self._stores:
-                store.finish(max(0.0, until - time.monotonic()), stall)
+    def _load_keys(self) -> None:
+        try:
+            self._trusted = self._trust.load_trusted()
+        except StoreError as error:
+            self._warn("nothing is read", str(error))
+            self._reads = False
+        try:
+            self._key = self._trust.load_signing_key() if self._writes else None
+        except StoreError as error:
+            self._warn("nothing is written", str(error))
+            self._writes = False
+        if self._key is not None and self._trusted is not None and self._key.id not in self._trusted.ids:
+            self._warn("what is written here is not read here", "JITLTO_STORE_SIGNERS lacks the key that signs")
 
     @property
     def is_opening(self) -> bool:
-        """Whether a store is still being opened: what was not found may be there."""
-        return self._is_usable() and any(store.is_opening for store in self._stores if store.address.reads)
+        """Whether it is being opened: what was not found may be there."""
+        return self._has_begun and not self._opened.is_set() and not self._is_forked
 
     @property
-    def statistics(self) -> StoreStatistics:
-        """What the stores did until now."""
-        return replace(self._counts)
+    def _is_forked(self) -> bool:
+        return self._pid != os.getpid()
 
-    def _is_usable(self) -> bool:
-        """Return whether this is the process that made the stores, and not one forked from it, where obstore hangs."""
-        if self._pid == os.getpid():
-            return True
-        if not self._is_fork_logged:
-            self._is_fork_logged = True
-            log(__name__, "debug", "shared stores are off in a forked process")
-        return False
+    # Reading
+
+    def get(self, kind: str, key: str) -> bytes | None:
+        """Return the checked payload of an entry; None if there is none that comes in time."""
+        return self.get_many(kind, (key,)).get(key)
+
+    def get_many(self, kind: str, keys: Iterable[str]) -> dict[str, bytes]:
+        """Return the checked payloads of the entries that come in time, by key; they are read side by side."""
+        self.open_soon()
+        found: dict[str, bytes] = {}
+        replies: SimpleQueue[tuple[str, bytes | BaseException | None]] = SimpleQueue()
+        pending, since, has_left = set(keys), time.monotonic(), threading.Event()
+        if self._is_forked or (not self._has_answered and self._left[True] <= 0):
+            return found  # it is used when it has answered
+
+        def ask(key: str) -> None:
+            """Get and check one entry, in a thread of ours."""
+            self._opened.wait()
+            try:
+                replies.put((key, None if has_left.is_set() else self._get(kind, key)))
+            except BaseException as error:  # noqa: BLE001 - as above
+                replies.put((key, error))
+
+        for key in pending if self._is_waited_for else ():
+            self._readers.submit(partial(ask, key))
+        while pending and self._is_waited_for:
+            opening = not self._has_answered
+            left = self._left[opening] - (time.monotonic() - since)
+            try:
+                # One that is here is not late: this thread is.
+                key, result = replies.get(timeout=min(_POLL, max(0.0, left)))
+            except Empty:
+                if left > 0:
+                    continue
+                self._lose(since, opening=opening)
+                self._count(failures=1)
+                if not opening:
+                    self._warn("nothing more is read from it by this process", _LATE, "failed")
+                break
+            pending.discard(key)
+            if isinstance(result, bytes):
+                found[key] = result
+            elif result is not None:
+                self._failed(result, since)
+            since = time.monotonic()
+        has_left.set()
+        self._count(hits=len(found))
+        return found
+
+    @property
+    def _is_waited_for(self) -> bool:
+        return self._left[False] > 0 and not self._is_given_up
+
+    def _lose(self, since: float, *, opening: bool) -> None:
+        """Count the time since then: what a caller waited for failed, or has not come."""
+        with self._changed:
+            self._left[opening] = max(0.0, self._left[opening] - (time.monotonic() - since))
+
+    def _get(self, kind: str, key: str) -> bytes | None:
+        name, backend = entry.object_name(kind, key), self._backend
+        if backend is None or not self._reads:
+            return None
+        found = backend.read(name)
+        self._failures = 0
+        if found is None:
+            self._absent.add(name)
+            return None
+        try:
+            payload = entry.decode(kind, key, found.data, self._trusted)
+        except RejectedEntryError as error:
+            if error.reason != entry.A_PAGE:  # that is not what the store holds
+                self._absent.add(name)
+            raise
+        self._count(bytes_read=found.size)
+        if self._writes and time.time() - found.modified > REFRESH_AFTER:
+            self._writers.submit(partial(_refresh, backend, name, found.data))
+        return payload
+
+    def _failed(self, error: BaseException, since: float | None = None, *, at_once: bool = False) -> None:
+        """Note a failed request: after several, or ``at_once``, the process goes on without the store."""
+        if isinstance(error, RejectedEntryError):
+            self._count(rejected=1)
+            # If something other than a store answers, what else fails has the same cause.
+            subject = "failed" if error.reason in (entry.A_PAGE, entry.NOT_AN_ENTRY) else error.reason
+            self._warn("an entry", str(error), subject)
+            return
+        if since is not None:
+            self._lose(since, opening=False)
+        self._count(failures=1)
+        self._failures += 1
+        code = getattr(error, "code", "")
+        if self._failures >= _MOST_FAILURES or at_once or code in _HOPELESS:
+            self._is_given_up = True
+            if code == "store-forked":
+                log(__name__, "debug", "shared store %s: %s", self.address.url, error)
+            else:
+                self._warn("it is not used any more by this process", str(error), "failed")
+
+    # Writing
+
+    @property
+    def takes_writes(self) -> bool:
+        """Whether entries are written to it, as far as is known yet."""
+        return self._writes and not self._is_given_up and not self._is_forked
+
+    def put(self, kind: str, key: str, payload: bytes) -> None:
+        """Write an entry in the background, unless a good one is there."""
+        size = len(payload)
+        self.open_soon()
+        with self._changed:
+            is_full = self._queued and self._queued_bytes + size > _MOST_QUEUED_BYTES
+            if is_full or not self.takes_writes:
+                self.statistics.dropped += self.address.writes
+                return
+            self._queued += 1
+            self._queued_bytes += size
+        self._writers.submit(partial(self._put, kind, key, payload))
+
+    def _put(self, kind: str, key: str, payload: bytes) -> None:
+        dropped = 1
+        try:
+            self._opened.wait()
+            if self._backend is not None and self.takes_writes:
+                self._write(self._backend, kind, key, payload)
+                self._failures = dropped = 0
+        except BaseException as error:  # noqa: BLE001 - as above
+            if getattr(error, "code", "") == "store-denied":
+                self._writes = False
+                self._warn("nothing is written", str(error))
+            else:
+                self._failed(error)
+        finally:
+            with self._changed:
+                self.statistics.dropped += dropped
+                self._queued -= 1
+                self._queued_bytes -= len(payload)
+                self._changed.notify_all()
+
+    def _write(self, backend: Backend, kind: str, key: str, payload: bytes) -> None:
+        name = entry.object_name(kind, key)
+        if name not in self._absent:
+            found = backend.read(name, entry.MOST_HEADER_BYTES)
+            with suppress(RejectedEntryError):
+                if found is not None:
+                    entry.read_header(kind, key, found.data, found.size, self._trusted)
+                    return
+        data = entry.encode(kind, key, payload, self._key)
+        backend.put(name, data)
+        self._absent.discard(name)
+        self._count(writes=1, bytes_written=len(data))
+
+    def flush(self, timeout: float, stall: float | None = None) -> bool:
+        """Wait until everything is written or given up; say and return False if something is left.
+
+        Args:
+            timeout: Seconds to wait at most.
+            stall: Seconds in which the store has to write something; none after it was too late for a reader.
+        """
+        end = time.monotonic() + timeout
+        stall = timeout if stall is None else stall if self._left[False] > 0 else 0.0
+        with self._changed:
+            while self._queued and not self._is_forked:
+                if not self._changed.wait(max(0.0, min(end - time.monotonic(), stall))):
+                    self._warn("not everything was written", "it did not do it in time", "failed")
+                    return False
+        return True
+
+    def _end(self) -> None:
+        self.flush(_AT_EXIT, self._left[False] / 2)
+
+    def _count(self, **amounts: int) -> None:
+        with self._changed:
+            self.statistics = replace(
+                self.statistics, **{name: getattr(self.statistics, name) + amount for name, amount in amounts.items()}
+            )
+
+    def _warn(self, what: str, why: str, subject: str | None = None) -> None:
+        """Warn about something that is not done or not used, once for each such thing, and once that a store fails."""
+        _warn((self.address.url, subject or what), "shared store %s: %s: %s", self.address.url, what, why)
+
+
+def _refresh(backend: Backend, name: str, data: bytes) -> None:
+    """Write an object again, so that its date is that of its last use, to a day."""
+    with suppress(StoreError):
+        backend.put(name, data)

@@ -10,16 +10,18 @@ import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from jitlto.base.errors import RejectedEntryError, StoreError
 from jitlto.stores import artifacts
 from jitlto.stores.backend import Backend, StoredObject
-from jitlto.stores.entry import A_PAGE, PAGE_HINT, decode, object_name, read_header
-from jitlto.stores.trust import TrustedKeys
+from jitlto.stores.entry import A_PAGE, PAGE_HINT, decode, object_name
+
+if TYPE_CHECKING:
+    from jitlto.stores.signatures import TrustedKeys
 
 T = TypeVar("T")
 OTHER = "other"
@@ -83,15 +85,11 @@ def measure(backend: Backend) -> dict[str, KindUsage]:
     kinds: dict[str, list[StoredObject]] = {}
     for each in backend.list(_ROOT):
         kinds.setdefault(kind_of(each.name), []).append(each)
-    return {
-        kind: KindUsage(
-            len(held),
-            sum(each.size for each in held),
-            min(each.modified for each in held),
-            max(each.modified for each in held),
-        )
-        for kind, held in sorted(kinds.items())
-    }
+    found = {}
+    for kind, held in sorted(kinds.items()):
+        dates = sorted(each.modified for each in held)
+        found[kind] = KindUsage(len(held), sum(each.size for each in held), dates[0], dates[-1])
+    return found
 
 
 def prune(
@@ -126,7 +124,6 @@ def prune(
         if too_old or (size is not None and left > size):
             doomed.append(each)
             left -= each.size
-
     for _ in _side_by_side(lambda each: backend.delete(each.name), [] if dry_run else doomed):
         pass
     removed = Counter(kind_of(each.name) for each in doomed)
@@ -138,29 +135,22 @@ def verify(
     trusted: TrustedKeys | None,
     *,
     delete: bool = False,
-    on_start: Callable[[int], object] = lambda _: None,
-    on_object: Callable[[str], object] = lambda _: None,
-) -> list[Damage]:
-    """Read and check everything in a store: names, checksums and signatures.
+) -> Iterator[Damage | None]:
+    """Read and check everything in a store: names, checksums and signatures; yield what is wrong with each object.
 
     Args:
         trusted: The keys of which one must have signed each entry; None if signatures do not count.
         delete: Remove what is damaged, but neither what is whole and that no trusted key has signed, nor what jitlto
             gives no such name.
-        on_start: Called with the number of objects.
-        on_object: Called with the name of each checked object.
 
     Raises:
         StoreError: If the store cannot be listed, read or, with ``delete``, written.
     """
     held = sorted(backend.list(_ROOT), key=lambda each: each.name)
     names = {each.name for each in held}
-    on_start(len(held))
-    backend = artifacts.open_store(backend.address, max((each.size for each in held), default=0))
 
     def check(each: StoredObject) -> Damage | None:
         reason, untrusted = _damage(backend, each, trusted, names)
-        on_object(each.name)
         if reason is None:
             return None
         removes = delete and not untrusted and kind_of(each.name) != OTHER
@@ -168,10 +158,10 @@ def verify(
             backend.delete(each.name)
         return Damage(each.name, reason, each.size, untrusted, removes)
 
-    return [found for found in _side_by_side(check, held) if found is not None]
+    yield from _side_by_side(check, held)
 
 
-def _side_by_side(work: Callable[[StoredObject], T], held: list[StoredObject]) -> Iterator[T]:
+def _side_by_side(work: Callable[[StoredObject], T], held: Iterable[StoredObject]) -> Iterator[T]:
     """Yield the results in order; after an error or an interrupt, no further work is begun."""
     pool = ThreadPoolExecutor(_WORKERS)
     try:
@@ -184,44 +174,26 @@ def _damage(
     backend: Backend, it: StoredObject, trusted: TrustedKeys | None, names: set[str]
 ) -> tuple[str | None, bool]:
     """Return what is wrong with an object, None if nothing is, and whether that is the signature alone."""
-    name, kind = it.name, kind_of(it.name)
+    kind, key = kind_of(it.name), "".join(it.name.split("/")[2:])
     if kind == OTHER:
         return "jitlto gives no such name", False
-    if kind == artifacts.KIND:
-        return _artifact_damage(backend, name, names), False
-    data = backend.get(name)
-    if data is None:
-        return None, False
-    is_whole = False
+    data, is_whole = backend.get(it.name), False
     try:
-        decode(kind, _key_of(name), data, None)
+        if data is None:
+            return None, False
+        if kind == artifacts.KIND:
+            if (digest := hashlib.sha256(data).hexdigest()) != key:
+                return f"its SHA-256 is {digest}", False
+            listed = artifacts.decode_index(data) or {}
+            missing = [file for file, each in listed.items() if object_name(kind, each) not in names]
+            return f"lists files that the store does not hold: {', '.join(missing)}" if missing else None, False
+        decode(kind, key, data, None)
         is_whole = True
-        read_header(kind, _key_of(name), data, len(data), trusted)
+        decode(kind, key, data, trusted)
     except RejectedEntryError as error:
-        if error.reason == A_PAGE and len(data) != it.size:
-            raise StoreError("a page came in place of it", code="store-failed", where=name, hint=PAGE_HINT) from None
+        if error.reason == A_PAGE and len(data or b"") != it.size:
+            raise StoreError("a page came in place of it", code="store-failed", where=it.name, hint=PAGE_HINT) from None
         return error.reason, is_whole
+    except StoreError as error:  # of the index
+        return error.what, False
     return None, False
-
-
-def _artifact_damage(backend: Backend, name: str, names: set[str]) -> str | None:
-    sha, head = hashlib.sha256(), b""
-    found = backend.open(name)
-    for piece in found.pieces if found else ():
-        sha.update(piece)
-        if len(head) <= artifacts.LARGEST_INDEX:
-            head += piece
-    if sha.hexdigest() != _key_of(name):
-        return f"its SHA-256 is {sha.hexdigest()}"
-    if len(head) > artifacts.LARGEST_INDEX:
-        return None
-    try:
-        listed = artifacts.decode_index(head) or {}
-    except StoreError as error:
-        return error.what
-    missing = [file for file, each in listed.items() if object_name(artifacts.KIND, each) not in names]
-    return f"lists files that the store does not hold: {', '.join(missing)}" if missing else None
-
-
-def _key_of(name: str) -> str:
-    return "".join(name.split("/")[2:])

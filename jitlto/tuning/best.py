@@ -139,28 +139,26 @@ class Chooser(Shared):
         return wisdom_file.read_for(self._family.location, self._family.session.config.wisdom)
 
     def choose(self, problem: Mapping[str, object]) -> Best:
-        """Return the best variant for a problem, without looking at earlier answers."""
+        """Return the best variant for a problem, without looking at earlier answers.
+
+        What was measured with the kernel at hand goes before the nearest guess, and that before the default.
+        """
         asked = Problem.read(self._family, problem)
         if self._family.session.config.tuning == "off":
             return self._default(asked, "JITLTO_TUNING=off")
-        return self._known(asked) or self._default(asked, "nothing was measured")
-
-    def _known(self, asked: Problem) -> Best | None:
-        """Return what wisdom says: what was measured with the kernel at hand, or else the nearest guess."""
         guess: Best | None = None
         for found in islice(self._candidates(asked), _MOST_GUESSES):
             if guess is not None and found.guess:
-                continue
+                break
             usable = self._usable(asked, found.entry)
-            if usable is None:
-                continue
-            trial, launcher = usable
-            where = launch(trial.variant, asked.configuration, asked.sizes)
-            if not found.guess and launcher.chosen.digest == trial.kernel:
-                return Best(launcher, trial.variant, where, "measured", "")
-            reason = found.guess or "it was measured with another version of the kernel, or of nvJitLink"
-            guess = guess or Best(launcher, trial.variant, where, "guess", reason)
-        return guess
+            if usable is not None:
+                trial, launcher = usable
+                same = launcher.chosen.digest == trial.kernel
+                if same and not found.guess:
+                    return asked.answer(launcher, trial.variant, "measured", "")
+                reason = found.guess or "it was measured with another version of the kernel, or of nvJitLink"
+                guess = guess or asked.answer(launcher, trial.variant, "guess", reason)
+        return guess or self._default(asked, "nothing was measured")
 
     def _candidates(self, asked: Problem) -> Iterator[Found]:
         """Yield what may answer for a problem: what was measured for it, the user's own first; then guesses."""
@@ -185,9 +183,10 @@ class Chooser(Shared):
                 measured = measured.among(lambda variant, gone=gone: variant.kernel != gone)  # type: ignore[misc]
         return None
 
-    def _default(self, asked: Problem, reason: str) -> Best:
+    @staticmethod
+    def _default(asked: Problem, reason: str) -> Best:
         variant, launcher = asked.default()
-        return Best(launcher, variant, launch(variant, asked.configuration, asked.sizes), "default", reason)
+        return asked.answer(launcher, variant, "default", reason)
 
 
 class Problem:
@@ -198,7 +197,6 @@ class Problem:
     ) -> None:
         self.family, self.entry, self.record = family, entry, record
         self.configuration, self.sizes = configuration, sizes
-        self._allowed: dict[Variant, bool] = {}
 
     @classmethod
     def read(cls, family: TunedFamily, problem: Mapping[str, object]) -> Problem:
@@ -214,10 +212,9 @@ class Problem:
             entry = next(iter(tuned))
         record = tuned.get(str(entry))
         if record is None:
-            what = (
-                f"{entry or family.name} declares nothing to choose from" if not tuned or entry else "several are tuned"
-            )
-            hint = f"give entry: {', '.join(sorted(tuned))}" if tuned else "declare it: [entrypoint.NAME.tune]"
+            declared = ", ".join(sorted(tuned))
+            what = f"{entry or family.name} declares nothing to choose from, or several entrypoints do"
+            hint = f"give entry: {declared}" if tuned else "declare it: [entrypoint.NAME.tune]"
             raise PlanError(what, code="plan-not-tuned", where=family.name, hint=hint)
         configuration, sizes = record.split(given, family.name)
         normal = normalize_configuration(configuration, family.parameters, family.name)
@@ -230,10 +227,7 @@ class Problem:
 
     def allows(self, variant: Variant) -> bool:
         """Return whether a variant is declared and meets all conditions."""
-        if variant not in self._allowed:
-            is_declared = variant in self.declared
-            self._allowed[variant] = is_declared and applies(self.record, variant, self.configuration, self.sizes)
-        return self._allowed[variant]
+        return variant in self.declared and applies(self.record, variant, self.configuration, self.sizes)
 
     def variants(self) -> Iterator[Variant]:
         """Yield the variants for the problem, the default first; some may name kernels that do not exist."""
@@ -248,6 +242,10 @@ class Problem:
         if variant.link:
             how["link_options"] = dict(variant.link)
         return {**how, **self.configuration, **dict(variant.parameters)}
+
+    def answer(self, launcher: Launcher, variant: Variant, origin: str, reason: str) -> Best:
+        """Return a variant as an answer, with its launch for the problem."""
+        return Best(launcher, variant, launch(variant, self.configuration, self.sizes), origin, reason)
 
     def launcher(self, variant: Variant) -> Launcher:
         """Return the launcher of a variant."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Protocol, TypeAlias
@@ -46,13 +46,13 @@ class Candidate:
 
     Args:
         variant: The variant.
-        launch: Its launch; None if its times are from an earlier search.
-        early: Times taken when it was entered, or in an earlier search.
+        launch: Its launch.
+        early: Times taken when it was entered.
         in_turn: Times taken in turn with others; where there are enough of them, only these count.
     """
 
     variant: Variant
-    launch: Launch | None
+    launch: Launch
     early: list[float] = field(default_factory=list)
     in_turn: list[float] = field(default_factory=list)
 
@@ -107,8 +107,6 @@ class Search:
         prepare: Makes a variant ready.
         timer: Times launches.
         budget: Seconds, by the clock, after which no more times are taken.
-        known: Times of variants from an earlier search; of these only the fastest are timed again.
-        on_time: Called with each candidate that was timed, and why it cannot be used if so.
         clock: Seconds, from any origin.
 
     Raises:
@@ -122,62 +120,51 @@ class Search:
         timer: Timer,
         *,
         budget: float = 60.0,
-        known: Mapping[Variant, Sequence[float]] | None = None,
-        on_time: Callable[[Variant, str], object] = lambda *_: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._variants, self._prepare, self._timer = list(variants), prepare, timer
-        self._known = dict(known or {})
-        self._on_time, self._clock = on_time, clock
+        self._variants, self._prepare, self._timer, self._clock = list(variants), prepare, timer, clock
         self._end = clock() + budget
         self._rejected: dict[Variant, str] = {}
         self._measured = 0.0
         self._sigma = _LEAST_NOISE  # of one time, relative to it
-        self._candidates: dict[Variant, Candidate] = {}
+        self._candidates: list[Candidate] = []  # the default first
 
     def run(self) -> Outcome:
         """Search."""
-        default = self._enter(self._variants[0], needed=True)
-        assert default is not None  # noqa: S101 - it is needed
+        default = self._enter(self._variants[0])
         while len(default.times) < _ENOUGH + 2:
             self._time(default)
         self._sigma = max(_LEAST_NOISE, 1.48 * default.spread)
         for variant in self._variants[1:]:
             if self._is_late():
                 break
-            self._enter(variant)
+            try:
+                self._enter(variant)
+            except JitltoError as error:
+                self._rejected[variant] = error.what
         is_complete = self._narrow(default)
-        timed = list(self._candidates.values())
-        _scale(timed)
-        untried = len(self._variants) - len(timed) - len(self._rejected)
-        return Outcome(timed, self._rejected, untried, self._measured, is_complete)
+        _scale(self._candidates)
+        untried = len(self._variants) - len(self._candidates) - len(self._rejected)
+        return Outcome(self._candidates, self._rejected, untried, self._measured, is_complete)
 
-    def _enter(self, variant: Variant, *, needed: bool = False) -> Candidate | None:
-        """Make a variant ready and time it; None if it cannot be used."""
-        times = list(self._known.get(variant, ()))
-        fastest = min((statistics.median(each) for each in self._known.values() if each), default=0.0)
-        if times and not needed and statistics.median(times) > (1 + 10 * TIE) * fastest:
-            self._candidates[variant] = candidate = Candidate(variant, None, times)
-            return candidate
-        try:
-            candidate = Candidate(variant, self._prepare(variant))
-            self._time(candidate)
-            if not self._candidates or candidate.seconds < _FAR * self._fastest() * 2:
-                self._time(candidate)  # the first may have been disturbed
-        except JitltoError as error:
-            if needed:
-                raise
-            self._rejected[variant] = error.what
-            self._on_time(variant, error.what)
-            return None
-        self._candidates[variant] = candidate
+    def _enter(self, variant: Variant) -> Candidate:
+        """Make a variant ready and time it.
+
+        Raises:
+            JitltoError: If it cannot be used.
+        """
+        candidate = Candidate(variant, self._prepare(variant))
+        self._time(candidate)
+        if not self._candidates or candidate.seconds < _FAR * self._fastest() * 2:
+            self._time(candidate)  # the first may have been disturbed
+        self._candidates.append(candidate)
         return candidate
 
     def _narrow(self, default: Candidate) -> bool:
         """Time those that may be the best more often, and drop the others; return False if the budget ended it."""
-        timed, edge = self._candidates.values(), _FAR * self._fastest()
-        live = [c for c in timed if c is default or (c.launch is not None and c.seconds <= edge)]
-        allowed = _SHARE * EXHAUSTIVE * sum(each.seconds for each in timed)
+        edge = _FAR * self._fastest()
+        live = [each for each in self._candidates if each is default or each.seconds <= edge]
+        allowed = _SHARE * EXHAUSTIVE * sum(each.seconds for each in self._candidates)
         rounds = 1
         while not self._is_late():
             live = self._survivors(live, allowed - self._measured)
@@ -198,7 +185,7 @@ class Search:
 
         The default is among them as long as it may be the fastest: otherwise its early times would decide its ties.
         """
-        default = self._candidates[self._variants[0]]
+        default = self._candidates[0]
         ranked = sorted(live, key=lambda each: each.seconds)
         # The first times were not taken in turn: clocks may have changed meanwhile.
         drift = 0.0 if ranked[-1].in_turn else _DRIFT
@@ -218,14 +205,12 @@ class Search:
         return 1.25 * max(own, self._sigma) / sqrt(len(candidate.times))
 
     def _time(self, candidate: Candidate, *, in_turn: bool = False) -> None:
-        assert candidate.launch is not None  # noqa: S101 - known ones are not timed
         seconds = self._timer.time(candidate.launch)
         self._measured += seconds
         (candidate.in_turn if in_turn else candidate.early).append(max(seconds, 1e-9))
-        self._on_time(candidate.variant, "")
 
     def _fastest(self) -> float:
-        return min(each.seconds for each in self._candidates.values())
+        return min(each.seconds for each in self._candidates)
 
     def _is_late(self) -> bool:
         return self._clock() >= self._end

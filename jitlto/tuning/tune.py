@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jitlto.base.errors import JitltoError, PlanError, TuningError
 from jitlto.compile.machine_code import hash_code
 from jitlto.link.parallel import run_parallel
-from jitlto.record.tuning import Variant, launch
+from jitlto.record.tuning import Variant
 from jitlto.tuning import devices, wisdom_file
 from jitlto.tuning.bench import Bench
 from jitlto.tuning.best import Best, Problem
@@ -86,48 +87,36 @@ def tune(
     measures: Measures | None = None,
     cold: bool = False,
     budget: float = 60.0,
-    again: bool = False,
     save: bool = True,
-    on_time: Callable[[Variant, str], object] = lambda *_: None,
 ) -> TuneReport:
     """Find the fastest variant for a problem, and add it to the user's wisdom; see :meth:`KernelFamily.tune`."""
     if measures is None:
         with Bench(cold=cold) as bench:
-            return tune(
-                family, problem, workload, measures=bench, budget=budget, again=again, save=save, on_time=on_time
-            )
+            return tune(family, problem, workload, measures=bench, budget=budget, save=save)
     begin = time.monotonic()
     asked = Problem.read(family, problem)
     default, _ = asked.default()
-    variants = [default]
-    for variant in asked.variants():
-        if variant != default:
-            variants.append(variant)
-        if len(variants) > _MOST_VARIANTS:
-            raise TuningError(f"more than {_MOST_VARIANTS} variants", code="tuning-too-many", where=family.name)
+    variants = list(dict.fromkeys((default, *islice(asked.variants(), _MOST_VARIANTS + 1))))
+    if len(variants) > _MOST_VARIANTS:
+        raise TuningError(f"more than {_MOST_VARIANTS} variants", code="tuning-too-many", where=family.name)
     variants, rejected = _linked(asked, variants, begin + budget)
     linked = time.monotonic()
     results = _Results(measures, workload.results, asked.record.tolerance, asked.family.name)
 
     def prepare(variant: Variant) -> Callable[[], object]:
-        best = Best(asked.launcher(variant), variant, launch(variant, asked.configuration, asked.sizes), "", "")
-        bound = workload.bind(best, measures.stream)
+        bound = workload.bind(asked.answer(asked.launcher(variant), variant, "", ""), measures.stream)
         results.check(bound, str(variant))
         return bound
 
-    known = {} if again else _known(asked, measures.cold)
-    search = Search(
-        variants,
-        prepare,
-        measures,
-        budget=max(0.0, budget - (linked - begin)),
-        known={variant: [trial.seconds] for variant, trial in known.items()},
-        on_time=on_time,
-        clock=time.monotonic,
-    )
-    outcome = search.run()
+    left = max(0.0, budget - (linked - begin))
+    outcome = Search(variants, prepare, measures, budget=left, clock=time.monotonic).run()
     outcome.rejected.update(rejected)
-    entry = _entry(asked, outcome, known, measures.cold)
+    trials = [
+        Trial(each.variant, asked.launcher(each.variant).chosen.digest, each.seconds, each.spread, len(each.times))
+        for each in outcome.candidates
+    ]
+    place = asked.configuration, asked.record.bucket(asked.sizes), devices.current_kind()
+    entry = make_entry(family.name, asked.entry, *place, trials, cold=measures.cold)
     if save:
         wisdom_file.add(family.session.config.wisdom, entry)
     return TuneReport(entry, outcome, len(variants), time.monotonic() - begin, linked - begin)
@@ -161,39 +150,6 @@ def _linked(asked: Problem, variants: Sequence[Variant], end: float) -> tuple[li
         elif kernel not in missing:
             distinct.setdefault((codes.get(kernel, kernel), variant.launch), variant)
     return list(distinct.values()), rejected
-
-
-def _known(asked: Problem, cold: bool) -> dict[Variant, Trial]:
-    """Return what an earlier search on this kind of device measured of kernels that are the same now."""
-    path = asked.family.session.config.wisdom
-    wisdom = wisdom_file.read(path, missing_ok=True)
-    bucket, kind = asked.record.bucket(asked.sizes), devices.current_kind()
-    for found in wisdom.find(asked.family.name, asked.entry, asked.configuration, bucket, kind, asked.allows):
-        if not found.guess and found.entry.cold == cold:
-            known = {trial.variant: trial for trial in found.entry.trials if _is_current(asked, trial)}
-            if known:
-                return known
-    return {}
-
-
-def _is_current(asked: Problem, trial: Trial) -> bool:
-    try:
-        return asked.family.plan(**asked.request(trial.variant)).digest == trial.kernel
-    except JitltoError:
-        return False
-
-
-def _entry(asked: Problem, outcome: Outcome, known: Mapping[Variant, Trial], cold: bool) -> Entry:
-    trials = []
-    for each in outcome.candidates:
-        if each.launch is None:
-            trials.append(known[each.variant])
-        else:
-            digest = asked.launcher(each.variant).chosen.digest
-            trials.append(Trial(each.variant, digest, each.seconds, each.spread, len(each.times)))
-    bucket = asked.record.bucket(asked.sizes)
-    kind = devices.current_kind()
-    return make_entry(asked.family.name, asked.entry, asked.configuration, bucket, kind, trials, cold=cold)
 
 
 class _Results:

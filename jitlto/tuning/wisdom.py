@@ -48,13 +48,9 @@ class DeviceKind(Struct, frozen=True):
 
     def distance(self, other: DeviceKind) -> float:
         """Return how little the measurements of one tell of the other; 0 for the same."""
-        if self == other:
-            return 0.0
-        ratios = (
-            (self.multiprocessors, other.multiprocessors),
-            (self.memory_clock or 1, other.memory_clock or 1),
-        )
-        return (100.0 * (self.architecture != other.architecture)) + sum(abs(log2(a / b)) for a, b in ratios) + 0.01
+        sizes = abs(log2(self.multiprocessors / other.multiprocessors))
+        clocks = abs(log2((self.memory_clock or 1) / (other.memory_clock or 1)))
+        return 100.0 * (self.architecture != other.architecture) + sizes + clocks + 0.01 * (self != other)
 
 
 class Trial(Struct, frozen=True):
@@ -230,23 +226,15 @@ class Wisdom:
             if (each := whole.among(allows)) is not None
         ]
         for each in sorted(about, key=lambda each: _distance(each, wanted, bucket, device)):
-            reasons = []
-            if each.device != device:
-                reasons.append(f"it was measured on {each.device}")
-            if each.configuration != wanted:
-                values = " ".join(f"{name}={value}" for name, value in each.configuration)
-                reasons.append(f"it was measured for {values or 'another configuration'}")
-            if each.bucket != bucket:
-                reasons.append(f"it was measured for {' '.join(f'{name}={value}' for name, value in each.bucket)}")
-            yield Found(each, "; ".join(reasons))
+            others = [str(each.device)] if each.device != device else []
+            for own, asked in ((each.configuration, wanted), (each.bucket, bucket)):
+                if own != asked:
+                    others.append(" ".join(f"{name}={value}" for name, value in own) or "another configuration")
+            yield Found(each, f"it was measured for {', '.join(others)}" if others else "")
 
 
 def _evidence(entry: Entry) -> tuple[int, bytes]:
-    return _count(entry), entry.encoded
-
-
-def _count(entry: Entry) -> int:
-    return sum(trial.count for trial in entry.trials)
+    return sum(trial.count for trial in entry.trials), entry.encoded
 
 
 def _spelled(variant: Variant) -> bytes:
@@ -257,7 +245,8 @@ def _distance(entry: Entry, configuration: Pairs, bucket: Sizes, device: DeviceK
     """Return by how much what was measured differs from what is asked; the last parts make the order one for all."""
     differing = len(set(entry.configuration) ^ set(configuration))
     ratio = sum(abs(log2((a + 1) / (b + 1))) for (_, a), (_, b) in zip(entry.bucket, bucket, strict=True))
-    return entry.device.distance(device), differing, ratio, -_count(entry), entry.encoded
+    count, encoded = _evidence(entry)
+    return entry.device.distance(device), differing, ratio, -count, encoded
 
 
 def _differences(one: Variant, other: Variant) -> int:

@@ -1,4 +1,4 @@
-"""Files of wisdom: JSON, an entry in each line, with the SHA-256 of the entries.
+"""Files of wisdom: one checked entry (:mod:`jitlto.base.entry`), of JSON lines, each an entry of wisdom.
 
 A file that is damaged, truncated, foreign or of another version is refused. Equal wisdom makes equal bytes.
 """
@@ -6,15 +6,11 @@ A file that is damaged, truncated, foreign or of another version is refused. Equ
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
-import msgspec
-from msgspec import Struct
-
+from jitlto.base import entry as entries
 from jitlto.base import files
 from jitlto.base.cached import decoder
 from jitlto.base.errors import WisdomError
@@ -23,49 +19,31 @@ from jitlto.tuning.wisdom import Entry, Wisdom
 
 #: Suffix of a file of wisdom beside a database.
 SUFFIX = ".wisdom"
-_SCHEMA = 1
-_LARGEST = 256 << 20  # bytes
+_NAME = "wisdom"
 _PATIENCE = 10.0  # seconds to wait for another process that writes
 _log = logging.getLogger(__name__)
 
 
-class _Content(Struct):
-    jitlto_wisdom: int
-    sha256: str = ""
-    entries: msgspec.Raw = msgspec.Raw(b"[]")
-
-
 def encode(wisdom: Wisdom) -> bytes:
     """Return the bytes of a file."""
-    lines = [entry.encoded for entry in wisdom.entries]
-    head = b'{"jitlto_wisdom":%d,"sha256":"%s","entries":[' % (_SCHEMA, _digest(lines).encode())
-    return head + (b"\n" + b",\n".join(lines) if lines else b"") + b"\n]}\n"
+    return entries.encode(_NAME, b"\n".join(entry.encoded for entry in wisdom.entries))
 
 
 def decode(data: bytes, where: str) -> Wisdom:
     """Read the bytes of a file.
 
     Raises:
-        WisdomError: If they are not what :func:`encode` returns, but for white space.
+        WisdomError: If they are not what :func:`encode` returns.
     """
+    payload = entries.decode(_NAME, data)
     try:
-        content = decoder(_Content).decode(data)
-        if content.jitlto_wisdom > _SCHEMA:
-            what, hint = (
-                f"was written by a newer jitlto (schema {content.jitlto_wisdom})",
-                "update jitlto, or tune again",
-            )
-            raise WisdomError(what, code="wisdom-newer", where=where, hint=hint)
-        entries = decoder(tuple[Entry, ...]).decode(content.entries)
-        if content.jitlto_wisdom != _SCHEMA or content.sha256 != _digest(entry.encoded for entry in entries):
-            raise ValueError("its entries do not have the SHA-256 that it gives")
+        if payload is None:
+            raise ValueError("its checksum does not match")
+        return Wisdom(map(decoder(Entry).decode, payload.splitlines()))
     except (ValueError, RecursionError) as error:
-        is_ours = data.lstrip().startswith(b'{"jitlto_wisdom"')
-        what = "is damaged" if is_ours else "is not a file of wisdom"
+        what = f"is damaged, or no file of wisdom of this version of jitlto: {error}"
         hint = "get the file again, or remove it and tune again"
-        code = "wisdom-damaged" if is_ours else "wisdom-foreign"
-        raise WisdomError(f"{what}: {error}".partition(" - at")[0], code=code, where=where, hint=hint) from None
-    return Wisdom(entries)
+        raise WisdomError(what, code="wisdom-damaged", where=where, hint=hint) from None
 
 
 def read(path: Path, *, missing_ok: bool = False) -> Wisdom:
@@ -79,15 +57,12 @@ def read(path: Path, *, missing_ok: bool = False) -> Wisdom:
         WisdomError: If it cannot be read, or is not a file of wisdom.
     """
     try:
-        data = files.read(path)
-        if len(data) > _LARGEST:
-            raise OSError(None, "too large")
+        return decode(files.read(path), str(path))
     except OSError as error:
         if missing_ok and isinstance(error, FileNotFoundError):
             return Wisdom()
         what, hint = f"cannot be read: {error.strerror or error}", "make one: family.tune(...)"
         raise WisdomError(what, code="wisdom-unreadable", where=str(path), hint=hint) from None
-    return decode(data, str(path))
 
 
 def read_for(database: Path, own: Path) -> tuple[Wisdom, Wisdom]:
@@ -133,7 +108,3 @@ def add(path: Path, entry: Entry) -> None:
     # Without locks, the entry of another process may be lost.
     with locked(path.with_name(f"{path.name}.lock"), _PATIENCE, f"writes {path}"):
         write(path, read(path, missing_ok=True).replace(entry))
-
-
-def _digest(lines: Iterable[bytes]) -> str:
-    return hashlib.sha256(b"\n".join(lines)).hexdigest()

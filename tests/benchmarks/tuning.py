@@ -113,11 +113,11 @@ def _fft(work: Path) -> Iterator[Case]:
 def _measure(case: Case) -> dict[str, Any]:
     workload = case.make()
     cp.cuda.Device().synchronize()
-    first = case.family.tune(case.problem, workload, budget=_BUDGET, again=True)
+    first = case.family.tune(case.problem, workload, budget=_BUDGET)
     answers, times, shares = [], [], []
     for number in range(_TUNINGS):
         report = first if not number else case.family.tune(
-            case.problem, workload, budget=_BUDGET, again=True, save=False
+            case.problem, workload, budget=_BUDGET, save=False
         )  # fmt: skip
         answers.append(str(report.entry.chosen.variant))
         times.append(report.seconds - report.link_seconds)

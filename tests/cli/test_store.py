@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jitlto.stores.address import parse_store
 from jitlto.stores.artifacts import open_store
 from jitlto.stores.entry import encode, object_name
-from jitlto.stores.trust import SigningKey
+from jitlto.stores.signatures import SigningKey
 from tests.support.commands import fails, jitlto, succeeds
 
 

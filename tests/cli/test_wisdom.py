@@ -44,5 +44,5 @@ def test_merge_writes_all_entries_in_any_order(tmp_path: Path) -> None:
 
 def test_a_file_that_is_none_is_one_error_and_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "bad").write_text("{}")
-    fails(jitlto("wisdom", "merge", tmp_path / "bad", "-o", tmp_path / "out"), 1, "wisdom-foreign", "bad")
+    fails(jitlto("wisdom", "merge", tmp_path / "bad", "-o", tmp_path / "out"), 1, "wisdom-damaged", "bad")
     assert not (tmp_path / "out").exists()

@@ -8,7 +8,6 @@ import pytest
 
 from jitlto import Array, KernelFamily, Launch, Operator, Output, Scalar
 from jitlto.base.errors import OperatorError
-from jitlto.frameworks.parts import Source
 from tests.support.errors import raises
 from tests.support.operators import CpuFamily, declare
 from tests.support.process import output_of
@@ -25,8 +24,8 @@ def test_a_call_is_resolved_from_its_case() -> None:
     assert call.configuration == {"data_type": "double", "reduction": "largest"}
     assert call.launch == Launch(grid=2, block=64)
     assert call.parameters == (
-        Source("input", 0), Source("input", 1), Source("output", 0), Source("output", 1), Source("value", 100),
-        Source("value", 8),
+        ("input", 0), ("input", 1), ("output", 0), ("output", 1), ("value", 100),
+        ("value", 8),
     )  # fmt: skip
 
 
@@ -34,7 +33,7 @@ def test_an_array_that_is_not_given_is_a_null_pointer() -> None:
     operator = DECLARED["reduce_rows"]
     case = operator.bind([((100, 8), "float32"), None, "sum"])
     assert case.given == frozenset()
-    assert operator.resolve(case).parameters[1] == Source("value", None)
+    assert operator.resolve(case).parameters[1] == ("value", None)
 
 
 def test_nothing_is_launched_on_an_empty_grid() -> None:
@@ -93,7 +92,7 @@ def test_functions_that_return_something_else_are_errors_of_the_call() -> None:
 def test_numbers_and_functions_are_passed_by_value() -> None:
     operator = _operator(parameters=("x", "y", 7, None, lambda case: case.n + 1))
     call = operator.resolve(operator.bind([((4,), "float32"), 1.0]))
-    assert call.parameters[2:] == (Source("value", 7), Source("value", None), Source("value", 5))
+    assert call.parameters[2:] == (("value", 7), ("value", None), ("value", 5))
 
 
 def test_a_family_that_a_function_returns_is_asked_for_once_when_it_is_needed() -> None:

@@ -108,7 +108,7 @@ def test_a_package_passes_its_tests_with_only_its_wheel_installed(
 ) -> None:
     tests = wheels["alpha-kernels"].parent / "alpha-kernels"
     printed = consumer.must("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", tests, cwd=tmp_path)
-    assert "9 passed, 12 skipped" in printed or "21 passed" in printed
+    assert "4 passed, 12 skipped" in printed or "16 passed" in printed
 
 
 @slow
@@ -118,7 +118,7 @@ def test_a_package_launches_its_kernels_with_only_its_wheel_installed(
 ) -> None:
     tests = wheels["beta-kernels"].parent / "beta-kernels"
     printed = consumer.must("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", tests, cwd=tmp_path)
-    assert "21 passed" in printed
+    assert "16 passed" in printed
 
 
 @slow
@@ -211,10 +211,10 @@ def test_an_editable_package_is_built_on_first_use_and_again_after_changes(
     environment.pip("install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--editable", project)
     assert not list(tmp_path.rglob("*.fragdb"))
     test = ("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", project / "tests")
-    assert "9 passed" in environment.must(*test, cwd=project, **cache)
+    assert "4 passed" in environment.must(*test, cwd=project, **cache)
     assert not list(project.rglob("*.fragdb")), "nothing is written into the source tree"
-    header = project / "fragments" / "delta_kernels" / "square.cuh"
-    header.write_text(header.read_text().replace("x * x", "x * x * x"))
+    matrix = project / "matrices" / "delta_kernels" / "op.json"
+    matrix.write_text(matrix.read_text().replace("x * x", "x * x * x"))
     names = "import delta_kernels; print(delta_kernels.family().parameters['op_name'])"
     printed = environment.must("python", "-c", names, cwd=tmp_path, **cache)
     assert "its sources or compiler have changed: building its fragments" in printed

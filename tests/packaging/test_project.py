@@ -21,9 +21,9 @@ from jitlto.build.proof import UnplannedKernelsError
 from jitlto.build.shards import Shard
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
-from jitlto.packaging import pack, prebuilt, project
+from jitlto.packaging import pack, project
 from jitlto.runtime.family import load
-from tests.support.commands import fails, jitlto
+from tests.support.commands import jitlto
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 from tests.support.kernels import packed_digests
@@ -59,23 +59,6 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]
 def set_prebuilt(environment: pytest.MonkeyPatch, path: Path) -> None:
     environment.setenv("JITLTO_PREBUILT", str(path))
     config.current.cache_clear()
-
-
-@pytest.mark.slow
-def test_a_project_builds_the_same_database_as_its_families(tmp_path: Path, mini_path: Path) -> None:
-    report = project.build_package(make(tmp_path), tmp_path / "out.fragdb", jobs=1)
-    assert report.path.read_bytes() == mini_path.read_bytes()
-
-
-@pytest.mark.slow
-def test_unchanged_fragments_are_not_compiled_again(tmp_path: Path) -> None:
-    path = make(tmp_path)
-    first = project.build_package(path, tmp_path / "a.fragdb", jobs=1)
-    again = project.build_package(path, tmp_path / "b.fragdb", jobs=1)
-    assert (again.digest, again.compiled) == (first.digest, 0)
-    header = tmp_path / MINI_FOLDER / "op.cuh"
-    header.write_text(header.read_text() + "namespace mini { struct changed {}; }\n")
-    assert project.build_package(path, tmp_path / "b.fragdb", jobs=1).compiled > 0
 
 
 @pytest.mark.slow
@@ -246,8 +229,6 @@ def test_a_database_from_ci_holds_the_declared_families_and_no_other(
     write_family(tmp_path / MINI_FOLDER, MINI)
     with raises(ProjectError, "project-prebuilt-differs", "maxi"):
         project.build_package(tmp_path, tmp_path / "out.fragdb")
-    with FragmentDatabase(mini_path) as database, raises(ProjectError, "project-prebuilt-differs", "mini"):
-        prebuilt.check_prebuilt(database, [])
 
 
 def test_a_database_from_ci_with_a_different_interface_is_rejected(
@@ -311,15 +292,6 @@ def test_the_command_takes_a_database_from_ci(tmp_path: Path, mini_path: Path, e
     assert "taken" not in text
 
 
-@pytest.mark.slow
-def test_the_shards_of_a_project_use_its_options(tmp_path: Path) -> None:
-    make(tmp_path, 'archs = ["80"]')
-    status, text = run("--project", str(tmp_path), "-o", str(tmp_path / "part.fragdb"), "--shard", "1/2", "-j", "1")
-    assert status == 0, text
-    with FragmentDatabase(tmp_path / "part.fragdb") as part:
-        assert part.families["mini"].architectures == (Architecture(80),)
-
-
 def test_a_project_declares_which_families_are_built(tmp_path: Path) -> None:
     make(tmp_path)
     status, text = run("mini", "--project", str(tmp_path), "-o", str(tmp_path / "out.fragdb"))
@@ -335,9 +307,7 @@ def test_a_project_declares_which_families_are_built(tmp_path: Path) -> None:
 def test_the_hook_adds_the_database_to_a_wheel_sources_to_an_sdist_and_nothing_to_an_editable_install(
     tmp_path: Path, mini_path: Path, empty_cache: Path
 ) -> None:
-    hatch = pytest.importorskip(
-        "jitlto.packaging.hooks.hatch", reason="hatchling is not installed; the extra test brings it"
-    )
+    hatch = pytest.importorskip("jitlto.packaging.hooks.hatch", reason="hatchling is not installed")
     path = make(tmp_path)
 
     def added(target: str, version: str) -> dict[str, str]:
@@ -365,9 +335,7 @@ INCOMPLETE = MINI | {"op.json": MINI["op.json"].replace(', "double"', "")}
 def test_a_wheel_without_all_that_kernels_need_is_not_built(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], environment: pytest.MonkeyPatch
 ) -> None:
-    hatch = pytest.importorskip(
-        "jitlto.packaging.hooks.hatch", reason="hatchling is not installed; the extra test brings it"
-    )
+    hatch = pytest.importorskip("jitlto.packaging.hooks.hatch", reason="hatchling is not installed")
     commands = pytest.importorskip("jitlto.packaging.hooks.build_fragments", reason="setuptools is not installed")
     setuptools = pytest.importorskip("setuptools")
     path, output = make(tmp_path, files=INCOMPLETE), tmp_path / "out.fragdb"
@@ -387,28 +355,16 @@ def test_a_wheel_without_all_that_kernels_need_is_not_built(
             command.run()
 
     refuse()
-    report = project.build_package(path, tmp_path / "ci.fragdb", allow_incomplete=True)
-    assert any("mini/kern[data_type=double]" in advice for advice in report.advice)
-    set_prebuilt(environment, report.path)
+    ci = ["build", "--project", str(path), "-o", str(tmp_path / "ci.fragdb"), "-q", "--allow-incomplete"]
+    assert jitlto(*ci).stderr.count("mini/kern[data_type=double]") == 1
+    set_prebuilt(environment, tmp_path / "ci.fragdb")
     refuse()
-    assert project.build_package(path, output, allow_incomplete=True).advice == report.advice
-
-
-@pytest.mark.slow
-def test_the_command_writes_an_incomplete_database_where_that_is_allowed(tmp_path: Path) -> None:
-    path, output = make(tmp_path, files=INCOMPLETE), tmp_path / "out.fragdb"
-    arguments = ["build", "--project", str(path), "-o", str(output), "-q"]
-    fails(jitlto(*arguments), 1, "build-unplanned-kernels", "mini/kern[data_type=double]")
-    assert not output.exists()
-    done = jitlto(*arguments, "--allow-incomplete")
-    assert done.returncode == 0 and output.exists()
-    assert done.stderr.count("warning: ") == 1 and "mini/kern[data_type=double]" in done.stderr
+    taken = project.copy_prebuilt(project.load_package(path), output, allow_incomplete=True)
+    assert taken and any("mini/kern[data_type=double]" in advice for advice in taken.advice)
 
 
 def test_a_wheel_holds_the_kernels_that_pack_names(tmp_path: Path) -> None:
-    hatch = pytest.importorskip(
-        "jitlto.packaging.hooks.hatch", reason="hatchling is not installed; the extra test brings it"
-    )
+    hatch = pytest.importorskip("jitlto.packaging.hooks.hatch", reason="hatchling is not installed")
     path = make(tmp_path, 'pack = "mini"\npack_archs = ["sm_90"]')
     data: dict[str, dict[str, str]] = {"force_include": {}}
     hook = hatch.JitltoBuildHook(str(tmp_path), {}, None, None, str(tmp_path / "dist"), "wheel")
@@ -430,13 +386,3 @@ def test_a_recording_is_part_of_the_sdist(tmp_path: Path) -> None:
     path = make(tmp_path, 'pack = "used.jsonl"')
     (tmp_path / "used.jsonl").write_text("")
     assert tmp_path / "used.jsonl" in project.list_sources(project.load_package(path))
-
-
-def test_the_hook_takes_no_settings_that_belong_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    hatch = pytest.importorskip(
-        "jitlto.packaging.hooks.hatch", reason="hatchling is not installed; the extra test brings it"
-    )
-    hook = hatch.JitltoBuildHook(str(tmp_path), {"archs": ["75"]}, None, None, str(tmp_path), "wheel")
-    with pytest.raises(SystemExit):
-        hook.initialize("standard", {"force_include": {}})
-    assert "unknown key 'archs'" in "".join(capsys.readouterr())

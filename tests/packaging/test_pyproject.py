@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jitlto.base.errors import ProjectError
 from jitlto.base.versions import Architecture
 from jitlto.packaging import pyproject
-from jitlto.packaging.pyproject import PackageConfig
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 
@@ -88,7 +85,7 @@ def test_paths_are_relative_to_the_file_wherever_the_process_is(
         (TABLE + 'toolchain = "clang"', "invalid-value", "toolchain 'clang'", '"nvrtc" or "nvcc"'),
         (TABLE + 'options = ["-use_fast_math"]', "option", "'-use_fast_math'", "fast_math"),
         (TABLE + 'options = ["-I/usr/include"]', "option", "'-I/usr/include'", ""),
-        *((TABLE + f'pack = "{pack}"', "invalid-value", "pack", "FAMILY") for pack in ("", "--help", "a\\u0000b")),
+        (TABLE + 'pack_archs = ["sm_90"]', "invalid-value", "pack_archs", "RECORDING"),
     ],
 )
 def test_a_mistake_is_reported_with_its_key_and_a_remedy(
@@ -103,21 +100,12 @@ def test_a_mistake_is_reported_with_its_key_and_a_remedy(
 @pytest.mark.parametrize(
     "database",
     ["fragments.fragdb", "a/b.db", "/a/b.fragdb", "../a/b.fragdb", "a//b.fragdb", "a/.fragdb", "a-b/c.fragdb",
-     "a/b.c.fragdb", "a\\\\b.fragdb", "./a/b.fragdb", ""],
+     "a/b.c.fragdb", "a\\\\b.fragdb", "./a/b.fragdb", "src/a/b.fragdb", ""],
 )  # fmt: skip
 def test_a_database_is_in_a_package_and_has_a_name_that_an_entry_point_can_spell(tmp_path: Path, database: str) -> None:
     error = refusal(tmp_path, f'[tool.jitlto]\ndatabase = "{database}"')
     assert error.code == "project-invalid-value"
     assert repr(database.replace("\\\\", "\\")) in error.what
-
-
-@pytest.mark.slow
-@given(st.lists(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]*", fullmatch=True), min_size=2, max_size=5))
-def test_an_entry_point_spells_the_path_of_the_database(parts: list[str]) -> None:
-    found = PackageConfig(
-        Path("/p/pyproject.toml"), (), PurePosixPath("/".join(parts) + ".fragdb"), None, None, (), None
-    )
-    assert found.entry_point.split(".") == parts
 
 
 def test_a_project_without_a_family_is_an_error(tmp_path: Path) -> None:
@@ -165,13 +153,6 @@ def test_entry_points_match_families_and_database_or_the_hint_has_the_lines_to_w
     )
 
 
-def test_the_directory_src_is_not_part_of_the_path_of_a_database(tmp_path: Path) -> None:
-    found = pyproject.load_config(project(tmp_path, TABLE.replace("my_package", "src/my_package")))
-    (tmp_path / "src" / "my_package").mkdir(parents=True)
-    with raises(ProjectError, "project-invalid-value", hint='database = "my_package/fragments.fragdb"'):
-        pyproject.check_entry_points(found, ["mini"])
-
-
 def test_a_path_without_a_family_is_reported_in_full(tmp_path: Path) -> None:
     error = refusal(tmp_path, TABLE + 'families = ["fragments/other"]')
     assert error.hint == f"{tmp_path / 'fragments' / 'other' / 'family.toml'} does not exist"
@@ -188,9 +169,3 @@ def test_entry_points_declared_elsewhere_are_not_checked(tmp_path: Path, text: s
     found = pyproject.load_config(project(tmp_path, TABLE, text))
     assert found.entry_points is None
     pyproject.check_entry_points(found, ["mini"])
-
-
-def test_entry_points_are_a_table_of_strings(tmp_path: Path) -> None:
-    text = '[project]\nname = "p"\n[project.entry-points]\n"jitlto.fragments" = '
-    assert refusal(tmp_path, TABLE, text + "1").code == "project-missing-table"
-    assert refusal(tmp_path, TABLE, text + "{mini = 1}").code == "project-invalid-value"

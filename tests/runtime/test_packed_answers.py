@@ -27,7 +27,7 @@ from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS
 from jitlto.plan.plan import Request
 from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.warming import WarmJob, WarmTarget, family_jobs, find_answers
+from jitlto.runtime.warming import WarmJob, family_jobs, find_answers, link_jobs
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
 from tests.support.families import MINI
@@ -62,7 +62,7 @@ def packed(mini_path: Path, tmp_path: Path, empty_cache: Path, capability: Simpl
 
 def make_pack(path: Path, *values: str, arch: Architecture = SM_90) -> None:
     chosen = list(zip(("data_type", "op_name"), values, strict=True))
-    WarmTarget(path.with_suffix(".pack")).link(family_jobs(process(path), chosen, [arch]).jobs)
+    link_jobs(family_jobs(process(path), chosen, [arch]).jobs, path.with_suffix(".pack"))
     session.default.reset()
 
 
@@ -309,5 +309,5 @@ def test_what_a_pack_answers_is_what_planning_answers(
 def test_equal_jobs_make_equal_packs_in_any_number_of_threads(packed: Path, tmp_path: Path) -> None:
     jobs: list[WarmJob] = family_jobs(process(packed), [], [SM_90]).jobs
     for number, name in ((1, "one"), (4, "other")):
-        WarmTarget(tmp_path / f"{name}.pack").link(jobs, number)
+        link_jobs(jobs, tmp_path / f"{name}.pack", number)
     assert (tmp_path / "one.pack").read_bytes() == (tmp_path / "other.pack").read_bytes()

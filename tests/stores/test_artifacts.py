@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from jitlto.stores.address import ArtifactAddress, parse_store
 from jitlto.stores.artifacts import decode_index, encode_index, open_store, pull, push
 from jitlto.stores.backend import Backend
 from jitlto.stores.entry import object_name
-from jitlto.stores.examine import examine_stores
+from jitlto.stores.examine import examine_store
 from tests.support.errors import raises
 from tests.support.store_server import Server
 
@@ -48,20 +47,8 @@ def test_a_file_comes_back_by_the_address_that_it_was_pushed_to(backend: Backend
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
     assert (pushed.address.digest, pushed.size, pushed.was_there) == (digest, size, False)
     assert _objects(backend) == {object_name("artifacts", digest): size}
-    parsed = ArtifactAddress.parse(str(pushed.address))
-    assert pull(backend, parsed, tmp_path / "copy") == [tmp_path / "copy"]
+    assert pull(str(pushed.address), tmp_path / "copy") == [tmp_path / "copy"]
     assert (tmp_path / "copy").read_bytes() == source.read_bytes()
-
-
-@pytest.mark.slow
-def test_every_transfer_is_counted_from_nothing_to_all_of_it(backend: Backend, tmp_path: Path) -> None:
-    source, counts = _file(tmp_path / "a", bytes(LARGE)), list[tuple[int, int]]()
-    address = push(backend, source, on_piece=lambda *count: counts.append(count)).address
-    assert (counts[0], counts[-1]) == ((0, LARGE), (LARGE, LARGE))
-    counts.clear()
-    pull(backend, address, tmp_path / "b", lambda *count: counts.append(count))
-    assert (counts[0], counts[-1]) == ((0, LARGE), (LARGE, LARGE))
-    assert counts == sorted(counts)
 
 
 def test_pushing_again_sends_nothing_until_the_object_is_a_day_old(backend: Backend, tmp_path: Path) -> None:
@@ -71,7 +58,7 @@ def test_pushing_again_sends_nothing_until_the_object_is_a_day_old(backend: Back
     for age, refreshed in ((0.9 * DAY, False), (1.1 * DAY, True)):
         sent = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Backend, "write", lambda _, name, pieces, sent=sent: sent.append((name, b"".join(pieces))))
+            patch.setattr(Backend, "put", lambda _, name, data, sent=sent: sent.append((name, data)))
             patch.setattr(artifacts.time, "time", lambda age=age: held.modified + age)
             again = push(backend, source)
         assert (again.was_there, again.address) == (True, first.address)
@@ -83,25 +70,7 @@ def test_an_object_that_was_cut_off_is_pushed_again(backend: Backend, tmp_path: 
     address = push(backend, source).address
     backend.put(object_name("artifacts", address.digest), b"cont")
     assert not push(backend, source).was_there
-    pull(backend, address, tmp_path / "copy")
-
-
-def test_a_file_that_changes_while_it_is_pushed_leaves_nothing_in_the_store(
-    backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = _file(tmp_path / "a", bytes(LARGE // 2))
-    sha256 = artifacts.manifest.sha256
-
-    def change(path: Path) -> str:
-        digest = sha256(path)
-        with path.open("ab") as file:
-            file.write(b"more")
-        return digest
-
-    monkeypatch.setattr(artifacts.manifest, "sha256", change)
-    with raises(StoreError, "store-file-changed", where="a"):
-        push(backend, source)
-    assert _objects(backend) == {}
+    pull(str(address), tmp_path / "copy")
 
 
 @pytest.mark.parametrize("damage", [b"", b"conten", b"contenT", b"content "])
@@ -110,7 +79,7 @@ def test_other_content_is_never_pulled(backend: Backend, tmp_path: Path, damage:
     backend.put(object_name("artifacts", address.digest), damage)
     target = _file(tmp_path / "target", b"as it was")
     with raises(StoreError, "store-digest", address.digest):
-        pull(backend, address, target)
+        pull(str(address), target)
     assert target.read_bytes() == b"as it was"
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["a", "target"]
 
@@ -122,7 +91,7 @@ def test_a_page_in_place_of_an_artifact_sends_to_the_proxy_and_removes_nothing(
     address = push(backend, _file(tmp_path / "a", b"content")).address
     backend.put(object_name("artifacts", address.digest), page)
     with raises(StoreError, "store-digest", address.digest, hint="HTTPS_PROXY"):
-        pull(backend, address, tmp_path / "copy")
+        pull(str(address), tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 
 
@@ -130,7 +99,7 @@ def test_what_the_store_lacks_is_an_error_that_names_the_address(backend: Backen
     backend.put("v1/kernels/a", b"")
     address = ArtifactAddress(backend.address, "0" * 64)
     with raises(StoreError, "store-no-such-artifact", str(address)):
-        pull(backend, address, tmp_path / "copy")
+        pull(str(address), tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 
 
@@ -142,7 +111,7 @@ def test_a_database_goes_with_the_packs_beside_it_and_takes_its_new_name(backend
     assert [each.path.name for each in members] == ["search.fragdb", "search.pack", "search.sm_90.pack"]
     assert len(_objects(backend)) == 4
     (tmp_path / "copy").mkdir()
-    written = pull(backend, index.address, tmp_path / "copy" / "mine.fragdb")
+    written = pull(str(index.address), tmp_path / "copy" / "mine.fragdb")
     assert {path.name: path.read_bytes() for path in written} == {
         "mine.fragdb": b"a database",
         "mine.pack": b"search.pack",
@@ -160,7 +129,7 @@ def test_a_database_is_as_it_was_if_a_pack_of_it_is_damaged(backend: Backend, tm
     database.write_bytes(b"as it was")
     pack.unlink()
     with raises(StoreError, "store-digest", packed.address.digest):
-        pull(backend, index.address, database)
+        pull(str(index.address), database)
     assert database.read_bytes() == b"as it was"
     assert not pack.exists()
 
@@ -174,8 +143,8 @@ def test_a_missing_bucket_is_said_and_not_a_missing_file(
         monkeypatch.setenv(name, value)
     address = ArtifactAddress.parse(f"s3://nobucket/ci#sha256={'0' * 64}")
     with raises(StoreError, "store-no-such-bucket"):
-        pull(open_store(address.store), address, tmp_path / "out")
-    (finding,) = examine_stores([address.store], Config.read({"JITLTO_STORE_TRUST": "checksum"}))
+        pull(str(address), tmp_path / "out")
+    (finding,) = examine_store(address.store, Config.read({"JITLTO_STORE_TRUST": "checksum"}))
     assert finding.ok is False
     assert "bucket" in (finding.remedy or "")
 
@@ -206,42 +175,3 @@ def test_a_damaged_index_is_an_error_and_any_other_file_is_no_index(cut: int) ->
         decode_index(data[:cut] + b"x")
     for other in (b"", b"SQLite format 3\0", b'{"jitlto_lock": 1}', data[1:]):
         assert decode_index(other) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("s3://bucket/prefix", "store-no-digest"),
-        ("s3://bucket#read", "store-no-digest"),
-        ("s3://bucket#sha256=", "store-no-digest"),
-        (f"s3://bucket#sha256={'0' * 63}", "store-no-digest"),
-        (f"s3://bucket#sha256={'A' * 64}", "store-no-digest"),
-        (f"s3://bucket#sha256={'0' * 64} s3://other", "store-no-digest"),
-        (f"ftp://bucket#sha256={'0' * 64}", "store-address"),
-        (f"s3://a s3://b#sha256={'0' * 64}", "store-address"),
-        (f"#sha256={'0' * 64}", "store-address"),
-    ],
-)
-def test_an_address_without_one_digest_is_refused(text: str, code: str) -> None:
-    with raises(StoreError, code, hint="#"):
-        ArtifactAddress.parse(text)
-
-
-def test_an_address_parses_to_what_it_was_printed_from() -> None:
-    text = f"https://mirror.example/jitlto#sha256={'0a' * 32}"
-    parsed = ArtifactAddress.parse(text)
-    assert (parsed.digest, parsed.store.url, str(parsed)) == ("0a" * 32, "https://mirror.example/jitlto", text)
-    assert parsed.store.reads
-    assert not parsed.store.writes
-
-
-def _pieces() -> Iterator[bytes]:
-    yield b"first"
-    raise OSError("a disk fails")
-
-
-def test_an_upload_that_fails_leaves_what_was_there(backend: Backend) -> None:
-    backend.put("v1/artifacts/00/name", b"before")
-    with pytest.raises(StoreError):
-        backend.write("v1/artifacts/00/name", _pieces())
-    assert backend.get("v1/artifacts/00/name") == b"before"

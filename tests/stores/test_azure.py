@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.errors import StoreError
-from jitlto.stores.address import StoreAddress, parse_addresses
+from jitlto.stores.address import StoreAddress, parse_store
 from jitlto.stores.backend import Backend, open_backend
 from tests.support.azurite import azurite
 from tests.support.errors import raises
@@ -29,7 +29,7 @@ def variables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
 def store(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Backend:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    return open_backend(parse_addresses(variables["JITLTO_STORE"], "here")[0], timeout=10)
+    return open_backend(parse_store(variables["JITLTO_STORE"]), timeout=10)
 
 
 def test_objects_are_put_read_listed_and_deleted(store: Backend) -> None:
@@ -52,7 +52,7 @@ def test_large_objects_are_written_and_read_in_pieces(store: Backend) -> None:
 
 @pytest.mark.usefixtures("store")
 def test_a_missing_container_is_no_missing_object() -> None:
-    missing = open_backend(StoreAddress("az://elsewhere/store", True, True), timeout=10)
+    missing = open_backend(StoreAddress("az://elsewhere/store", writes=True), timeout=10)
     for request in (lambda: missing.put("a", b""), lambda: missing.delete("a"), lambda: list(missing.list())):
         with raises(StoreError, "store-no-such-bucket"):
             request()

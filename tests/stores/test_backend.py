@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import subprocess
 import sys
@@ -26,7 +25,7 @@ pytest.importorskip("obstore")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Backend:
-    return open_backend(StoreAddress(f"file://{tmp_path}/store", True, True), timeout=10)
+    return open_backend(StoreAddress(f"file://{tmp_path}/store", writes=True), timeout=10)
 
 
 def test_an_object_is_put_read_listed_and_deleted(store: Backend) -> None:
@@ -45,26 +44,15 @@ def test_an_object_is_put_read_listed_and_deleted(store: Backend) -> None:
     assert store.get("a/b") is None
 
 
-def test_a_large_object_comes_in_pieces(store: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "PIECE", 1000)
-    data = os.urandom(20_000)
-    store.put("a", data)
-    found = store.open("a")
-    assert found is not None
-    assert (found.name, found.size, b"".join(found.pieces)) == ("a", len(data), data)
-    assert store.get("a") == data
-    assert store.open("b") is None
-
-
 @pytest.mark.parametrize("size", [3, 4, 5])
 def test_the_first_bytes_of_an_object_come_with_the_size_of_all_of_it(store: Backend, size: int) -> None:
-    assert store.open("a", size) is None
+    assert store.read("a", size) is None
     store.put("a", b"data")
-    found = store.open("a", size)
+    found = store.read("a", size)
     assert found is not None
-    assert (b"".join(found.pieces), found.size) == (b"data"[:size], 4)
+    assert (found.data, found.size) == (b"data"[:size], 4)
     store.put("a", b"")
-    assert store.open("a", size) is None
+    assert store.read("a", size) is None
     assert store.get("a") == b""
 
 
@@ -79,14 +67,14 @@ def test_an_object_that_is_too_large_is_not_read(store: Backend, monkeypatch: py
 
 def test_a_missing_directory_is_made_for_writers_alone(tmp_path: Path) -> None:
     with raises(StoreError, "store-unreachable"):
-        open_backend(StoreAddress(f"file://{tmp_path}/none", True, False), timeout=10)
+        open_backend(StoreAddress(f"file://{tmp_path}/none", writes=False), timeout=10)
     assert not (tmp_path / "none").exists()
-    open_backend(StoreAddress(f"file://{tmp_path}/none", True, True), timeout=10)
+    open_backend(StoreAddress(f"file://{tmp_path}/none", writes=True), timeout=10)
     assert (tmp_path / "none").is_dir()
 
 
 def test_a_server_that_is_not_there_is_unreachable() -> None:
-    store = open_backend(StoreAddress("http://127.0.0.1:1", True, False), timeout=10)
+    store = open_backend(StoreAddress("http://127.0.0.1:1", writes=False), timeout=10)
     with raises(StoreError, "store-unreachable", where="http://127.0.0.1:1/a"):
         store.get("a")
 
@@ -97,7 +85,7 @@ def test_an_unreachable_endpoint_is_named_with_the_cause(monkeypatch: pytest.Mon
     for name, value in (("ACCESS_KEY_ID", "x"), ("SECRET_ACCESS_KEY", "y"), ("ENDPOINT_URL", endpoint)):
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
-    address = StoreAddress("s3://bucket", True, True)
+    address = StoreAddress("s3://bucket", writes=True)
     with raises(StoreError, "store-settings", endpoint, hint="AWS_ALLOW_HTTP=true"):
         open_backend(address, timeout=10).get("a")
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
@@ -108,8 +96,8 @@ def test_an_unreachable_endpoint_is_named_with_the_cause(monkeypatch: pytest.Mon
 def test_a_server_that_never_answers_is_said_to_time_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
-        with raises(StoreError, "store-unreachable", url, "timed out after"):
-            open_backend(StoreAddress(url, True, False), timeout=0.05).get("a")
+        with raises(StoreError, "store-unreachable", url, "timed out"):
+            open_backend(StoreAddress(url, writes=False), timeout=0.05).get("a")
 
 
 @pytest.mark.parametrize("body", ["<Code>NoSuchBucket</Code>", "<Code>NoSuchKey</Code>"])
@@ -124,7 +112,7 @@ def test_a_missing_bucket_is_no_missing_object(body: str) -> None:
             client.close()
 
         threading.Thread(target=serve, daemon=True).start()
-        store = open_backend(StoreAddress(f"http://127.0.0.1:{server.getsockname()[1]}", True, False), timeout=10)
+        store = open_backend(StoreAddress(f"http://127.0.0.1:{server.getsockname()[1]}", writes=False), timeout=10)
         if "Bucket" in body:
             with raises(StoreError, "store-no-such-bucket"):
                 store.get("a")
@@ -132,38 +120,26 @@ def test_a_missing_bucket_is_no_missing_object(body: str) -> None:
             assert store.get("a") is None
 
 
-def test_an_azure_account_that_is_not_named_is_said_with_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
-    with raises(StoreError, "store-settings", hint="AZURE_STORAGE_ACCOUNT_NAME"):
-        open_backend(StoreAddress("az://container", True, True), timeout=10)
-
-
 def test_settings_that_obstore_does_not_understand_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROXY_URL", "no url")
     with raises(StoreError, "store-settings", where="s3://bucket"):
-        open_backend(StoreAddress("s3://bucket", True, True), timeout=10)
+        open_backend(StoreAddress("s3://bucket", writes=True), timeout=10)
 
 
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
-@pytest.mark.parametrize("value", ["no url", "127.0.0.1:9000", "ftp://host", "http://", "http://a|b"])
+@pytest.mark.parametrize("value", ["no url", "127.0.0.1:9000", "ftp://host"])
 def test_an_endpoint_that_is_no_url_is_an_error_and_no_panic(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
-    with raises(StoreError, "store-settings", name, where="s3://bucket"):
-        open_backend(StoreAddress("s3://bucket", True, True), timeout=10)
-
-
-@pytest.mark.parametrize("value", ["http://127.0.0.1:9000", "https://s3.eu-1.example.org/path", "http://[::1]:9000/"])
-def test_endpoints_may_be_any_server(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", value)
-    open_backend(StoreAddress("s3://bucket", True, True), timeout=10)
+    with raises(StoreError, "store-settings", "AWS_ENDPOINT_URL", where="s3://bucket"):
+        open_backend(StoreAddress("s3://bucket", writes=True), timeout=10)
 
 
 def test_without_obstore_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     with raises(StoreError, "store-missing-package", "jitlto[remote]"):
-        open_backend(StoreAddress("s3://bucket", True, True), timeout=10)
+        open_backend(StoreAddress("s3://bucket", writes=True), timeout=10)
 
 
 @pytest.fixture
@@ -215,7 +191,7 @@ def test_what_a_url_and_the_environment_name_is_asked(
     server, paths = requests
     for name, value in variables.items():
         monkeypatch.setenv(name, value.format(server))
-    store = open_backend(StoreAddress(url.format(server), True, False), timeout=10)
+    store = open_backend(StoreAddress(url.format(server), writes=False), timeout=10)
     assert store.get("c") is None
     assert paths == [path]
 
@@ -225,12 +201,12 @@ import os, sys
 from jitlto.base.errors import StoreError
 from jitlto.stores.address import StoreAddress
 from jitlto.stores.backend import open_backend
-from jitlto.stores.shared import SharedStores
+from jitlto.stores.shared import SharedStore
 from jitlto.stores.trust import Trust
-address = StoreAddress("file://" + sys.argv[1], True, True)
-def stores(): return SharedStores([(address, Trust(False))], 5.0)
+address = StoreAddress("file://" + sys.argv[1], writes=True)
+def stores(): return SharedStore(address, Trust(False), 5.0)
 ours = stores()
-ours.put("kernels", "abc", b"payload"); ours.flush(); assert ours.get("kernels", "abc") == b"payload"
+ours.put("kernels", "abc", b"payload"); ours.flush(10); assert ours.get("kernels", "abc") == b"payload"
 store = open_backend(address, timeout=10)
 child = os.fork()
 if child:

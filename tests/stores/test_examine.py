@@ -13,15 +13,15 @@ from jitlto.base.config import Config
 from jitlto.base.errors import StoreError
 from jitlto.stores.address import StoreAddress, parse_store
 from jitlto.stores.artifacts import open_store
-from jitlto.stores.backend import Backend, StoredObject
-from jitlto.stores.examine import Finding, examine_stores
+from jitlto.stores.backend import StoredObject
+from jitlto.stores.examine import Finding, examine_store
 from tests.support.store_server import fault_proxy
 from tests.support.stores import config, write_key
 
 pytestmark = pytest.mark.one_major
 
 CHECKSUM = Config.read({"JITLTO_STORE_TRUST": "checksum"})
-ADDRESS = StoreAddress("s3://bucket", reads=True, writes=True)
+ADDRESS = StoreAddress("s3://bucket", writes=True)
 
 
 class FakeStore:
@@ -59,13 +59,13 @@ class FakeStore:
 
 
 def _examine(store: object, address: StoreAddress = ADDRESS, **how: Any) -> list[Finding]:
-    return examine_stores([address], CHECKSUM, open_store=lambda _: store, **how)  # type: ignore[arg-type,return-value]
+    return examine_store(address, CHECKSUM, open_store=lambda _: store, **how)  # type: ignore[arg-type,return-value]
 
 
 def test_a_store_that_works_is_found_so_and_left_as_it_was(store_url: str) -> None:
     backend = open_store(parse_store(store_url, writes=True))
     backend.put("v1/kernels/ab/cd", b"payload")
-    (found,) = examine_stores([parse_store(store_url, writes=True)], CHECKSUM)
+    (found,) = examine_store(parse_store(store_url, writes=True), CHECKSUM)
     assert found.ok
     assert found.value.startswith(f"{store_url}: ")
     assert [each.name for each in backend.list()] == ["v1/kernels/ab/cd"]
@@ -73,7 +73,7 @@ def test_a_store_that_works_is_found_so_and_left_as_it_was(store_url: str) -> No
 
 def test_a_store_that_is_only_read_gets_no_probe() -> None:
     store = FakeStore(("put", "delete", "head"))
-    (finding,) = _examine(store, StoreAddress("s3://bucket", reads=True, writes=False))
+    (finding,) = _examine(store, StoreAddress("s3://bucket", writes=False))
     assert finding.ok
 
 
@@ -91,15 +91,6 @@ def test_a_right_that_is_missing_is_named_with_its_remedy(denied: str, remedy: s
     assert remedy in (finding.remedy or "")
 
 
-def test_whatever_a_store_raises_becomes_a_finding() -> None:
-    def fail(_: StoreAddress) -> Backend:
-        raise RuntimeError("a bug of a library")
-
-    (finding,) = examine_stores([ADDRESS], CHECKSUM, open_store=fail)
-    assert not finding.ok
-    assert "a bug of a library" in finding.value
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [{"fault": "status", "status": 403}, {"fault": "html"}, {"fault": "silent"}])
 def test_a_server_that_fails_is_said_within_the_bound(fault: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +99,7 @@ def test_a_server_that_fails_is_said_within_the_bound(fault: dict[str, Any], mon
             monkeypatch.setenv(name, value)
         proxy.set(**fault)
         begin = time.monotonic()
-        found = examine_stores([parse_store(proxy.url, writes=True)], CHECKSUM)
+        found = examine_store(parse_store(proxy.url, writes=True), CHECKSUM)
     assert time.monotonic() - begin < 12
     assert not all(finding.ok for finding in found)
     assert all(finding.remedy for finding in found if not finding.ok)
@@ -120,7 +111,7 @@ def test_a_page_for_everything_is_no_store_that_can_be_read(monkeypatch: pytest.
         for name, value in proxy.variables.items():
             monkeypatch.setenv(name, value)
         proxy.set(fault="html")
-        found = examine_stores([parse_store(proxy.url, writes=False)], CHECKSUM)
+        found = examine_store(parse_store(proxy.url, writes=False), CHECKSUM)
     assert [finding.ok for finding in found] == [False]
     assert "HTTPS_PROXY" in str(found[0].remedy)
 
@@ -129,8 +120,8 @@ def test_keys_are_examined_where_signatures_count(tmp_path: Path) -> None:
     key, other = write_key(tmp_path / "key"), write_key(tmp_path / "other")
 
     def wrong(writes: bool = True, **settings: object) -> list[str]:
-        address = StoreAddress("s3://bucket", reads=True, writes=writes)
-        found = examine_stores([address], config(**settings), open_store=lambda _: FakeStore())  # type: ignore[arg-type,return-value]
+        address = StoreAddress("s3://bucket", writes=writes)
+        found = examine_store(address, config(**settings), open_store=lambda _: FakeStore())  # type: ignore[arg-type,return-value]
         assert all(each.remedy for each in found if not each.ok)
         return [f"{each.value} {each.remedy}" for each in found if not each.ok]
 
@@ -153,12 +144,13 @@ def test_a_directory_is_examined_as_programs_see_it(tmp_path: Path) -> None:
     """One that everybody may write to is not read by them, and none is made."""
     (directory := tmp_path / "store").mkdir()
     directory.chmod(0o777)
-    addresses = [parse_store(path.as_uri(), writes=True) for path in (directory, tmp_path / "none")]
-    opened, reached, missing = examine_stores(addresses, config())
+    address = parse_store(directory.as_uri())
+    opened, reached = examine_store(address, config())
+    (missing,) = examine_store(parse_store((tmp_path / "none").as_uri()), config())
     assert (opened.ok, reached.ok, missing.ok) == (False, True, False)
     assert "JITLTO_STORE_TRUST" in (opened.remedy or "")
     assert not (tmp_path / "none").exists()
-    assert [each.ok for each in examine_stores(addresses[:1], CHECKSUM)] == [True]
+    assert [each.ok for each in examine_store(address, CHECKSUM)] == [True]
 
 
 @pytest.mark.parametrize("denied", ["put", "get"])

@@ -98,7 +98,7 @@ def test_an_interrupted_fetch_leaves_nothing_that_is_found(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("jitlto.stores.artifacts.download", interrupt)
+        patch.setattr("jitlto.stores.artifacts.decode_index", interrupt)
         with pytest.raises(KeyboardInterrupt):
             fetch(address, settings)
     assert kept_databases("fetched", settings) == {}

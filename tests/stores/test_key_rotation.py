@@ -55,15 +55,6 @@ def test_a_key_is_replaced_by_another_without_a_gap(tmp_path: Path) -> None:
     assert get(store | signed(signers)) == b"kernel"
 
 
-def test_a_store_that_is_only_written_to_is_repaired_too(tmp_path: Path) -> None:
-    old, new = KeyPair.create(tmp_path / "old"), KeyPair.create(tmp_path / "new")
-    store = store_in(tmp_path / "store")
-    put(store | signed(trust(tmp_path / "signers", old), old), b"kernel")
-    signers = trust(tmp_path / "signers", new)
-    put({"JITLTO_STORE": f"{store['JITLTO_STORE']}#write"} | signed(signers, new), b"kernel")
-    assert get(store | signed(signers)) == b"kernel"
-
-
 def test_what_cannot_be_signed_counts_as_not_written(tmp_path: Path) -> None:
     key = KeyPair.create(tmp_path / "key")
     store = store_in(tmp_path / "store") | signed(trust(tmp_path / "signers", key))

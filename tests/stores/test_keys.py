@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.base.errors import StoreError
-from jitlto.stores.trust import Signer, SigningKey, TrustedKeys
+from jitlto.stores.signatures import Signer, SigningKey, TrustedKeys
 from tests.support.errors import raises
 from tests.support.stores import new_key, write_key
 

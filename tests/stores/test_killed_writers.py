@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from jitlto.stores import entry
-from jitlto.stores.address import parse_addresses
+from jitlto.stores.address import parse_store
 from jitlto.stores.backend import open_backend
-from jitlto.stores.trust import TrustedKeys
+from jitlto.stores.signatures import TrustedKeys
 from tests.support.process import environment
 from tests.support.shared_stores import KeyPair, opened, signed, trust
 from tests.support.store_server import fault_proxy, s3_server
@@ -32,7 +32,7 @@ WRITERS = """
 import hashlib, os, random, signal, sys
 import cryptography.hazmat.primitives.asymmetric.ed25519, obstore
 from jitlto.base.config import Config
-from jitlto.stores.shared import SharedStores
+from jitlto.stores.shared import SharedStore
 
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for line in sys.stdin:
@@ -41,7 +41,7 @@ for line in sys.stdin:
         print(child, flush=True)
         continue
     chance = random.Random(int(line))
-    stores = SharedStores.from_config(Config.read(os.environ))
+    stores = SharedStore.from_config(Config.read(os.environ))
     stores.open_soon()
     while True:
         number = chance.randrange(int(sys.argv[1]))
@@ -99,7 +99,7 @@ def test_no_half_entry_is_read_after_writers_were_killed(
     with pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
-        (address,) = parse_addresses(variables["JITLTO_STORE"], "here")
+        address = parse_store(variables["JITLTO_STORE"])
         backend = open_backend(address, timeout=30)
         trusts = TrustedKeys.load(tmp_path / "signers")
         names = {f"v1/kernels/{key[:2]}/{key[2:]}": (key, number) for number, key in enumerate(map(_key, range(KEYS)))}

@@ -173,7 +173,7 @@ def test_a_file_that_fails_is_not_opened(release: Path, database: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        ("", ""),
+        ("", ":1"),
         ("\n", ":1"),
         (f"{ZERO} pkg/mini.fragdb\n", ":1"),
         (f"{ZERO[1:]}  pkg/mini.fragdb\n", ":1"),
@@ -362,7 +362,6 @@ def test_a_key_that_cannot_sign_is_an_error(release: Path, database: Path, tmp_p
     [
         (["me,release@example.org KEY"], "me"),
         (["*@example.org,me KEY"], "*@example.org"),
-        (["!me,* KEY"], "*"),
         (['"me,you" KEY'], "me"),
         (["# a comment", "", 'release namespaces="git" KEY', 'me namespaces="git,jitlto" KEY'], "me"),
         (['old valid-before="20200101" KEY', 'early valid-after="20990101" KEY', "me KEY"], "me"),
@@ -417,15 +416,14 @@ def test_a_signature_that_cannot_be_made_leaves_the_one_of_the_same_manifest(rel
 
 @pytest.mark.slow
 @needs_ssh
-@pytest.mark.parametrize("what", ["manifest", "key", "signers", "signature", "listed"])
+@pytest.mark.parametrize("what", ["manifest", "signers", "signature", "listed"])
 def test_a_file_of_a_tebibyte_is_refused_at_once(release: Path, key: Path, what: str) -> None:
     path = listed(release, "--sign", key)
     signers = signers_of(key)
-    places = {"manifest": path, "key": key, "signers": signers, "signature": Path(f"{path}.sig")}
+    places = {"manifest": path, "signers": signers, "signature": Path(f"{path}.sig")}
     os.truncate(places.get(what, release / "pkg" / "mini.sm_90.pack"), 1 << 40)
-    code = {"key": "manifest-unsignable", "listed": "manifest-unreadable"}.get(what, "manifest-invalid")
-    with raises(ManifestError, code):
-        if what in ("manifest", "key"):
+    with raises(ManifestError, "manifest-unreadable" if what == "listed" else "manifest-invalid"):
+        if what == "manifest":
             manifest.sign(path, key)
         elif what == "listed":
             Manifest.read(path).check_all()

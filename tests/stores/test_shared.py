@@ -1,15 +1,21 @@
-"""Stores as both wings use them: what is found, what is trusted, what it costs when a store fails."""
+"""The shared store of a process: what is found, what is trusted, what is said once, and what it costs when it fails."""
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jitlto.base.errors import StoreError
+from jitlto.base.log import WarnOnce
+from jitlto.stores import entry, shared
 from jitlto.stores.address import StoreAddress
-from jitlto.stores.shared import SharedStores
+from jitlto.stores.backend import REFRESH_AFTER, StoredObject
+from jitlto.stores.shared import SharedStore
 from jitlto.stores.trust import Trust
 from tests.support.errors import raises
 from tests.support.process import python
@@ -19,21 +25,88 @@ pytestmark = pytest.mark.timing
 
 pytest.importorskip("obstore")
 
-OTHER = "f" * 64
+OTHERS = 0.5  # seconds that this machine may give to others
+NAME = entry.object_name("kernels", KEY)
+GOOD = entry.encode("kernels", KEY, b"linked", None)
 
 
-def test_without_a_setting_there_are_no_stores() -> None:
-    assert SharedStores.from_config(config()) is None
+class Fake:
+    """A backend whose replies a test decides."""
+
+    def __init__(self) -> None:
+        self.requests: list[str] = []
+        self.reply: Callable[[str], bytes | None] = lambda name: None
+        self.opens: Callable[[], None] = lambda: None
+        self.held: dict[str, bytes] = {}
+        self.modified = time.time()
+
+    def read(self, name: str, first: int | None = None) -> StoredObject | None:
+        self.requests.append(name)
+        data = self.reply(name)
+        return None if data is None else StoredObject(name, len(data), self.modified, data[:first])
+
+    def get(self, name: str) -> bytes | None:
+        found = self.read(name)
+        return None if found is None else found.data
+
+    def put(self, name: str, data: bytes) -> None:
+        self.requests.append(f"put {name}")
+        self.reply(name)
+        self.held[name] = data
 
 
-def test_a_wrong_address_is_an_error_at_once() -> None:
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    made = Fake()
+
+    def open_backend(address: StoreAddress, *, timeout: float) -> Fake:
+        made.opens()
+        return made
+
+    monkeypatch.setattr(shared, "open_backend", open_backend)
+    monkeypatch.setattr(shared, "_warn", WarnOnce(shared.__name__))
+    return made
+
+
+@pytest.fixture
+def store(backend: Fake) -> SharedStore:
+    return SharedStore(StoreAddress("s3://bucket", writes=True), Trust(False), 0.1)
+
+
+def opened(store: SharedStore) -> SharedStore:
+    store.open_soon()
+    while store.is_opening:
+        time.sleep(0.001)
+    return store
+
+
+def failing(code: str = "store-failed") -> Callable[[str], bytes | None]:
+    def reply(name: str) -> bytes | None:
+        raise StoreError("no", code=code)
+
+    return reply
+
+
+def hanging(held: threading.Event) -> Callable[[str], bytes | None]:
+    return lambda name: held.wait(10) and None
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+# --- settings ---
+
+
+def test_the_settings_name_one_store_or_none(tmp_path: Path) -> None:
+    assert SharedStore.from_config(config()) is None
     with raises(StoreError, "store-address", where="JITLTO_STORE"):
-        SharedStores.from_config(config(**{"": "ftp://host"}))
-
-
-def test_the_same_settings_give_the_same_stores(tmp_path: Path) -> None:
+        SharedStore.from_config(config(**{"": "ftp://host"}))
     settings = config(**{"": f"file://{tmp_path}"})
-    assert SharedStores.from_config(settings) is SharedStores.from_config(settings)
+    assert SharedStore.from_config(settings) is SharedStore.from_config(settings)
+
+
+# --- reading ---
 
 
 def test_what_one_process_writes_another_reads(tmp_path: Path) -> None:
@@ -43,14 +116,12 @@ def test_what_one_process_writes_another_reads(tmp_path: Path) -> None:
     assert writer.flush(10)
     assert reader.get("kernels", KEY) == b"linked"
     assert reader.get("compiled", KEY) is None
-    assert (reader.statistics.hits, reader.statistics.misses) == (1, 1)
-    assert writer.statistics.writes == 1
+    assert (reader.statistics.hits, writer.statistics.writes) == (1, 1)
 
 
 def test_signed_entries_are_read_by_those_who_trust_the_key(tmp_path: Path) -> None:
     key = write_key(tmp_path / "key")
-    trust = Trust(True, tmp_path / "key.pub", key)
-    writer = directory_store(tmp_path / "store", trust)
+    writer = directory_store(tmp_path / "store", Trust(True, tmp_path / "key.pub", key))
     writer.put("kernels", KEY, b"linked")
     assert writer.flush(10)
     assert directory_store(tmp_path / "store", Trust(True, tmp_path / "key.pub")).get("kernels", KEY) == b"linked"
@@ -60,10 +131,150 @@ def test_signed_entries_are_read_by_those_who_trust_the_key(tmp_path: Path) -> N
     assert reader.statistics.rejected == 1
 
 
+def test_many_entries_are_read_side_by_side(tmp_path: Path) -> None:
+    store = directory_store(tmp_path)
+    entries = {f"{number:064x}": b"%d" % number for number in range(50)}
+    for key, payload in entries.items():
+        store.put("compiled", key, payload)
+    assert store.flush(10)
+    assert store.get_many("compiled", [*entries, KEY, KEY]) == entries
+    assert store.statistics.hits == 50
+
+
+def test_without_patience_nothing_is_read(tmp_path: Path) -> None:
+    directory_store(tmp_path).put("kernels", KEY, b"linked")
+    assert directory_store(tmp_path, patience=0.0).get("kernels", KEY) is None
+
+
+def test_a_store_is_opened_once_and_with_one_request(store: SharedStore, backend: Fake) -> None:
+    assert opened(store).get("kernels", KEY) is None
+    store.open_soon()
+    assert backend.requests == ["v1/probe", NAME]
+
+
+# --- failures ---
+
+
+def test_after_three_failures_no_request_is_sent(
+    store: SharedStore, backend: Fake, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened(store)
+    backend.reply = failing()
+    for number in range(20):
+        assert store.get("kernels", f"{number:064x}") is None
+    store.put("kernels", KEY, b"linked")
+    assert store.flush(10)
+    assert len(backend.requests) == 1 + 3
+    assert (store.statistics.failures, store.statistics.dropped) == (3, 1)
+    assert len(warnings(caplog)) == 1
+
+
+@pytest.mark.parametrize("code", ["store-denied", "store-missing-package", "store-settings"])
+def test_what_will_not_pass_is_not_tried_three_times(
+    code: str, store: SharedStore, backend: Fake, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend.reply = failing(code)
+    for _ in range(5):
+        opened(store).get("kernels", KEY)
+    assert backend.requests == ["v1/probe"]
+    assert len(warnings(caplog)) == 1
+
+
+def test_a_late_reply_turns_the_store_off_for_the_process(
+    store: SharedStore, backend: Fake, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened(store)
+    backend.reply = hanging(held := threading.Event())
+    begin = time.monotonic()
+    assert store.get("kernels", KEY) is None
+    assert 0.04 < time.monotonic() - begin < 1
+    held.set()
+    count = len(backend.requests)
+    assert store.get("kernels", KEY) is None
+    assert len(backend.requests) == count
+    assert len(warnings(caplog)) == 1
+
+
+def test_good_replies_cost_nothing(store: SharedStore, backend: Fake) -> None:
+    opened(store)
+    backend.reply = lambda name: time.sleep(0.015)
+    for number in range(20):  # 0.3 s in all
+        store.get("kernels", f"{number:064x}")
+    assert len(backend.requests) == 1 + 20
+
+
+def test_all_who_wait_leave_together(store: SharedStore, backend: Fake) -> None:
+    opened(store)
+    backend.reply = hanging(held := threading.Event())
+    threads = []
+    begin = time.monotonic()
+    for number in range(4):
+        threads.append(threading.Thread(target=store.get, args=("kernels", f"{number:064x}")))
+        threads[-1].start()
+        time.sleep(0.015)
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - begin < 0.25 + OTHERS
+    held.set()
+
+
+@pytest.mark.parametrize("what", ["opens", "reply"])
+def test_a_store_that_takes_long_to_open_is_used_when_it_has_answered(
+    store: SharedStore, backend: Fake, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A connection, credentials, names: once in a process."""
+    held = threading.Event()
+    setattr(backend, what, lambda *_: held.wait(10) and None)
+    begin = time.monotonic()
+    for _ in range(5):
+        assert store.get("kernels", KEY) is None
+    assert time.monotonic() - begin < 0.09 + OTHERS
+    assert store.is_opening
+    assert len(backend.requests) <= 1
+    held.set()
+    opened(store)
+    backend.reply = lambda name: GOOD
+    assert store.get("kernels", KEY) == b"linked"
+    assert warnings(caplog) == []
+
+
+def test_a_first_reply_that_does_not_come_is_said_once(
+    store: SharedStore, backend: Fake, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = threading.Event()
+
+    def reply(name: str) -> bytes | None:
+        held.wait(10)
+        raise StoreError("timed out", code="store-unreachable")
+
+    backend.reply = reply
+    for _ in range(5):
+        assert store.get("kernels", KEY) is None
+    held.set()
+    opened(store)
+    assert store.get("kernels", KEY) is None
+    assert len(warnings(caplog)) == 1
+
+
+def test_a_panic_of_rust_is_a_failure_like_others(store: SharedStore, backend: Fake) -> None:
+    class PanicException(BaseException):
+        pass
+
+    def reply(name: str) -> bytes | None:
+        raise PanicException("index out of bounds")
+
+    opened(store)
+    backend.reply = reply
+    assert store.get("kernels", KEY) is None
+    store.put("kernels", KEY, b"linked")
+    assert store.flush(10)
+    assert store.statistics.failures == 2
+
+
 ENDING = """
 import os, socket, sys, threading, time
 from jitlto.stores.address import StoreAddress
-from jitlto.stores.shared import SharedStores
+from jitlto.stores.shared import SharedStore
 from jitlto.stores.trust import Trust
 
 delay = float(sys.argv[1])
@@ -82,10 +293,11 @@ if os.fork() == 0:  # answers the first request, which opens the store, and the 
         client, _ = server.accept()
         threading.Thread(target=answer, args=(client, seconds), daemon=True).start()
         seconds = delay
-address = StoreAddress(f"http://127.0.0.1:{server.getsockname()[1]}", True, False)
-stores = SharedStores([(address, Trust(False))], 0.05)
+address = StoreAddress(f"http://127.0.0.1:{server.getsockname()[1]}", writes=False)
+stores = SharedStore(address, Trust(False), 0.05)
 stores.open_soon()
-assert stores._stores[0]._opened.wait(10)
+while stores.is_opening:
+    time.sleep(0.001)
 assert stores.get_many("kernels", [f"{number:064x}" for number in range(20)]) == {}
 
 class Slow:
@@ -100,7 +312,7 @@ sys.modules["slow"].slow = Slow()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay", [0.05, 0.06, 0.08, 0.1, 0.12, 5])
+@pytest.mark.parametrize("delay", [0.05, 0.08, 0.12, 5])
 def test_a_process_ends_well_while_requests_are_under_way(delay: float) -> None:
     begin = time.monotonic()
     done = python("-c", ENDING, str(delay))
@@ -110,31 +322,7 @@ def test_a_process_ends_well_while_requests_are_under_way(delay: float) -> None:
     assert time.monotonic() - begin < 5
 
 
-def test_with_several_stores_the_first_that_has_an_entry_answers(tmp_path: Path) -> None:
-    near, far = (StoreAddress(f"file://{tmp_path}/{name}", True, True) for name in ("near", "far"))
-    writer = SharedStores([(far, Trust(False))], 5.0)
-    writer.put("kernels", KEY, b"linked")
-    assert writer.flush(10)
-    both = SharedStores([(near, Trust(False)), (far.only(writes=False), Trust(False))], 5.0)
-    assert both.get("kernels", KEY) == b"linked"
-    assert both.flush(10)
-    assert SharedStores([(near, Trust(False))], 5.0).get("kernels", KEY) == b"linked"  # it got a copy
-    both.put("kernels", OTHER, b"new")
-    assert both.flush(10)
-    assert writer.get("kernels", OTHER) is None  # only read
-
-
-def test_what_is_read_unsigned_is_not_signed_for_others(tmp_path: Path) -> None:
-    key = write_key(tmp_path / "key")
-    signed = (StoreAddress(f"file://{tmp_path}/signed", True, True), Trust(True, tmp_path / "key.pub", key))
-    unsigned = (StoreAddress(f"file://{tmp_path}/unsigned", True, True), Trust(False))
-    writer = SharedStores([unsigned], 5.0)
-    writer.put("kernels", KEY, b"anybody's")
-    assert writer.flush(10)
-    both = SharedStores([signed, unsigned], 5.0)
-    assert both.get("kernels", KEY) == b"anybody's"
-    assert both.flush(10)
-    assert SharedStores([signed], 5.0).get("kernels", KEY) is None
+# --- writing ---
 
 
 @pytest.mark.parametrize("is_read", [True, False])
@@ -144,25 +332,97 @@ def test_a_damaged_entry_is_replaced(tmp_path: Path, is_read: bool) -> None:
     assert writer.flush(10)
     (file,) = (tmp_path / "v1").rglob(KEY[2:])
     file.write_bytes(b"damaged")
-    stores = directory_store(tmp_path)
+    store = directory_store(tmp_path)
     if is_read:
-        assert stores.get("kernels", KEY) is None
-        assert stores.statistics.rejected == 1
-    stores.put("kernels", KEY, b"linked again")
-    assert stores.flush(10)
-    assert stores.get("kernels", KEY) == b"linked again"
+        assert store.get("kernels", KEY) is None
+        assert store.statistics.rejected == 1
+    store.put("kernels", KEY, b"linked again")
+    assert store.flush(10)
+    assert store.get("kernels", KEY) == b"linked again"
 
 
-def test_many_entries_are_read_side_by_side(tmp_path: Path) -> None:
-    stores = directory_store(tmp_path)
-    entries = {f"{number:064x}": b"%d" % number for number in range(50)}
-    for key, payload in entries.items():
-        stores.put("compiled", key, payload)
-    assert stores.flush(10)
-    assert stores.get_many("compiled", [*entries, KEY, KEY]) == entries
-    assert (stores.statistics.hits, stores.statistics.misses) == (50, 1)
+@pytest.mark.parametrize(
+    ("there", "is_written"),
+    [
+        (GOOD, False),
+        (b"", True),
+        (b"<html>", True),
+        (GOOD[:-1], True),
+        (entry.encode("kernels", KEY[::-1], b"", None), True),
+    ],
+)
+def test_what_readers_would_reject_is_replaced(
+    store: SharedStore, backend: Fake, there: bytes, is_written: bool
+) -> None:
+    opened(store)
+    backend.reply = lambda name: there
+    store.put("kernels", KEY, b"linked")
+    assert store.flush(10)
+    assert backend.held == ({NAME: GOOD} if is_written else {})
 
 
-def test_without_patience_nothing_is_read(tmp_path: Path) -> None:
-    directory_store(tmp_path).put("kernels", KEY, b"linked")
-    assert directory_store(tmp_path, patience=0.0).get("kernels", KEY) is None
+def test_what_was_read_and_rejected_is_replaced_whatever_its_head_says(store: SharedStore, backend: Fake) -> None:
+    opened(store)
+    backend.reply = lambda name: GOOD[:-1] + b"?"
+    assert store.get("kernels", KEY) is None
+    store.put("kernels", KEY, b"linked")
+    assert store.flush(10)
+    assert backend.held == {NAME: GOOD}
+
+
+def test_what_was_missing_is_not_asked_for_again(store: SharedStore, backend: Fake) -> None:
+    opened(store).get("kernels", KEY)
+    store.put("kernels", KEY, b"linked")
+    assert store.flush(10)
+    assert backend.requests == ["v1/probe", NAME, f"put {NAME}"]
+
+
+@pytest.mark.parametrize(("age", "is_written"), [(0.0, False), (REFRESH_AFTER - 60, False), (REFRESH_AFTER + 60, True)])
+def test_the_date_of_last_use_is_right_to_a_day(
+    store: SharedStore, backend: Fake, age: float, is_written: bool
+) -> None:
+    opened(store)
+    backend.reply, backend.modified = lambda name: GOOD, time.time() - age
+    assert store.get("kernels", KEY)
+    end = time.monotonic() + (10 if is_written else 0.1)
+    while not backend.held and time.monotonic() < end:
+        time.sleep(0.005)
+    assert backend.held == ({NAME: GOOD} if is_written else {})
+
+
+def test_more_than_fits_is_dropped(store: SharedStore, backend: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "_MOST_QUEUED_BYTES", 100)
+    opened(store)
+    go = threading.Event()
+    backend.reply = lambda name: go.wait(10) and None
+    store.put("kernels", KEY, bytes(1000))  # alone, even what is too large is written
+    store.put("kernels", "f" * 64, b"x")
+    assert store.statistics.dropped == 1
+    go.set()
+    assert store.flush(10)
+    assert list(backend.held) == [NAME]
+
+
+def test_who_may_not_write_reads_on(store: SharedStore, backend: Fake, caplog: pytest.LogCaptureFixture) -> None:
+    opened(store).get("kernels", KEY)
+    backend.reply = failing("store-denied")
+    for _ in range(3):
+        store.put("kernels", KEY, b"linked")
+        assert store.flush(10)
+    assert (len(backend.requests), store.statistics.dropped) == (3, 3)
+    assert len(warnings(caplog)) == 1
+    backend.reply = lambda name: GOOD
+    assert store.get("kernels", KEY) == b"linked"
+
+
+def test_a_key_that_readers_here_do_not_trust_is_said(
+    backend: Fake, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_key(tmp_path / "other")
+    trust = Trust(True, tmp_path / "other.pub", write_key(tmp_path / "key"))
+    store = SharedStore(StoreAddress("s3://bucket", writes=True), trust, 5)
+    for _ in range(2):
+        store.put("kernels", KEY, b"linked")
+    assert store.flush(10)
+    (said,) = warnings(caplog)
+    assert "what is written here is not read here" in said

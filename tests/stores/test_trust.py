@@ -23,7 +23,7 @@ from tests.support.stores import config, write_key
     ],
 )
 def test_what_has_to_be_signed(setting: str, url: str, signed: bool) -> None:
-    assert Trust.of(config(trust=setting), StoreAddress(url, True, True)).signed is signed
+    assert Trust.of(config(trust=setting), StoreAddress(url, writes=True)).signed is signed
 
 
 def test_without_trusted_keys_nothing_is_read(tmp_path: Path) -> None:

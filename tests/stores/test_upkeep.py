@@ -17,8 +17,9 @@ from jitlto.stores.address import StoreAddress, parse_store
 from jitlto.stores.artifacts import encode_index, open_store
 from jitlto.stores.backend import Backend
 from jitlto.stores.entry import encode, object_name
-from jitlto.stores.shared import SharedStores
-from jitlto.stores.trust import SigningKey
+from jitlto.stores.shared import SharedStore
+from jitlto.stores.signatures import SigningKey, TrustedKeys
+from jitlto.stores.upkeep import Damage
 from tests.support.errors import raises
 
 DAY = 86400.0
@@ -31,12 +32,17 @@ def backend(store_url: str) -> Backend:
     return open_store(parse_store(store_url, writes=True))
 
 
+def verified(backend: Backend, trusted: TrustedKeys | None, *, delete: bool = False) -> list[Damage]:
+    """What is wrong with a store."""
+    return [found for found in upkeep.verify(backend, trusted, delete=delete) if found is not None]
+
+
 class DatedStore:
     """A store in a directory, whose objects get the dates that a test gives."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.backend = open_store(StoreAddress(directory.as_uri(), reads=True, writes=True))
+        self.backend = open_store(StoreAddress(directory.as_uri(), writes=True))
 
     def put(self, name: str, data: bytes, days: float) -> str:
         """Write an object that was last used some days ago."""
@@ -168,24 +174,24 @@ def test_everything_that_is_not_what_its_name_says_is_found_and_removed(backend:
     key = _key()
     bad = _fill(backend, key)
     before = {each.name for each in backend.list()}
-    found = upkeep.verify(backend, key.public)
+    found = verified(backend, key.public)
     assert {each.name for each in found} == set(bad)
     assert [each.reason for each in found if bad[each.name] not in each.reason] == []
     assert {each.name for each in backend.list()} == before
     kept, unsigned = {"v1/readme"}, {name for name, word in bad.items() if word in _SIGNATURE}
-    removed = upkeep.verify(backend, key.public, delete=True)
+    removed = verified(backend, key.public, delete=True)
     assert {each.name for each in removed if each.removed} == set(bad) - kept - unsigned
     assert {each.name for each in removed if each.untrusted} == unsigned
-    assert {each.name for each in upkeep.verify(backend, key.public)} == kept | unsigned
+    assert {each.name for each in verified(backend, key.public)} == kept | unsigned
 
 
 def test_wrong_trusted_keys_remove_nothing(backend: Backend) -> None:
     signing, digests = _key(), [hashlib.sha256(b"%d" % number).hexdigest() for number in range(3)]
     for digest in digests:
         backend.put(object_name("kernels", digest), encode("kernels", digest, b"payload", signing))
-    found = upkeep.verify(backend, _key().public, delete=True)
+    found = verified(backend, _key().public, delete=True)
     assert [(each.untrusted, each.removed) for each in found] == [(True, False)] * 3
-    assert upkeep.verify(backend, signing.public) == []
+    assert verified(backend, signing.public) == []
 
 
 def test_pages_in_place_of_objects_remove_nothing(backend: Backend) -> None:
@@ -194,8 +200,8 @@ def test_pages_in_place_of_objects_remove_nothing(backend: Backend) -> None:
     backend.put(object_name("kernels", digest), encode("kernels", digest, b"payload", key))
     with pytest.MonkeyPatch.context() as patch, raises(StoreError, "store-failed", hint="HTTPS_PROXY"):
         patch.setattr(Backend, "get", lambda *_: b"<html>Sign in</html>")
-        upkeep.verify(backend, key.public, delete=True)
-    assert upkeep.verify(backend, key.public) == []
+        verified(backend, key.public, delete=True)
+    assert verified(backend, key.public) == []
 
 
 def test_a_store_that_fails_in_the_middle_ends_the_work(dated: DatedStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +216,7 @@ def test_a_store_that_fails_in_the_middle_ends_the_work(dated: DatedStore, monke
         raise StoreError("it is gone", code="store-unreachable")
 
     for method, work in (
-        ("get", lambda: upkeep.verify(dated.backend, None)),
+        ("get", lambda: verified(dated.backend, None)),
         ("delete", lambda: upkeep.prune(dated.backend, older_than=DAY, now=NOW)),
     ):
         asked.clear()
@@ -222,7 +228,7 @@ def test_a_store_that_fails_in_the_middle_ends_the_work(dated: DatedStore, monke
 
 def test_without_trusted_keys_signatures_do_not_count(backend: Backend) -> None:
     bad = _fill(backend, _key())
-    found = {each.name for each in upkeep.verify(backend, None)}
+    found = {each.name for each in verified(backend, None)}
     assert found == {name for name, word in bad.items() if word not in _SIGNATURE}
 
 
@@ -231,10 +237,10 @@ def test_what_is_read_gets_todays_date_if_it_is_older_than_a_day(tmp_path: Path,
     """And what is only read, by those who may not write, keeps its date."""
     directory, key = tmp_path / "store", "ab" * 32
     name, data = object_name("kernels", key), encode("kernels", key, b"payload", None)
-    open_store(StoreAddress(directory.as_uri(), reads=True, writes=True)).put(name, data)
+    open_store(StoreAddress(directory.as_uri(), writes=True)).put(name, data)
     written = time.time() - days * DAY
     os.utime(directory / name, (written, written))
-    stores = SharedStores.from_config(
+    stores = SharedStore.from_config(
         Config.read({"JITLTO_STORE": directory.as_uri() + purpose, "JITLTO_STORE_PATIENCE": "10"})
     )
     assert stores is not None

@@ -42,6 +42,9 @@ class TorchDtype:
     def __init__(self, typestr: str) -> None:
         self.typestr = typestr
 
+    def __str__(self) -> str:
+        return f"torch.{next(name for name, dtype in vars(TORCH).items() if dtype is self)}"
+
 
 TORCH = SimpleNamespace(float32=TorchDtype("<f4"), float64=TorchDtype("<f8"), int32=TorchDtype("<i4"),
                         complex64=TorchDtype("<c8"), bfloat16=TorchDtype("<V2"), float8=TorchDtype(""))  # fmt: skip
@@ -118,6 +121,11 @@ class TorchTensor(TorchObject):
         return ctypes.addressof(self._extents)
 
     def data_ptr(self) -> int:
+        """The address, read by Python."""
+        self.reads += 1
+        return self.pointer()
+
+    def pointer(self) -> int:
         """The address; 0 of an empty tensor."""
         if not self._storage:
             raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
@@ -133,7 +141,7 @@ class TorchTensor(TorchObject):
         if not self.dtype.typestr:
             raise KeyError(self.dtype)
         strides = None if self._contiguous else tuple(int(self.dtype.typestr[2:]) * stride for stride in self.strides)
-        data = (self.data_ptr(), False)
+        data = (self.pointer(), False)
         return {"shape": self.shape, "typestr": self.dtype.typestr, "data": data, "strides": strides, "version": 2}
 
     def detach(self) -> TorchTensor:
@@ -171,7 +179,7 @@ class TorchLibrary:
             ("dim", ctypes.c_int64, lambda tensor: len(tensor.shape)),
             ("sizes", ctypes.c_void_p, TorchTensor.extents),
             ("strides", ctypes.c_void_p, lambda tensor: tensor.extents() + 8 * len(tensor.shape)),
-            ("data_ptr", ctypes.c_void_p, TorchTensor.data_ptr),
+            ("data_ptr", ctypes.c_void_p, TorchTensor.pointer),
         ):
             self._functions[f"get_{name}"] = self._getter(name, type_, read)
 

@@ -48,7 +48,7 @@ from jitlto.runtime import recording
 from jitlto.runtime.family import KernelFamily
 from jitlto.stores import entry as shared_entry
 from jitlto.stores.manifest import Manifest
-from jitlto.stores.trust import TrustedKeys
+from jitlto.stores.signatures import TrustedKeys
 from tests.support.compiled import compiled
 from tests.support.families import MINI
 from tests.support.fuzzing import MINI_BYTES

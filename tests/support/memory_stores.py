@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from jitlto.stores.store import StoreStatistics
+from jitlto.stores.shared import StoreStatistics
 
 if TYPE_CHECKING:
-    from jitlto.stores.shared import SharedStores as Base
+    from jitlto.stores.shared import SharedStore as Base
 else:
     Base = object  # without its threads
 
@@ -22,6 +22,7 @@ class MemoryStores(Base):
         self.asked: list[list[tuple[str, str]]] = []  # by round trip
         self.is_opening = False  # nothing is found while they are
         self.is_read_only = False
+        self.statistics = StoreStatistics()
         self.writes: Counter[tuple[str, str]] = Counter()
 
     def copy(self) -> MemoryStores:
@@ -45,9 +46,6 @@ class MemoryStores(Base):
             self.objects[kind, key] = payload
             self.writes[kind, key] += 1
 
-    @property
-    def statistics(self) -> StoreStatistics:
-        return StoreStatistics()
-
-    def finish(self, timeout: float, stall: float | None = None) -> None:
+    def flush(self, timeout: float, stall: float | None = None) -> bool:
         """Nothing is left to be written."""
+        return True

@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 from jitlto.base.config import Config
 from jitlto.stores import entry, shared
-from jitlto.stores.shared import SharedStores
-from jitlto.stores.trust import SigningKey, TrustedKeys
+from jitlto.stores.shared import SharedStore
+from jitlto.stores.signatures import SigningKey, TrustedKeys
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,11 @@ def trusted(path: Path, *keys: KeyPair) -> TrustedKeys:
 
 
 @contextmanager
-def opened(variables: dict[str, str]) -> Iterator[SharedStores]:
+def opened(variables: dict[str, str]) -> Iterator[SharedStore]:
     """The stores of a process with these variables; written out at the end."""
-    with patch.dict(os.environ, variables), patch.dict(shared._by_settings, clear=True):
-        stores = SharedStores.from_config(Config.read(os.environ))
+    patient = {"JITLTO_STORE_PATIENCE": "10"} | variables
+    with patch.dict(os.environ, patient), patch.dict(shared._by_settings, clear=True):
+        stores = SharedStore.from_config(Config.read(os.environ))
         assert stores is not None
         stores.open_soon()
         yield stores

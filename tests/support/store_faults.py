@@ -27,10 +27,10 @@ PROCESS = """
 import atexit, hashlib, json, logging, os, sys, time
 logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
 from jitlto.base.config import Config
-from jitlto.stores.shared import SharedStores
+from jitlto.stores.shared import SharedStore
 seconds = {"calls": 0.0, "end": 0.0, "found": 0}
 atexit.register(lambda: print(json.dumps(seconds | {"end": time.perf_counter() - seconds["end"]})))  # last
-stores = SharedStores.from_config(Config.read(os.environ))
+stores = SharedStore.from_config(Config.read(os.environ))
 if stores is not None:
     stores.open_soon()
 for number in range(10):

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from jitlto.base.errors import LinkError
 from jitlto.record.tuning import Variant
@@ -16,7 +15,6 @@ from jitlto.tuning import tune as tuning
 from jitlto.tuning import wisdom_file
 from jitlto.tuning.best import Best, Problem
 from jitlto.tuning.tune import TuneReport, Workload
-from jitlto.tuning.wisdom import Wisdom
 from tests.support.simulated import Simulated
 from tests.support.tuned import PlannedFamily, pretend_to_link
 
@@ -64,7 +62,7 @@ def test_what_is_found_is_used(tuned: PlannedFamily) -> None:
 
 
 def test_ten_tunings_give_one_answer(tuned: PlannedFamily) -> None:
-    found = {tune(tuned, device=Simulated(seed), again=True, save=False).entry.chosen.variant for seed in range(10)}
+    found = {tune(tuned, device=Simulated(seed), save=False).entry.chosen.variant for seed in range(10)}
     assert len(found) == 1
     assert not tuned.session.config.wisdom.exists()
 
@@ -138,32 +136,13 @@ def test_variants_with_the_same_code_and_launch_are_timed_once(
     assert report.entry.default.variant in {trial.variant for trial in report.entry.trials}
 
 
-def test_a_later_tuning_goes_on_where_the_budget_ended_the_first(
-    tuned: PlannedFamily, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_budget_ends_it_with_what_was_found(tuned: PlannedFamily, monkeypatch: pytest.MonkeyPatch) -> None:
     device = Simulated(1)
     monkeypatch.setattr(tuning.time, "monotonic", lambda: device.now)
-    first = tune(tuned, device=device, budget=25.0)
-    assert first.outcome.untried > 0
+    report = tune(tuned, device=device, budget=25.0)
+    assert report.outcome.untried > 0
+    assert not report.outcome.is_complete
     assert tuned.best(**PROBLEM).origin == "measured"
-    later = Simulated(2)
-    monkeypatch.setattr(tuning.time, "monotonic", lambda: later.now)
-    second = tune(tuned, device=later)
-    assert (second.outcome.untried, second.outcome.is_complete) == (0, True)
-    assert any(candidate.launch is None for candidate in second.outcome.candidates)
-    assert str(second.entry.chosen.variant).startswith("op_name=square block=128")
-
-
-@pytest.mark.parametrize(("kernel", "is_known"), [(None, True), ("cd" * 32, False)])
-def test_what_is_known_outlives_the_default_and_no_change_of_its_kernel(
-    tuned: PlannedFamily, kernel: str | None, is_known: bool
-) -> None:
-    first = tune(tuned).entry
-    gone = Variant(first.default.variant.parameters, (("block", "64"), ("grid", "1")))
-    rest = [replace(trial, kernel=kernel or trial.kernel) for trial in first.trials[1:]]
-    old = replace(first, trials=(replace(first.default, variant=gone), *rest))
-    wisdom_file.write(tuned.session.config.wisdom, Wisdom([old]))
-    assert any(each.launch is None for each in tune(tuned).outcome.candidates) is is_known
 
 
 def test_arguments_may_depend_on_the_variant(tuned: PlannedFamily) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jitlto.base.entry import decode, encode
 from jitlto.base.errors import WisdomError
 from jitlto.tuning import wisdom_file
 from jitlto.tuning.wisdom import Wisdom
@@ -28,7 +27,6 @@ def test_what_is_written_is_read_and_equal_wisdom_makes_equal_bytes(wisdom: Wisd
     data = wisdom_file.encode(wisdom)
     assert wisdom_file.decode(data, "file") == wisdom
     assert wisdom_file.encode(Wisdom(reversed(wisdom.entries))) == data
-    assert wisdom_file.decode(json.dumps(json.loads(data), indent=1).encode(), "file") == wisdom
 
 
 @pytest.mark.slow
@@ -51,7 +49,7 @@ def test_a_damaged_file_is_refused_or_the_same(data: st.DataObject) -> None:
     try:
         read = wisdom_file.decode(bytes(whole), "file")
     except WisdomError as error:
-        assert error.code in ("wisdom-damaged", "wisdom-foreign", "wisdom-newer")
+        assert error.code == "wisdom-damaged"
     else:
         assert read == SOME
 
@@ -62,37 +60,24 @@ def test_other_bytes_are_refused(data: bytes) -> None:
         wisdom_file.decode(data, "file")
 
 
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("", "wisdom-foreign"),
-        ("{}", "wisdom-foreign"),
-        ("[1]", "wisdom-foreign"),
-        ('{"jitlto_wisdom": 2, "more": 1}', "wisdom-newer"),
-        ('{"jitlto_wisdom": 1}', "wisdom-damaged"),
-        ('{"jitlto_wisdom": "1"}', "wisdom-damaged"),
-        ("[" * 10_000, "wisdom-foreign"),
-    ],
-)
-def test_why_a_file_is_refused(text: str, code: str) -> None:
-    with raises(WisdomError, code, where="here.wisdom"):
-        wisdom_file.decode(text.encode(), "here.wisdom")
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"jitlto_wisdom":1,"sha256":"","entries":[]}', encode("wisdom", b"{}")])
+def test_an_earlier_or_another_file_is_refused(data: bytes) -> None:
+    with raises(WisdomError, "wisdom-damaged", where="here.wisdom"):
+        wisdom_file.decode(data, "here.wisdom")
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [('"seconds":1.0', '"seconds":-1.0'), ('"seconds":1.0', '"seconds":NaN'), ('"seconds":1.0', '"seconds":0'),
-     ('"count":10', '"count":0'), ('"multiprocessors":132', '"multiprocessors":0'), ('"ab', '"xy'),
-     ('"family":"mini"', '"family":""')],
+    [(b'"seconds":1.0', b'"seconds":-1.0'), (b'"seconds":1.0', b'"seconds":NaN'), (b'"seconds":1.0', b'"seconds":0'),
+     (b'"count":10', b'"count":0'), (b'"multiprocessors":132', b'"multiprocessors":0'), (b'"ab', b'"xy'),
+     (b'"family":"mini"', b'"family":""')],
 )  # fmt: skip
-def test_a_forged_file_with_impossible_values_is_refused(old: str, new: str) -> None:
-    text = wisdom_file.encode(SOME).decode()
-    assert old in text
-    lines = [line.rstrip(",") for line in text.replace(old, new).splitlines()[1:-1]]
-    sha = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    forged = f'{{"jitlto_wisdom":1,"sha256":"{sha}","entries":[{",".join(lines)}]}}'
+def test_a_forged_file_with_impossible_values_is_refused(old: bytes, new: bytes) -> None:
+    payload = decode("wisdom", wisdom_file.encode(SOME))
+    assert payload is not None
+    assert old in payload
     with raises(WisdomError, "wisdom-damaged"):
-        wisdom_file.decode(forged.encode(), "file")
+        wisdom_file.decode(encode("wisdom", payload.replace(old, new)), "file")
 
 
 def test_files_on_the_disk(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from jitlto.build.cache.keys import CompileConfig
 from jitlto.compile.compiler import CompiledSource
 
 if TYPE_CHECKING:  # not imported at run time, so that builds without a store do not load it
-    from jitlto.stores.shared import SharedStores
+    from jitlto.stores.shared import SharedStore
 
 #: The kind of entries with compiled sources.
 COMPILED = "compiled"
@@ -52,7 +52,7 @@ class Cache:
         stores: Shared stores; written to behind the caller's back.
     """
 
-    def __init__(self, store: CacheDir, stores: SharedStores | None = None) -> None:
+    def __init__(self, store: CacheDir, stores: SharedStore | None = None) -> None:
         self.store = store
         self.stores = stores
 
@@ -137,13 +137,13 @@ def open_shared_cache() -> Cache | None:
     return cache
 
 
-def find_stores() -> SharedStores | None:
+def find_stores() -> SharedStore | None:
     """Return the shared stores of ``JITLTO_STORE``, without opening them; None if there are none."""
     if not config.current().store:
         return None
-    from jitlto.stores.shared import SharedStores  # imported lazily: threads and an extra, for those who have a store
+    from jitlto.stores.shared import SharedStore  # imported lazily: threads and an extra, for those who have a store
 
-    return SharedStores.from_config(config.current())
+    return SharedStore.from_config(config.current())
 
 
 @dataclass(frozen=True, slots=True)

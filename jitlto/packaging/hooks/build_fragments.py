@@ -12,8 +12,8 @@ from setuptools import Command
 from setuptools.errors import SetupError
 
 from jitlto.base.errors import JitltoError
-from jitlto.packaging import pack, project
-from jitlto.packaging.project import Package
+from jitlto.packaging import project
+from jitlto.packaging.pack import build_pack
 
 _log = logging.getLogger(__name__)
 
@@ -33,14 +33,14 @@ class BuildFragments(Command):
 
     def run(self) -> None:
         """Build the database; for an editable install, only check the declaration."""
-        package = _load()
-        if self.editable_mode:
-            return
-        output = self._output(package)
-        output.parent.mkdir(parents=True, exist_ok=True)
         with _setup_errors():
+            package = project.load_package(Path("pyproject.toml"))
+            if self.editable_mode:
+                return
+            output = Path(self.build_lib or "", package.config.database)
+            output.parent.mkdir(parents=True, exist_ok=True)
             report = project.build_package(package.config.path, output)
-            pack.build_pack(package.config, output)
+            build_pack(package.config, output)
         for advice in report.advice:
             _log.warning("jitlto: %s", advice)
         _log.info("jitlto: %s", project.summarize(report))
@@ -48,27 +48,19 @@ class BuildFragments(Command):
     def get_outputs(self) -> list[str]:
         if self.editable_mode:
             return []
-        package = _load()
-        output = self._output(package)
-        return [str(output), *([str(output.with_suffix(pack.SUFFIX))] if package.config.pack else [])]
+        with _setup_errors():
+            package = project.load_package(Path("pyproject.toml")).config
+        output = Path(self.build_lib or "", package.database)
+        return [str(output), *([str(output.with_suffix(".pack"))] if package.pack else [])]
 
     def get_output_mapping(self) -> dict[str, str]:
         return {}  # no output stands for a file of the source tree
 
     def get_source_files(self) -> list[str]:
         """List the files that an sdist must hold, relative to the project."""
-        package = _load()
         with _setup_errors():
+            package = project.load_package(Path("pyproject.toml"))
             return [os.path.relpath(path, package.config.root) for path in project.list_sources(package)]
-
-    def _output(self, package: Package) -> Path:
-        assert self.build_lib is not None  # noqa: S101 - setuptools finalises options before it calls this
-        return Path(self.build_lib, package.config.database)
-
-
-def _load() -> Package:
-    with _setup_errors():
-        return project.load_package(Path("pyproject.toml"))
 
 
 @contextlib.contextmanager

@@ -30,7 +30,6 @@ else:
         Base = object
 
 SOURCE = Path("jitlto/launch/_launch.c")
-_CHOICES = ("auto", "required", "off")
 
 
 class ExtensionError(Exception):
@@ -42,9 +41,9 @@ class ExtensionHook(Base):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add a file to a build; hatchling calls it before it builds."""
-        wanted = os.environ.get("JITLTO_EXTENSION") or _CHOICES[0]
-        if wanted not in _CHOICES:
-            self.app.abort(f"JITLTO_EXTENSION: invalid value {wanted!r}; use {', '.join(_CHOICES)}")
+        wanted = os.environ.get("JITLTO_EXTENSION") or "auto"
+        if wanted not in ("auto", "required", "off"):
+            self.app.abort(f"JITLTO_EXTENSION: invalid value {wanted!r}; use auto, required or off")
         if wanted == "off":
             return
         source = Path(self.root, SOURCE)
@@ -80,20 +79,9 @@ def compile_extension(source: Path, directory: Path, flags: Iterable[str] = ()) 
     target = directory / (source.stem + (sysconfig.get_config_var("EXT_SUFFIX") or ".so"))
     # Renamed into place: a process may have the earlier one loaded.
     made = target.with_name(f"{target.name}.{os.getpid()}")
-    command = [
-        *compiler,
-        "-O3",
-        "-DNDEBUG",
-        "-fPIC",
-        "-fno-plt",  # a call of the interpreter by way of the linkage table costs a miss of the cache more
-        "-shared",
-        "-std=c11",
-        f"-I{include}",
-        *flags,
-        str(source),
-        "-o",
-        str(made),
-    ]
+    # -fno-plt: a call of the interpreter by way of the linkage table costs a miss of the cache more.
+    options = ["-O3", "-DNDEBUG", "-fPIC", "-fno-plt", "-shared", "-std=c11", f"-I{include}", *flags]
+    command = [*compiler, *options, str(source), "-o", str(made)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:

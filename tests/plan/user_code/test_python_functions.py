@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -460,14 +458,8 @@ def _none_on_one_path(x):  # type: ignore[no-untyped-def]
 def test_a_function_that_may_be_none_where_a_value_is_needed_is_refused(
     transform: KernelFamily, function: FunctionType
 ) -> None:
-    with raises(CompileError, "compile-python-none", "float32", where=f"{Path(__file__).name}:{_line(function)})"):
+    with raises(CompileError, "compile-python-none", "float32", where=here(function)):
         planned(transform, function, "user_transform", data_type="float")
-
-
-def _line(function: FunctionType) -> int:
-    """The line that has the None: of these functions the last one that mentions it, or the only one."""
-    lines, first = inspect.getsourcelines(function)
-    return first + max((n for n, line in enumerate(lines) if "None" in line), default=0)
 
 
 def _raises(x):  # type: ignore[no-untyped-def]
@@ -476,26 +468,18 @@ def _raises(x):  # type: ignore[no-untyped-def]
     return x
 
 
-def _asserts(x):  # type: ignore[no-untyped-def]
-    assert x > 0
-    return x
-
-
-@pytest.mark.parametrize("function", [_raises, _asserts])
-def test_a_function_that_raises_an_exception_is_refused(transform: KernelFamily, function: FunctionType) -> None:
-    with raises(CompileError, "compile-python-raise", function.__name__):
-        planned(transform, function, "user_transform", data_type="float")
-
-
 def _computed_by_an_exception(x):  # type: ignore[no-untyped-def]
     several = (1.0, 2.0, 3.0)
     return several[int(x)]
 
 
 @needs_numba
-def test_what_numba_makes_an_exception_of_is_an_error_that_says_so(transform: KernelFamily) -> None:
-    with raises(CompileError, "compile-python", hint="exception"):
-        planned(transform, _computed_by_an_exception, "user_transform", data_type="float")
+@pytest.mark.parametrize("function", [_raises, _computed_by_an_exception])
+def test_what_numba_makes_an_exception_of_is_an_error_that_says_so(
+    transform: KernelFamily, function: FunctionType
+) -> None:
+    with raises(CompileError, "compile-python", where=here(function), hint="exception"):
+        planned(transform, function, "user_transform", data_type="float")
 
 
 def _compares_with_none(x):  # type: ignore[no-untyped-def]

@@ -13,7 +13,7 @@ import pytest
 
 import jitlto
 from jitlto.base import config
-from jitlto.base.errors import DatabaseError, RegistryError
+from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.runtime import session
 from jitlto.runtime.discovery import editable
 from jitlto.runtime.discovery.installed import installed_families
@@ -78,9 +78,7 @@ def test_a_database_is_built_on_first_use_and_when_its_sources_have_changed(
     assert path.name == "fragments.fragdb"
     assert first.plan(arch="sm_90", data_type="float", op_name="twice").link().cubin[:4] == b"\x7fELF"
     said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert said[0] == (
-        f"my-package 1.0 is installed editable from {source} and this is its first use: building its fragments"
-    )
+    assert said[0] == f"my-package 1.0 is installed editable from {source}: building its fragments"
     assert said[1].startswith("built the fragments of my-package 1.0 in ")
     assert files(source) == before
     assert "my_package" not in sys.modules
@@ -97,7 +95,7 @@ def test_a_database_is_built_on_first_use_and_when_its_sources_have_changed(
     second = anew()
     assert second.database.path == path
     assert second.database.digest != first.database.digest
-    assert "and its sources or compiler have changed: building its fragments" in caplog.text
+    assert "building its fragments" in caplog.text
 
     # A build that was stopped between the file and what is noted of it; and a note that is no note.
     caplog.clear()
@@ -302,7 +300,7 @@ def test_a_cache_directory_that_others_may_write_is_refused(source: Path, empty_
     (empty_cache / "editable").mkdir(parents=True)
     (empty_cache / "editable").chmod(0o777)
     where = str(empty_cache / "editable")
-    with raises(DatabaseError, "database-unusable-directory", where=where, hint="JITLTO_CACHE_DIR"):
+    with raises(JitltoError, "jitlto-unusable-cache", where=where, hint="JITLTO_CACHE_DIR"):
         anew()
 
 
