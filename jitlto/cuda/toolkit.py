@@ -117,7 +117,7 @@ def build_id(name: str) -> str:
 def file_id(path: Path) -> str:
     """Return an identifier of a library's or program's build.
 
-    The linker's build id (ELF note ``NT_GNU_BUILD_ID``), which stands near the beginning or the end, or else its SHA-256.
+    The linker's build id (ELF note ``NT_GNU_BUILD_ID``), near the beginning or the end, or else its SHA-256.
 
     Raises:
         ToolchainError: If it cannot be read.
