@@ -28,9 +28,9 @@ from jitlto.base.lock import locked
 from jitlto.base.user_caches import UserCache
 from jitlto.compile.header_places import is_outside
 from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.source_files import walk_sources
 from jitlto.cuda import libraries
 from jitlto.families import declaration
-from jitlto.families.source_files import walk_sources
 from jitlto.link import requests
 from jitlto.runtime.discovery.entry_points import InstalledFamily
 
