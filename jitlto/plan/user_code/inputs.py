@@ -274,7 +274,9 @@ def _targets(item: LinkInput) -> Iterator[Architecture]:
     """
     version = nvjitlink.version()
     yield Architecture(max(linkable_architectures(version)))
-    for number in sorted({image.number for image in nvfatbin.list_images(item.data) if image.kind == FatbinKind.LTOIR}):
+    for number in sorted(
+        {i.architecture.number for i in nvfatbin.list_images(item.data) if i.kind == FatbinKind.LTOIR}
+    ):
         for suffix in ("a", "f"):
             if can_link_for(version, target := Architecture(number, suffix)):
                 yield target
