@@ -1,11 +1,11 @@
-"""What compilers are asked of interfaces, beside the sources: each question is compiled once, and answers are kept."""
+"""What compilers are asked of interfaces, beside the sources: texts are compiled to PTX once, and answers are kept."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -13,20 +13,23 @@ from jitlto.base.errors import CompileError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution import transport
-from jitlto.compile.compiler import TEXT, CompiledSource, CompileJob
+from jitlto.compile.compiler import CompileJob
 from jitlto.compile.nvrtc_program import program_name
-from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
 
 #: What logs call the text of a question.
 PROBE_NAME = "interfaces.cu"
-_KIND, _REVISION = "interfaces", 3  # of entries in the build cache
-_SYNTAX_ONLY = {"nvrtc": ("--fdevice-syntax-only",)}
+#: The beginning of the names of variables whose texts are wanted.
+TEXT = "jitlto_text_"
+_KIND, _REVISION = "interfaces", 4  # of entries in the build cache
 _NUMBER = re.compile(r"-?\d+")
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a compile said, as kept in the build cache: its log if it failed, else what was found in its PTX."""
+    """What a compile said, as kept in the build cache: its log if it failed, else the symbols of its PTX.
+
+    Each symbol has the text of a variable that begins with ``TEXT``, or an empty one.
+    """
 
     log: str = ""
     found: dict[str, str] = {}
@@ -34,18 +37,10 @@ class Answer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Question:
-    """A text, how it is compiled, and what is asked of it.
-
-    Args:
-        config: How.
-        text: The text.
-        ask: Takes the job and gives the answer, in a worker: one of the functions of this module.
-        headers: Those that the text can reach.
-    """
+    """A text, how it is compiled, and the headers that it can reach."""
 
     config: CompileConfig
     text: str
-    ask: Callable[[CompileJob], Answer]
     headers: Mapping[str, bytes] = field(compare=False)
 
     @property
@@ -56,54 +51,30 @@ class Question:
     @property
     def key(self) -> str:
         """The key of its answer in the build cache."""
-        return self.config.key(self.source, f"{_REVISION} {self.ask.__name__}")
+        return self.config.key(self.source, f"{_KIND} {_REVISION}")
 
     def job(self) -> CompileJob:
         """What a worker compiles."""
-        images = (ImageKind.LTOIR if self.ask is ask_syntax else ImageKind.PTX,)
         tool, how = self.config.toolchain, self.config
-        return CompileJob(tool.name, tool.identify(images), self.source, how.architectures, how.options, images)
+        return CompileJob(tool.name, tool.identify(()), self.source, how.architectures, how.options, ())
 
 
-def ask_syntax(job: CompileJob) -> Answer:
-    """Ask whether a job compiles for each of its architectures."""
-    compiler = transport.find_compiler(job.toolchain)
-    syntax = replace(job, options=(*job.options, *_SYNTAX_ONLY.get(job.toolchain, ())))
-    try:
-        for architecture in job.architectures:
-            compiler.compile_ltoir(syntax, architecture)
-    except CompileError as error:
-        return Answer(error.log or str(error))
-    return Answer()
-
-
-def ask_symbols(job: CompileJob) -> Answer:
-    """Ask for the symbols that a job's PTX has for any of its architectures."""
-    return _ask(job, lambda compiled: {symbol.name: "" for symbol in (*compiled.provides, *compiled.requires)})
-
-
-def ask_texts(job: CompileJob) -> Answer:
-    """Ask for the texts of a job's variables called ``jitlto_text_...``, by the rest of their names."""
-    return _ask(job, _texts)
-
-
-def _ask(job: CompileJob, read: Callable[[CompiledSource], dict[str, str]]) -> Answer:
+def ask(job: CompileJob) -> Answer:
+    """Compile a job to PTX for each of its architectures."""
     compiler = transport.find_compiler(job.toolchain)
     found: dict[str, str] = {}
     try:
         for architecture in job.architectures:
-            found |= read(compiler.compile(replace(job, architectures=(architecture,))))
+            for name, each in compiler.compile_ptx(job, architecture).declarations.items():
+                found[name] = _decode_text(each.text) if name.startswith(TEXT) else ""
     except CompileError as error:
         return Answer(error.log or str(error))
-    return Answer(found=dict(sorted(found.items())))
+    return Answer(found=found)
 
 
-def _texts(compiled: CompiledSource) -> dict[str, str]:
-    found = {}
-    for name, initialiser in compiled.texts:
-        text = bytes(int(each) & 255 for each in _NUMBER.findall(initialiser))
-        found[name.removeprefix(TEXT)] = text.rstrip(b"\0").decode("utf-8", "replace")
-    return found
+def _decode_text(initialiser: str) -> str:
+    text = bytes(int(each) & 255 for each in _NUMBER.findall(initialiser))
+    return text.rstrip(b"\0").decode("utf-8", "replace")
 
 
 class InterfaceCompiler:
@@ -124,7 +95,7 @@ class InterfaceCompiler:
         found = self._cache.find(_KIND, keys.values()) if self._cache else {}
         for question, key in keys.items():
             known = _decode(found[key][0]) if key in found else None
-            self._running[question] = key, self._submit(question.job(), run=question.ask) if known is None else known
+            self._running[question] = key, self._submit(question.job(), run=ask) if known is None else known
 
     def answer(self, question: Question) -> Answer:
         """Return the answer, with a log if the text does not compile."""

@@ -9,34 +9,31 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import combinations, zip_longest
 from typing import NamedTuple, TypeAlias
 
-from jitlto.base.errors import BuildError, FamilyError
+from jitlto.base.errors import BuildError, FamilyError, JitltoError
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
-from jitlto.build.interface_compiler import InterfaceCompiler, Question, ask_texts
-from jitlto.build.interfaces import path_of
+from jitlto.build.interface_compiler import TEXT, InterfaceCompiler, Question
 from jitlto.compile.declarations import line_of, macros, words
 from jitlto.compile.stretches import declarations, is_balanced, stretches
 from jitlto.compile.tokens import TOKEN, plain_text
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.record.fragment import ImageKind
-from jitlto.record.headers import HeaderSet, interfaces_first
+from jitlto.record.headers import HeaderSet, digest_headers, interfaces_first
 
 _CALLERS = "callers' code"
 _NEXT = "jitlto_next"  # a header that counts, since one that is included twice has two texts
 _DIGITS = ("jitlto_c", "jitlto_b", "jitlto_a")  # of its count, the last first
-_HEAD = """
+_HEAD = f"""
 #define jitlto_variable(a, b, c, header, line, ...) \\
-  extern "C" __device__ char jitlto_text_##a##b##c##_##header##_##line[] = " " #__VA_ARGS__;
+  extern "C" __device__ char {TEXT}##a##b##c##_##header##_##line[] = " " #__VA_ARGS__;
 #define jitlto_expand(...) jitlto_variable(__VA_ARGS__)
 """ + "".join(f"#define {digit} 0\n" for digit in _DIGITS)
-_INCLUDED = re.compile(r"include|include_next|import")
 _PARENTHESES = {"(": " jitlto_open ", ")": " jitlto_close "}
 # Both front ends mean the same by these, and spell them in their own ways.
 _ATTRIBUTE = re.compile(r"__attribute__\s*\(\(\s*(?:__)?(\w+?)(?:__)?\s*((?:\([^()]*\))?)\s*\)\)|__inline__|__inline\b")
@@ -51,18 +48,7 @@ class _Piece(NamedTuple):
     text: str
 
 
-_Text: TypeAlias = list[_Piece]  # in order
-
-
-class _Side(NamedTuple):
-    """Whose sources are compiled in one way."""
-
-    family: str
-    who: str
-
-
-@dataclass(frozen=True, eq=False)
-class _Way:
+class _Way(NamedTuple):
     """How one side is compiled for one architecture."""
 
     who: str
@@ -74,12 +60,7 @@ class _Way:
         return f"{self.who} ({' '.join([tool, *self.config.options])} for {self.architecture})"
 
 
-class _Difference(NamedTuple):
-    """The first place at which two texts differ, and what each has there."""
-
-    header: str
-    line: int
-    texts: tuple[str, str]
+_Texts: TypeAlias = dict[bytes, list[_Piece]]  # of headers, by their contents, since families have copies
 
 
 class InterfaceTexts:
@@ -98,10 +79,9 @@ class InterfaceTexts:
         compiler: InterfaceCompiler,
     ) -> None:
         self._families, self._compiler = families, compiler
-        self._sides: dict[str, dict[CompileConfig, _Side]] = defaultdict(dict)
+        self._sides: dict[str, dict[CompileConfig, str]] = defaultdict(dict)  # each with whose sources it is for
         for request in requests:
-            name, group = request.key.family, request.key.group
-            self._sides[name].setdefault(request.config, _Side(name, f"{name}/{group}"))
+            self._sides[request.key.family].setdefault(request.config, f"{request.key.family}/{request.key.group}")
         self._question = cache(_question)
 
     def check(self, callers: Callable[[FamilyDeclaration], CompileConfig | None]) -> dict[str, str]:
@@ -115,7 +95,7 @@ class InterfaceTexts:
 
         Raises:
             BuildError: Something has not one text in all fragments; or in callers' sources, where callers supply a
-                group; or an interface has another text alone than behind those before it.
+                group.
             FamilyError: A used family's interfaces have another text alone than behind those of another.
         """
         found: dict[str, str] = {}
@@ -125,103 +105,89 @@ class InterfaceTexts:
                 continue
             users = [each for each in self._families if family.name in each.all_used()]
             sides = own | {config: who for each in users for config, who in self._sides[each.name].items()}
-            if difference := self._compare_ways(family, sides):
-                raise _error(family, difference)
-            self._check_order(family, next(iter(own)))
+            if error := self._compare_ways(family, sides):
+                raise error
             theirs = callers(family)
-            both = own if theirs is None else own | {theirs: _Side(family.name, _CALLERS)}
-            if difference := self._compare_ways(family, both):
-                if any(
-                    group.template is None for each in (family, *family.all_used().values()) for group in each.groups
-                ):
-                    raise _error(family, difference)
-                found[family.name] = difference
+            if theirs is not None and (error := self._compare_ways(family, own | {theirs: _CALLERS})):
+                groups = (group for each in (family, *family.all_used().values()) for group in each.groups)
+                if any(group.template is None for group in groups):
+                    raise error
+                found[family.name] = error.what
         return found
 
-    def _compare_ways(self, family: FamilyDeclaration, sides: Mapping[CompileConfig, _Side]) -> str:
-        """Return what has not one text for all sides; empty if all has."""
+    def _compare_ways(self, family: FamilyDeclaration, sides: Mapping[CompileConfig, str]) -> JitltoError | None:
+        """Return what has not one text for all sides."""
         several = any(config.candidates for config in sides) or len({_architectures(config) for config in sides}) > 1
-        # Each family looks for headers in its own directories.
-        headers = next(iter(sides)).own_closure(interfaces_first(family.interfaces)).headers
-        looks = any(b"__has_include" in text for text in headers.values())
-        unlike: dict[tuple[object, str], CompileConfig] = {}
-        for config, side in sides.items():
-            unlike.setdefault((_settings(config), side.family if looks else ""), config)
+        unlike: dict[object, CompileConfig] = {}
+        for config in sides:
+            headers = digest_headers(config.own_closure(interfaces_first(family.interfaces)).headers)
+            unlike.setdefault((_settings(config), headers, *_left_macros(config, family)), config)
         if len(unlike) == 1 and not several:
-            return ""
+            return None
         groups: dict[Architecture | None, list[_Way]] = defaultdict(list)
         for config in unlike.values():
             for each in _architectures(config):
-                alone = replace(config, architectures=(each,), images=(ImageKind.PTX,), candidates=())
-                groups[None if several else each].append(_Way(sides[config].who, alone, each))
-        self._compiler.start(self._question(way.config, family.interfaces) for ways in groups.values() for way in ways)
+                alone = replace(config, architectures=(each,), candidates=())
+                groups[None if several else each].append(_Way(sides[config], alone, each))
+        self._compiler.start(self._question(way.config) for ways in groups.values() for way in ways)
         for ways in groups.values():
-            read = ((way, self._read(way.config, family.interfaces, way)) for way in ways)
-            texts = [(way, text) for way, text in read if text is not None]
-            for (one, text), (other, others) in sorted(combinations(texts, 2), key=_is_one_side):
-                if found := _compare(text, others, is_outline=True):
-                    what = f"{found.header}:{found.line} is not the same on both sides"
-                    return f"{what}: {found.texts[0]} in {one}; {found.texts[1]} in {other}"
-        return ""
+            read = [(way, text) for way in ways if (text := self._read(way, family.interfaces)) is not None]
+            for (one, text), (other, others) in sorted(combinations(read, 2), key=lambda two: _same_side(*two)):
+                for content in sorted(text.keys() | others.keys()):
+                    both = text.get(content, []), others.get(content, [])
+                    if place := _compare(*both, is_outline=_settings(one.config) != _settings(other.config)):
+                        return _error(family, one, other, place, both)
+        return None
 
-    def _check_order(self, family: FamilyDeclaration, config: CompileConfig) -> None:
-        """Check that what a family's interfaces are made of has the same text alone as behind what precedes it."""
-        config = replace(config, architectures=config.architectures[:1], images=(ImageKind.PTX,), candidates=())
-        headers = config.own_closure(interfaces_first(family.interfaces)).headers
-        parts = [*((used.interfaces, used.name) for used in family.all_used().values())]
-        parts += [((interface,), "") for interface in family.own_interfaces]
-        left = {part: _left_macros(config, part[0], headers) for part in parts if part[0] != family.interfaces}
-        left = {part: found for part, found in left.items() if found}
-        if not left:
-            return
-        self._compiler.start(self._question(config, each) for each in (family.interfaces, *(part for part, _ in left)))
-        every = self._read(config, family.interfaces) or []
-        for (interfaces, used), found in left.items():
-            alone = self._read(config, interfaces) or []
-            own = set(config.own_closure(interfaces_first(interfaces)).headers.values())
-            behind = _select(every, interfaces, {name for name, text in headers.items() if text in own})
-            # A header of both stands where the first includes it.
-            one, other = (sorted(text, key=lambda piece: headers[piece.header]) for text in (behind, alone))
-            if difference := _compare(one, other, is_outline=False):
-                raise _order_error(family, used, config, headers, difference, found)
+    def _read(self, way: _Way, interfaces: Sequence[str]) -> _Texts | None:
+        """Return the texts of some of the interfaces; None if callers' sources do not compile behind them.
 
-    def _read(self, config: CompileConfig, interfaces: tuple[str, ...], way: _Way | None = None) -> _Text | None:
-        """Return the text of some interfaces; None if callers' sources do not compile behind them."""
-        answer = self._compiler.answer(self._question(config, interfaces))
+        What they include has the text that it has there, or, if it was included before, the one that it has there.
+        """
+        config = way.config
+        answer = self._compiler.answer(self._question(config))
         if answer.log:
-            if way is not None and way.who == _CALLERS:
+            if way.who == _CALLERS:
                 return None
             what = f"the text of the interfaces cannot be compared: {answer.log.partition(chr(10))[0]}"
-            raise BuildError(what, code="build-interface-alone", where=str(way or interfaces[0]))
-        headers = sorted(config.own_closure(interfaces_first(interfaces)).headers)
-        found = []
-        for name, text in answer.found.items():
-            count, header, line = map(int, name.split("_"))
-            found.append((count, _Piece(headers[header], line, text[1:])))
-        return [piece for _, piece in sorted(found, key=lambda each: (each[0], each[1].line))]
+            raise BuildError(what, code="build-interface-alone", where=str(way))
+        headers, names = config.own_closure(interfaces_first(config.interfaces)).headers, []
+        for name in answer.found:
+            if name.startswith(TEXT):
+                count, header, line = map(int, name.removeprefix(TEXT).split("_"))
+                names.append((count, line, sorted(headers)[header], answer.found[name][1:]))
+        found: tuple[_Texts, _Texts] = defaultdict(list), defaultdict(list)
+        interface = ""
+        for _, number, place, text in sorted(names):
+            interface = interface if number else place
+            found[interface not in interfaces][headers[place]].append(_Piece(place, number, text))
+        wanted = config.own_closure(interfaces_first(interfaces)).headers.values()
+        return {content: found[content not in found[0]][content] for content in wanted}
 
 
-def _is_one_side(pair: tuple[tuple[_Way, _Text], tuple[_Way, _Text]]) -> bool:
-    return pair[0][0].who == pair[1][0].who
-
-
-def _architectures(config: CompileConfig) -> tuple[Architecture, ...]:
-    return tuple(sorted({*config.architectures, *config.candidates}))
+def _same_side(one: tuple[_Way, object], other: tuple[_Way, object]) -> bool:
+    return one[0].who == other[0].who
 
 
 def _settings(config: CompileConfig) -> tuple[str, tuple[str, ...], tuple[Architecture, ...]]:
     return config.toolchain.name, config.options, _architectures(config)
 
 
-def _question(config: CompileConfig, interfaces: tuple[str, ...]) -> Question:
-    includes = interfaces_first(interfaces)
+def _architectures(config: CompileConfig) -> tuple[Architecture, ...]:
+    return tuple(sorted({*config.architectures, *config.candidates}))
+
+
+def _question(config: CompileConfig) -> Question:
+    includes = interfaces_first(config.interfaces)
     own = config.own_closure(includes).headers
     headers = dict(config.complete(config.closure(includes)).headers)
     names = sorted(own)
     headers |= {name: _as_strings(number, own[name]) for number, name in enumerate(names)}
     # Where each begins, line 0 says.
-    begins = "".join(f'#include "{_NEXT}"\n{_keep(names.index(each), 0)}\n#include "{each}"\n' for each in interfaces)
-    return Question(config, f"{_HEAD}{begins}", ask_texts, HeaderSet({**headers, _NEXT: _count(_DIGITS).encode()}))
+    begins = "".join(
+        f'#include "{_NEXT}"\n{_keep(names.index(each), 0)}\n#include "{each}"\n' for each in config.interfaces
+    )
+    return Question(config, f"{_HEAD}{begins}", HeaderSet({**headers, _NEXT: _count(_DIGITS).encode()}))
 
 
 def _as_strings(number: int, text: bytes) -> bytes:
@@ -230,15 +196,12 @@ def _as_strings(number: int, text: bytes) -> bytes:
     lines = [again]
     for stretch in stretches(text):
         if stretch.word and (stretch.word != "pragma" or stretch.text == "once"):
-            lines.append(f"#{stretch.word} {stretch.text}")
-            if _INCLUDED.fullmatch(stretch.word):
-                lines.append(again)
+            lines += [f"#{stretch.word} {stretch.text}", *[again] * (stretch.word in ("include", "include_next"))]
             continue
         content = f"{stretch.word} {stretch.text}"
         if not is_balanced(content):  # by a directive in between
             content = re.sub(r"[()]", lambda match: _PARENTHESES[match[0]], plain_text(content.encode()))
-        content = content.replace("_Pragma", "jitlto_Pragma")
-        lines.append(_keep(number, stretch.line, content))
+        lines.append(_keep(number, stretch.line, content.replace("_Pragma", "jitlto_Pragma")))
     return "\n".join([*lines, ""]).encode()
 
 
@@ -255,20 +218,7 @@ def _count(digits: Sequence[str]) -> str:
     return f"#if 0\n{cases}#else\n{step(digits[0], 0)}{_count(digits[1:])}#endif\n"
 
 
-def _select(text: _Text, interfaces: Sequence[str], headers: Collection[str]) -> _Text:
-    """Return the pieces of some headers: where these interfaces include them, or else where others do before."""
-    interface = ""
-    within: _Text = []
-    others: _Text = []
-    for piece in text:
-        interface = interface if piece.line else piece.header
-        if piece.header in headers:
-            (within if interface in interfaces else others).append(piece)
-    again = {piece.header for piece in within}
-    return [*(piece for piece in others if piece.header not in again), *within]
-
-
-def _tokens(text: _Text, *, is_outline: bool) -> Iterator[tuple[str, _Piece]]:
+def _tokens(text: Sequence[_Piece], *, is_outline: bool) -> Iterator[tuple[str, _Piece]]:
     pairs = [(token, piece) for piece in text for token in _TOKEN.findall(_ATTRIBUTE.sub(_spell, piece.text))]
     if not is_outline:
         return iter(pairs)
@@ -279,49 +229,37 @@ def _spell(match: re.Match[str]) -> str:
     return f"__{match[1]}__{match[2]}" if match[1] else "inline"
 
 
-def _compare(one: _Text, other: _Text, *, is_outline: bool) -> _Difference | None:
+def _compare(one: Sequence[_Piece], other: Sequence[_Piece], *, is_outline: bool) -> _Piece | None:
     """Return where two texts differ; an outline is without the bodies of functions."""
     for mine, theirs in zip_longest(_tokens(one, is_outline=is_outline), _tokens(other, is_outline=is_outline)):
-        if mine and theirs and mine[0] == theirs[0]:
-            continue
-        texts = one, other
-        places = [each[1][:2] for each in (mine, theirs) if each]
-        lacking = (place for place in places if any(all(piece[:2] != place for piece in text) for text in texts))
-        place = next(lacking, places[0])
-        shown = (" ".join(piece.text for piece in text if piece[:2] == place) for text in texts)
-        first, second = (f"`{textwrap.shorten(each, 200)}`" if each else "nothing" for each in shown)
-        return _Difference(place[0], place[1], (first, second))
+        if mine is None or theirs is None or mine[0] != theirs[0]:
+            places = [each[1] for each in (mine, theirs) if each]
+            held = [{piece[:2] for piece in text} for text in (one, other)]
+            return next((place for place in places if not all(place[:2] in each for each in held)), places[0])
     return None
 
 
-def _left_macros(config: CompileConfig, interfaces: tuple[str, ...], headers: Mapping[str, bytes]) -> dict[str, str]:
-    """Return the macros that some interfaces mention and that other headers change, each with one of those."""
-    own = config.own_closure(interfaces_first(interfaces)).headers
-    changed = {macro: name for name, text in headers.items() if name not in own for macro in macros(text)}
+def _left_macros(config: CompileConfig, family: FamilyDeclaration) -> dict[str, tuple[str, bytes]]:
+    """Return the macros that a family's interfaces mention and that others' headers change, each with one of those."""
+    if config.interfaces == family.interfaces:
+        return {}
+    own = config.own_closure(interfaces_first(family.interfaces)).headers
+    every = config.own_closure(interfaces_first(config.interfaces)).headers
+    changed = {macro: (n, text) for n, text in every.items() if n not in own for macro in macros(text)}
     return {macro: changed[macro] for text in own.values() for macro in sorted(words(text) & changed.keys())}
 
 
-def _error(family: FamilyDeclaration, difference: str) -> BuildError:
-    hint = "give all groups the same, under [family]; or ask for it in the bodies of functions alone"
-    return BuildError(difference, code="build-interface-architecture", where=str(family.path), hint=hint)
-
-
-def _order_error(
-    family: FamilyDeclaration,
-    used: str,
-    config: CompileConfig,
-    headers: Mapping[str, bytes],
-    difference: _Difference,
-    left: Mapping[str, str],
-) -> BuildError | FamilyError:
-    macro, header = next(iter(left.items()))
-    behind, alone = difference.texts
-    what = f"means {behind} behind {header}:{line_of(headers[header], macro, is_macro=True)}, "
-    what += f"which leaves the macro {macro} changed, and {alone} alone"
+def _error(
+    family: FamilyDeclaration, one: _Way, other: _Way, place: _Piece, both: tuple[list[_Piece], list[_Piece]]
+) -> JitltoError:
+    shown = (" ".join(piece.text for piece in text if piece[:2] == place[:2]) for text in both)
+    first, second = (f"`{textwrap.shorten(each, 200)}`" if each else "nothing" for each in shown)
+    what = f"{place.header}:{place.line} is not the same on both sides: {first} in {one}; {second} in {other}"
+    left = {**_left_macros(one.config, family), **_left_macros(other.config, family)}
+    if not left or _settings(one.config) != _settings(other.config):
+        hint = "give all groups the same, under [family]; or ask for it in the bodies of functions alone"
+        return BuildError(what, code="build-interface-architecture", where=str(family.path), hint=hint)
+    macro, (header, text) = next(iter(left.items()))
+    what += f", behind {header}:{line_of(text, macro, is_macro=True)}, which leaves the macro {macro} changed"
     hint = f"undefine {macro} at the end of {header}, or give it another name there"
-    if used:
-        what = f"{difference.header}:{difference.line} {what}"
-        what += f": {family.name} is compiled behind both, the fragments of {used} behind the second alone"
-        return FamilyError(what, code="family-use", where=f"{family.path} [use]", hint=hint)
-    where = f"{path_of(config, difference.header)}:{difference.line}"
-    return BuildError(what, code="build-interface-macro", where=where, hint=hint)
+    return FamilyError(what, code="family-use", where=str(family.path), hint=hint)

@@ -32,27 +32,33 @@ from jitlto.record.options import option_macros
 
 # Types that NVIDIA's headers define, or only declare.
 _OF_TOOLKIT = re.compile(r"__\w+|CU\w+_st\b|cuda\w+|(?:cuda|cub|thrust|nvcuda|cooperative_groups)::")
-_REMEDY = {
-    "macro": "define it for the whole family, in {header} or with -D in [family] options; "
-    "or make what depends on it a template parameter of the interface",
-    "undef": "remove that; if nothing behind the interfaces is to see the macro, undefine it at the end of {header}",
-    "specialisation": "move the specialisation into {header}, so that both sides see it",
-    "overload": "declare the overload in {header}, so that both sides see it, or give it another name",
-    "definition": "move the definition into {header}; a type that is opaque is defined nowhere",
-}
-_CODES = {
-    "macro": "build-interface-macro",
-    "undef": "build-interface-macro",
-    "specialisation": "build-interface-specialisation",
-    "overload": "build-interface-specialisation",
-    "definition": "build-interface-definition",
-}
-_DOES = {
-    "macro": "defines the macro {name}, which",
-    "undef": "undefines the macro {name}, which",
-    "specialisation": "specialises {name}, which",
-    "overload": "overloads {name}, which",
-    "definition": "defines {name}, which",
+#: Of each kind of conflict: the end of its error's code, what the source does, and the remedy.
+_KINDS = {
+    "macro": (
+        "macro",
+        "defines the macro",
+        "define it for all, in {header} or in [family] options; or make it a template parameter of the interface",
+    ),
+    "undef": (
+        "macro",
+        "undefines the macro",
+        "remove that; if nothing behind the interfaces is to see the macro, undefine it at the end of {header}",
+    ),
+    "specialisation": (
+        "specialisation",
+        "specialises",
+        "move the specialisation into {header}, so that both sides see it",
+    ),
+    "overload": (
+        "specialisation",
+        "overloads",
+        "declare the overload in {header}, so that both sides see it, or give it another name",
+    ),
+    "definition": (
+        "definition",
+        "defines",
+        "move the definition into {header}; a type that is opaque is defined nowhere",
+    ),
 }
 
 #: How the interfaces and the source of a fragment declare a symbol, for messages; a merge does not know.
@@ -75,7 +81,6 @@ class InterfaceRules:
         self._headers = config.own_closure(interfaces_first(config.interfaces)).headers
         self._clean: set[bytes] = set()
         self._check_types()
-        self._check_variables()
         self._check_groups()
 
     def check(self, rendered: RenderedSource) -> None:
@@ -85,35 +90,38 @@ class InterfaceRules:
             BuildError: It defines a macro that the interfaces mention, specialises a template of theirs or defines a
                 type that they only declare.
         """
-        if not self._headers:
-            return
-        for name, text in own_texts(rendered, self._config).items():
-            if text in self._clean:
-                continue
-            if conflict := next(find_conflicts(text, self._headers), None):
-                raise self._error(conflict, f"{name}:{conflict.line_in(text)}", rendered.origin)
-            self._clean.add(text)
+        for name, text in own_texts(rendered, self._config).items() if self._headers else ():
+            if text not in self._clean:
+                if conflict := next(find_conflicts(text, self._headers), None):
+                    raise self._error(conflict, f"{name}:{conflict.line_in(text)}", rendered.origin)
+                self._clean.add(text)
 
     def _error(self, conflict: Conflict, place: str, where: str) -> BuildError:
-        mention = conflict.mention(self._headers)
-        what = f"{place} {_DOES[conflict.kind].format(name=conflict.name)} the interfaces mention ({mention})"
-        hint = _REMEDY[conflict.kind].format(header=conflict.header)
-        return BuildError(what, code=_CODES[conflict.kind], where=where, hint=hint)
+        code, does, hint = _KINDS[conflict.kind]
+        what = f"{place} {does} {conflict.name}, which the interfaces mention ({conflict.mention(self._headers)})"
+        return BuildError(what, code=f"build-interface-{code}", where=where, hint=hint.format(header=conflict.header))
 
     def _check_types(self) -> None:
-        texts = self._headers.values()
-        self._check_opaque()
+        """Check that types are defined or opaque, and that no variable is each source's own."""
+        where, texts = str(self._family.path), self._headers.values()
+        every, undefined = [*map(read_declarations, texts)], undefined_types(texts)
+        known = undefined.union(*(each.declared | each.defined for each in every))
+        for name in sorted(set(self._family.opaque) - known):
+            what = f"[family] opaque names {name}, a type that no interface declares"
+            hint = suggest(name, sorted(known), "remove it, or write its name with its namespaces")
+            raise FamilyError(what, code="family-opaque", where=where, hint=hint)
         opaque = {name for each in (self._family, *self._family.all_used().values()) for name in each.opaque}
-        for name in sorted(undefined_types(texts) - opaque):
-            if _OF_TOOLKIT.match(name) or self._is_in_toolkit(name):
-                continue
-            header = next(h for h, text in self._headers.items() if name.rpartition("::")[2] in words(text))
-            raise BuildError(
-                f"{header}:{line_of(self._headers[header], name)} declares {name}, and no interface defines it",
-                code="build-interface-incomplete",
-                where=str(self._family.path),
-                hint=f'define it there; or, if no fragment looks into it, write [family] opaque = ["{name}"]',
-            )
+        for name in sorted(undefined - opaque):
+            if not _OF_TOOLKIT.match(name) and not self._is_in_toolkit(name):
+                header = next(h for h, text in self._headers.items() if name.rpartition("::")[2] in words(text))
+                what = f"{header}:{line_of(self._headers[header], name)} declares {name}, and no interface defines it"
+                hint = f'define it there; or, if no fragment looks into it, write [family] opaque = ["{name}"]'
+                raise BuildError(what, code="build-interface-incomplete", where=where, hint=hint)
+        for (header, text), read in zip(self._headers.items(), every, strict=True):
+            for name in sorted(read.internal):
+                what = f"{header}:{line_of(text, name)} defines the variable {name}, of which every source then has "
+                hint = "declare it extern there and define it in one group, or make it const"
+                raise BuildError(f"{what}one of its own", code="build-interface-variable", where=where, hint=hint)
 
     def _is_in_toolkit(self, name: str) -> bool:
         """Return whether a header of the toolkit that the interfaces include defines a type."""
@@ -121,40 +129,16 @@ class InterfaceRules:
         word = re.escape(name.rpartition("::")[2]).encode()
         return bool(re.search(rb"\b(?:struct|class|union|enum)\b[^;(){}]*\b" + word + rb"\b[^;(){}]*\{", every))
 
-    def _check_opaque(self) -> None:
-        known = set(undefined_types(self._headers.values()))
-        for text in self._headers.values():
-            known |= read_declarations(text).declared | read_declarations(text).defined
-        for name in sorted(set(self._family.opaque) - known):
-            raise FamilyError(
-                f"[family] opaque names {name}, a type that no interface declares",
-                code="family-opaque",
-                where=str(self._family.path),
-                hint=suggest(name, sorted(known), "remove it, or write its name with its namespaces"),
-            )
-
-    def _check_variables(self) -> None:
-        for header, text in self._headers.items():
-            for name in sorted(read_declarations(text).internal):
-                line = line_of(text, name)
-                raise BuildError(
-                    f"{header}:{line} defines the variable {name}, of which every source then has one of its own",
-                    code="build-interface-variable",
-                    where=str(self._family.path),
-                    hint="declare it extern there and define it in one group, or make it const",
-                )
-
     def _check_groups(self) -> None:
         """Check that no option of a group alone defines a macro that the interfaces mention."""
-        families = (self._family, *self._family.all_used().values())
-        groups = [(family, group) for family in families for group in family.groups]
         mentioned = {word: name for name, text in self._headers.items() for word in words(text)}
-        for family, group in groups:
-            for macro, option in option_macros(group.options).items():
-                if header := mentioned.get(macro):
-                    place = f"option {option} of {family.name}/{group.name}"
-                    kind = "undef" if option.startswith(("-U", "--undef")) else "macro"
-                    raise self._error(Conflict(kind, macro, header), place, str(family.path))
+        for family in (self._family, *self._family.all_used().values()):
+            for group in family.groups:
+                for macro, option in option_macros(group.options).items():
+                    if header := mentioned.get(macro):
+                        kind = "undef" if option.startswith(("-U", "--undef")) else "macro"
+                        place = f"option {option} of {family.name}/{group.name}"
+                        raise self._error(Conflict(kind, macro, header), place, str(family.path))
 
 
 def check_interfaces(
@@ -183,25 +167,21 @@ def check_interfaces(
     for fragment in fragments:
         for symbol in fragment.requires:
             for provider in providers[symbol.name].values():
-                group = family.group(provider.key.group)
-                if group is None or group.interface == "":  # declared as meant to have none
-                    continue
-                what = f"{fragment.key} requires {demangle(symbol.name)} of {provider.key}"
-                if group.interface is None:
-                    raise BuildError(
-                        f"{what}, whose group {group.name} has no interface",
-                        code="build-no-interface",
-                        hint="declare it in a header that both include, and name that in the group's table: "
-                        f'interface = "{group.name}.cuh"; or write interface = false, and only its layout is compared',
+                group, place = family.group(provider.key.group), None
+                what, code = f"{fragment.key} requires {demangle(symbol.name)} of {provider.key}", ""
+                if group is not None and group.interface is None:
+                    what, code = f"{what}, whose group {group.name} has no interface", "build-no-interface"
+                    hint = "declare it in a header that both include, and name that in the group's table: "
+                    hint += (
+                        f'interface = "{group.name}.cuh"; or write interface = false, and only its layout is compared'
                     )
-                if (fragment.key.family, symbol.name) in undeclared:
-                    raise BuildError(
-                        f"{what}, and the interface {group.interface} does not declare it"
-                        f"{show(fragment.key, symbol.name)}",
-                        code="build-interface-undeclared",
-                        where=where(fragment.key),
-                        hint="declare it there and nowhere else",
-                    )
+                elif group and group.interface and (fragment.key.family, symbol.name) in undeclared:
+                    what += f", and the interface {group.interface} does not declare it"
+                    what += show(fragment.key, symbol.name)
+                    code, place = "build-interface-undeclared", where(fragment.key)
+                    hint = "declare it there and nowhere else"
+                if code:
+                    raise BuildError(what, code=code, where=place, hint=hint)
 
 
 def path_of(config: CompileConfig, header: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from jitlto.base.errors import BuildError, CompileError, JitltoError
+from jitlto.base.errors import BuildError, CompileError
 from jitlto.base.text import check_type
 from jitlto.base.type_spelling import is_same_type
 from jitlto.base.types import Parameter
@@ -28,7 +28,7 @@ from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_proof import InterfaceProof, find_broken
-from jitlto.build.interfaces import check_interfaces, own_texts
+from jitlto.build.interfaces import check_interfaces
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
 from jitlto.build.sides import explain
@@ -37,12 +37,10 @@ from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import Fragment
-from jitlto.record.headers import interfaces_first
 
 # What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds,
 # while something is written within those.
 _FINISH_PART, _FINISH, _STALL = 0.1, 2.0, 0.5
-_ERROR = re.compile(r"^(.+?)\((\d+)\): [\w ]*error", re.M)  # of NVRTC and nvcc
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +79,8 @@ def build(
     Args:
         families: Families with distinct names.
         output: The database file.
-        jobs: Number of parallel compilers; by default the number of ``executor``'s workers, or without an executor as
-            many as cores and memory allow.
-        executor: Where to compile; by default in worker processes of this build.
+        jobs: Number of parallel compilers; by default as many as cores and memory allow.
+        executor: Where to compile instead, as many at a time as it likes.
         cache: The build cache; None to compile everything.
         observer: Receives the events of the build.
         keep_going: Continue after failures, and report all of them at the end.
@@ -112,25 +109,24 @@ def build(
 
     with _workers(executor, jobs) as pool:
         compile_ = partial(transport.submit, pool, run=transport.compile_job)
-        width = transport.capacity(pool, jobs)
-        scheduler = Scheduler(compile_, width, cache, observer, begin, accept, keep_going=keep_going)
+        scheduler = Scheduler(compile_, cache, observer, begin, accept, keep_going=keep_going)
         outcome = scheduler.run(_announce(sources, shard, observer))
         compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
         if outcome.failures or sources.failures:
             observer.phase("check")
             _raise_failures(sources, outcome, compiler, keep_going=keep_going)
-        interfaces = InterfaceProof(outcome.sources, compiler)
+        own = {family.name: family.own_interfaces for family in sources.families}
+        interfaces = InterfaceProof(outcome.sources, compiler, own)
         sources.check_texts(compiler)
         observer.phase("check")
         fragments.sort(key=lambda fragment: fragment.key)
         advice, records = [*sources.advice, *_list_advice(sources, fragments)], [*sources.records.values()]
-        find_faults = partial(interfaces.faults, {family.name: family.own_interfaces for family in sources.families})
         part = None
         if shard is not None:
             configs = {request.key.family: request.config for request in sources.requests}
             toolchains = {family: how.toolchain.identify(how.images) for family, how in configs.items()}
             contents = shards.digest_sources(sources.requests)
-            part = shards.make_part_record(shard, contents, find_faults(), toolchains, advice)
+            part = shards.make_part_record(shard, contents, interfaces.faults(), toolchains, advice)
 
         def check(digest: str) -> None:
             try:  # kernels are planned while the interfaces are compiled
@@ -139,7 +135,7 @@ def build(
                     advice, records, fragments, (), store, digest, sources.show, allow_incomplete=allow_incomplete
                 )
             finally:  # its errors say more than that kernels do not plan
-                faults = find_faults()
+                faults = interfaces.faults()
                 for record in (each.with_used(sources.records) for each in records):
                     planned = record.select(fragments)
                     check_interfaces(record, planned, faults, sources.origin, sources.show)
@@ -207,29 +203,14 @@ def _raise_failures(
     failures = []
     for request, failure in outcome.failures:
         error = failure
-        if _may_be_broken(request, failure):
+        if isinstance(failure, CompileError) and failure.code == CompileError.code:
+            explain(failure, request.rendered, request.config)
             error = broken(request.config) or failure
-            if isinstance(error, CompileError):
-                explain(error, request.rendered, request.config)
         failures.append(Failure(request.rendered, error))
     if failures and not keep_going:
         raise failures[0].error
     tried = [failure.rendered for failure in sources.failures] + [request.rendered for request in outcome.requests]
     raise FailedFragmentsError(group_failures([*sources.failures, *failures], tried), len(tried))
-
-
-def _may_be_broken(request: CompileRequest, error: JitltoError) -> bool:
-    """Return whether a source may fail because an interface does: there, where its own code begins, or at its end."""
-    if not isinstance(error, CompileError) or error.code != CompileError.code:
-        return False
-    first = _ERROR.search(error.log)
-    if first is None or "At end of source: error" in error.log:
-        return True
-    text = own_texts(request.rendered, request.config).get(first[1])
-    if text is None:
-        return first[1] in request.config.own_closure(interfaces_first(request.config.interfaces)).headers
-    lines = enumerate(map(bytes.strip, text.split(b"\n")), 1)
-    return int(first[2]) <= next((n for n, line in lines if line and not line.startswith((b"#", b"//"))), 1)
 
 
 def _list_advice(sources: RenderedFamilies, fragments: Sequence[Fragment]) -> Iterator[str]:

@@ -22,10 +22,6 @@ from jitlto.record.headers import Source
 _MODULES = {"nvrtc": "jitlto.compile.nvrtc", "nvcc": "jitlto.compile.nvcc"}
 
 
-#: The beginning of the names of variables whose initialisers are kept.
-TEXT = "jitlto_text_"
-
-
 @dataclass(frozen=True, slots=True)
 class CompileJob:
     """One source to compile, and how."""
@@ -61,7 +57,6 @@ class CompiledSource:
     parameters: tuple[tuple[str, Parameters], ...] = ()
     #: Of what is weak in the PTX image: the name, and the hash of the definition.
     bodies: tuple[tuple[str, str], ...] = ()
-    texts: tuple[tuple[str, str], ...] = ()  # the initialisers of variables that begin with TEXT
 
     @classmethod
     def from_module(
@@ -74,13 +69,11 @@ class CompiledSource:
     ) -> CompiledSource:
         """Create a compiled source with the symbols and kernels of its PTX."""
         kernels = ((s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind == "kernel")
-        texts = ((name, d.text) for name, d in module.declarations.items() if name.startswith(TEXT))
         images = tuple(sorted(images))
         has_ptx = any(kind is ImageKind.PTX for kind, _, _ in images)
         return cls(
             toolchain.name, toolchain.version, module.target, module.isa, module.provides, module.requires,
-            tuple(sorted(kernels)), images, reads, log,
-            bodies=hash_weak(module) if has_ptx else (), texts=tuple(sorted(texts)),
+            tuple(sorted(kernels)), images, reads, log, bodies=hash_weak(module) if has_ptx else (),
         )  # fmt: skip
 
 
@@ -109,7 +102,11 @@ class Toolchain(Protocol):
         ...
 
     def header_roots(self) -> Sequence[Path]:
-        """Return the directories to search, after the family's own, for the headers to send with a job."""
+        """Return the directories that are searched after the family's own.
+
+        NVRTC gets the headers in them with a job; nvcc has them, and names those that it read by
+        :func:`~jitlto.compile.header_places.name_of_toolkit`.
+        """
         ...
 
     def load(self) -> None:
@@ -137,11 +134,11 @@ class Toolchain(Protocol):
         """
         ...
 
-    def external(self, name: str) -> str | None:
-        """Return the current SHA-256 of a header that the compiler finds by itself; None if it no longer exists.
+    def compile_ptx(self, job: CompileJob, architecture: Architecture) -> Module:
+        """Compile one job to PTX for an architecture.
 
-        The names of such headers in :attr:`CompiledSource.reads` begin with ``<``: ``<toolkit>/cuda_fp16.h``,
-        ``<host>/usr/include/math.h``.
+        Raises:
+            CompileError, ToolchainError: As :meth:`compile`.
         """
         ...
 
@@ -158,5 +155,6 @@ def find_toolchain(name: str, shared_directory: Path | None = None) -> Toolchain
         ToolchainError: If it is not installed.
     """
     # Imported by name: the modules of the compilers import this one.
-    toolchain: Toolchain = import_module(_MODULES[name]).Compiler(shared_directory=shared_directory)
+    make = import_module(_MODULES[name]).Compiler
+    toolchain: Toolchain = make(shared_directory=shared_directory) if name == "nvrtc" else make()
     return toolchain

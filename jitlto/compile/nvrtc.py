@@ -14,6 +14,7 @@ from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.nvrtc_program import Step
 from jitlto.compile.snapshot import Snapshots
 from jitlto.cuda import nvfatbin, toolkit
+from jitlto.cuda.ptx import Module, parse_ptx
 from jitlto.record.fragment import ImageKind
 
 
@@ -49,10 +50,6 @@ class Compiler:
             toolkit.bindings(name)
         self.identify(())
 
-    def external(self, name: str) -> str | None:  # noqa: ARG002 - NVRTC finds no header by itself
-        """None, because every header is sent with the job."""
-        return None
-
     def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job, see :func:`jitlto.compile.nvrtc_program.compile_source`."""
         ptx = ImageKind.PTX in job.images
@@ -72,3 +69,8 @@ class Compiler:
         step = Step.from_options("ltoir", architecture, job.options)
         output = self._snapshots.run(job.source, step, job.sharers)
         return output.data, ()
+
+    def compile_ptx(self, job: CompileJob, architecture: Architecture) -> Module:
+        """Compile one job to PTX for an architecture."""
+        step = Step.from_options("ptx", architecture, job.options)
+        return parse_ptx(self._snapshots.run(job.source, step, job.sharers).data.decode())
