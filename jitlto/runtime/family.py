@@ -61,20 +61,14 @@ def load(
         StoreError: If it cannot be fetched.
     """
     check_type(family, str, "family must be a name")
-    file: FragmentDatabase | DatabaseFile
     if database is None:
-        file = session.registry.find(family)
-    elif isinstance(database, str | os.PathLike):
-        file = session.registry.file(database)
-    else:
-        from jitlto.database import FragmentDatabase  # imported lazily: loads SQLite
+        return KernelFamily(family, session.registry.find(family), session)
+    if isinstance(database, str | os.PathLike):
+        return KernelFamily(family, session.registry.file(database), session)
+    from jitlto.database import FragmentDatabase  # imported lazily: loads SQLite
 
-        if not isinstance(database, FragmentDatabase):
-            raise TypeError(f"database must be a path or a FragmentDatabase, not {type(database).__name__}")
-        file = database
-    made = KernelFamily(family, file, session)
-    session.loaded[family, made.contents.digest] = made
-    return made
+    check_type(database, FragmentDatabase, "database must be a path or a FragmentDatabase")
+    return KernelFamily(family, DatabaseFile.from_database(database), session)
 
 
 def family(name: str, *, distribution: str | None = None, session: Session = sessions.default) -> KernelFamily:
@@ -111,11 +105,10 @@ def find_again(name: str, digest: str, location: str, session: Session) -> Kerne
         DatabaseError: If that cannot be read.
     """
     known: KernelFamily | None = session.loaded.get((name, digest))
-    if known is not None and known.in_place:
-        return known
-    made = KernelFamily(name, session.registry.find_again(name, digest, Path(location)), session)
-    session.loaded[name, digest] = session.families[name, digest] = made  # kept for what is sent next
-    return made
+    if known is None or not known.in_place:
+        known = KernelFamily(name, session.registry.find_again(name, digest, Path(location)), session)
+    session.families[name, digest] = known  # kept for what is sent next
+    return known
 
 
 class KernelFamily(Shared):
@@ -136,6 +129,7 @@ class KernelFamily(Shared):
     ) -> None:
         file = database if isinstance(database, DatabaseFile) else DatabaseFile.from_database(database)
         contents = file.require(name)
+        session.loaded.setdefault((name, file.contents.digest), self)
         self.name = name
         self._file = file
         self.session = session
@@ -154,9 +148,7 @@ class KernelFamily(Shared):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be found again, in another process, by name and by the digest of the database."""
-        digest = self._file.contents.digest
-        self.session.loaded.setdefault((self.name, digest), self)
-        return find_again, (self.name, digest, str(self._file.location), self.session)
+        return find_again, (self.name, self.contents.digest, str(self.location), self.session)
 
     def again(self) -> Callable[[], KernelFamily]:
         """Return a function that makes this family anew, for what may not keep it alive."""
@@ -172,7 +164,12 @@ class KernelFamily(Shared):
         Raises:
             DatabaseError: If it can no longer be read, or was replaced by a different database.
         """
-        return self._file.open()
+        return self.open()[0]
+
+    @property
+    def location(self) -> Path:
+        """The path of the database."""
+        return self._file.location
 
     @property
     def contents(self) -> Contents:
@@ -182,7 +179,7 @@ class KernelFamily(Shared):
     @property
     def in_place(self) -> bool:
         """True if the file that it was loaded from still holds the same database."""
-        return digest_of(self._file.location) == self._file.contents.digest
+        return digest_of(self.location) == self.contents.digest
 
     def open(self) -> tuple[FragmentDatabase, FamilyRecord, Index]:
         """Open the database and read the family from it.
@@ -196,7 +193,7 @@ class KernelFamily(Shared):
             DatabaseError: As :attr:`database`.
         """
         if self._opened is None:
-            database = self.database
+            database = self._file.open()
             self._opened = (database, *database.index(self.name))
         return self._opened
 
@@ -407,11 +404,6 @@ class KernelFamily(Shared):
         if self._best is not None:
             self._best.forget()
         return report
-
-    @property
-    def location(self) -> Path:
-        """The path of its database."""
-        return self._file.location
 
     def load(self, plan: Plan) -> Launcher:
         """Link and load a plan, or return the launcher that was loaded for an equal plan."""

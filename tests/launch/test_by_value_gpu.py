@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-import jitlto
 from jitlto.base.errors import ArgumentError
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
@@ -290,52 +289,6 @@ def test_a_structure_of_kilobytes_arrives(kinds: KernelFamily) -> None:
         out.fill(0)
     with raises(ArgumentError, "launch-argument-layout", "3996", "4000"):
         kinds.launcher(entry="large")(None, 1, 1000, values[1:].tobytes(), out, 1000)
-
-
-def test_declared_fields_arrive_by_name(kinds: KernelFamily) -> None:
-    import cupy as cp
-
-    values = np.random.default_rng(2).integers(0, 1 << 32, 1000).astype(np.uint32)
-    out = cp.zeros(1000, np.uint32)
-    for form in ({"values": values}, (values.tolist(),), np.array((values,), [("values", "u4", 1000)])):
-        for _ in range(3):
-            kinds.launcher(entry="large")(None, 1, 1000, form, out, 1000)
-            np.testing.assert_array_equal(cp.asnumpy(out), values)
-            out.fill(0)
-    with raises(ArgumentError, "launch-argument-layout", "values", "float"):
-        kinds.launcher(entry="large")(None, 1, 1000, np.zeros((), [("values", "f4", 1000)]), out, 1000)
-
-
-def test_a_structure_is_kept_by_a_graph(kinds: KernelFamily) -> None:
-    import cupy as cp
-    from cuda.core import Device
-
-    out = cp.zeros(1000, np.uint32)
-    launcher = kinds.launcher(entry="large")
-    Device().sync()
-    builder = Device().create_graph_builder()
-    builder.begin_building()
-    launcher(builder, 1, 1000, np.arange(1000, dtype=np.uint32).tobytes(), out, 1000)
-    graph = builder.end_building().complete()
-    stream = Device().create_stream()
-    graph.launch(stream)
-    stream.sync()
-    np.testing.assert_array_equal(cp.asnumpy(out), np.arange(1000))
-
-
-def test_a_sequence_replaces_structures(kinds: KernelFamily) -> None:
-    import cupy as cp
-
-    out = [cp.zeros(1000, np.uint32) for _ in range(2)]
-    launcher = kinds.launcher(entry="large")
-    values = [np.arange(1000, dtype=np.uint32) + number for number in range(3)]
-    steps = [launcher.step(1, 1000, jitlto.Slot("table"), array, 1000) for array in out]
-    run_all = jitlto.sequence(None, steps, table=values[0].tobytes())
-    run_all()
-    for expected in (values[0], values[1], values[2]):
-        run_all(table=(expected,))
-        for array in out:
-            np.testing.assert_array_equal(cp.asnumpy(array), expected)
 
 
 def test_pointers_to_structures_vectors_and_enums_take_arrays(kinds: KernelFamily) -> None:

@@ -21,7 +21,6 @@ from jitlto.launch.sequence import LaunchSequence
 from tests.support.arrays import TORCH, CupyArray, JaxArray, NumbaArray, TorchTensor
 from tests.support.errors import raises
 from tests.support.fake_graphs import FakeSequences, StreamStandIn
-from tests.support.launchers import parameter
 
 
 class DeviceArray:
@@ -146,21 +145,6 @@ def test_attributes_are_those_of_a_launch(fake: FakeSequences) -> None:
     assert [run.grid for run in in_graph] == [run.grid for run in alone] == [(1, 1, 1), (8, 1, 1), (1, 1, 1), (1, 1, 1)]
 
 
-def test_a_sequence_may_be_empty(fake: FakeSequences) -> None:
-    jitlto.sequence(None, [])()
-    assert not fake.driver.runs
-
-
-def test_kernels_of_different_signatures_meet_in_a_sequence(fake: FakeSequences) -> None:
-    other = fake.make([parameter("double", "scale"), parameter("float*", "y"), parameter("signed char", "n")])
-    run_all = jitlto.sequence(
-        None, [fake.made.step(1, 32, A, Slot("y"), 1), other.step(1, 32, Slot("scale"), Slot("y"), -1)], y=B, scale=2
-    )
-    fake.driver.sizes = [8, 8, 1]  # as many bytes as all have
-    run_all(scale=0.5)
-    assert fake.driver.take()[1].values == (struct.pack("<d", 0.5), struct.pack("<Q", 0x2000), b"\xff")
-
-
 @pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(st.lists(st.tuples(st.booleans(), st.dictionaries(st.sampled_from("xyn"), st.integers(0, 2)))))
@@ -215,19 +199,6 @@ def test_replaced_arrays_are_read_as_in_launches(fake: FakeSequences, kind: Any)
     run_all(x=kind(size=0, address=0))
     run_all(x=arrays[2])
     assert [x for x, *_ in _values(fake)] == [0, 0, 192]
-
-
-@pytest.mark.usefixtures("torch_stand_in")
-def test_arrays_of_several_libraries_take_turns(fake: FakeSequences) -> None:
-    run_all = jitlto.sequence(None, [fake.made.step(1, 32, Slot("x"), B, 1)], x=A)
-    arrays = [kind(address=16 * n) for n, kind in enumerate([CupyArray, TorchTensor, NumbaArray, JaxArray] * 3, 1)]
-    for array in arrays:
-        run_all(x=array)
-    assert [x for x, *_ in _values(fake)] == [16 * n for n in range(1, 13)]
-    gone = TorchTensor(storage=False)
-    run_all(x=arrays[1])
-    with raises(ArgumentError, "launch-argument-export"):
-        run_all(x=gone)
 
 
 def test_structures_are_passed_by_value(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,9 +25,6 @@ from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Symbol, SymbolKind
 from jitlto.record.headers import interfaces_first
 
-_LARGEST_SOURCE = 4 << 20  # bytes: compiling takes a hundred times as much memory
-
-
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
 
 
@@ -89,15 +86,6 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
             are those of ``text``.
         PlanError: If it defines nothing that a kernel could call.
     """
-    try:
-        size = len(text.encode())
-    except (UnicodeEncodeError, AttributeError) as error:
-        raise PlanError(
-            "the source is not text", code="plan-invalid-input", where=name, hint="pass CUDA C++ as a str"
-        ) from error
-    if size > _LARGEST_SOURCE:
-        what, hint = f"the source is larger than {_LARGEST_SOURCE >> 20} MiB", "pass data to the kernel as an argument"
-        raise PlanError(what, code="plan-invalid-input", where=name, hint=hint)
     # The name becomes part of the source, which a NUL would end.
     name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
     compiled = _compile(text, name, family, store)
@@ -113,14 +101,17 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
     base = base_architecture(family)
     return UserInput(
         UserSymbols(name, tuple(functions), module.requires),
-        (
-            ("lto", LinkInput(InputKind.LTOIR, compiled.ltoir[base], name)),
-            ("ptx", LinkInput(InputKind.PTX, compiled.ptx.encode(), name)),
-        ),
+        link_images(compiled, base, name),
         compiled.version,
         base,
         compiled.identity,
     )
+
+
+def link_images(compiled: nvrtc.Compiled, base: Architecture, name: str) -> tuple[tuple[str, LinkInput], ...]:
+    """Return what is linked of compiled code in each mode; ``name`` is its name in messages."""
+    ltoir, text = compiled.ltoir[base], compiled.ptx.encode()
+    return ("lto", LinkInput(InputKind.LTOIR, ltoir, name)), ("ptx", LinkInput(InputKind.PTX, text, name))
 
 
 def base_architecture(family: FamilyRecord) -> Architecture:
@@ -205,7 +196,7 @@ def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol
             )
             requires = tuple(s for s in module.requires if s.name not in names)
             # A fatbin with PTX or SASS can also be linked without LTO.
-            plain = any(image.kind in (FatbinKind.PTX, FatbinKind.CUBIN) for image in _images(item))
+            plain = any(image.kind in (FatbinKind.PTX, FatbinKind.CUBIN) for image in nvfatbin.list_images(data))
             modes = ("lto", "ptx") if plain else ("lto",)
             images = tuple((mode, item) for mode in modes)
             return UserInput(UserSymbols(name, provides, requires), images, None, None, _identity(item))
@@ -277,11 +268,9 @@ def _targets(item: LinkInput) -> Iterator[Architecture]:
     """
     version = nvjitlink.version()
     yield Architecture(max(linkable_architectures(version)))
-    for number in sorted({image.number for image in _images(item) if image.kind == FatbinKind.LTOIR}):
+    for number in sorted(
+        {i.architecture.number for i in nvfatbin.list_images(item.data) if i.kind == FatbinKind.LTOIR}
+    ):
         for suffix in ("a", "f"):
             if can_link_for(version, target := Architecture(number, suffix)):
                 yield target
-
-
-def _images(item: LinkInput) -> list[nvfatbin.FatbinImage]:
-    return nvfatbin.list_images(item.data) if item.kind is InputKind.FATBIN else []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from jitlto.base import config
 from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.files import SUFFIX, Identity, digest_of, identity
+from jitlto.base.frozen import Frozen
 from jitlto.link.requests import Contents, FamilyContents, LookUps
 from jitlto.runtime.discovery import entry_points
 from jitlto.runtime.discovery.entry_points import InstalledFamily
@@ -20,35 +21,25 @@ if TYPE_CHECKING:  # not imported at run time: a hit in the look-ups needs none
     from jitlto.database import FragmentDatabase
 
 
-class DatabaseFile:
-    """A database file. It is opened only when more is needed than its summary (``contents``) gives.
+class DatabaseFile(Frozen):
+    """A database file. It is opened only when more is needed than its summary gives.
 
     Args:
         path: As the caller names it.
         location: The absolute path, which a later change of the working directory does not affect.
         contents: The summary.
-        open_database: Opens a database; by default it is ``database``.
-        database: The open database; None until :meth:`open` is called.
+        open_database: Opens a database.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        location: Path,
-        contents: Contents,
-        open_database: Callable[[Path], FragmentDatabase],
-        database: FragmentDatabase | None = None,
-    ) -> None:
-        self.path = path
-        self.location = location
-        self.contents = contents
-        self._open = open_database
-        self._database = database
+    path: Path
+    location: Path
+    contents: Contents
+    open_database: Callable[[Path], FragmentDatabase]
 
     @classmethod
     def from_database(cls, database: FragmentDatabase) -> DatabaseFile:
         """Wrap an open database."""
-        return cls(database.path, database.location, Contents.from_database(database), lambda _: database, database)
+        return cls(database.path, database.location, Contents.from_database(database), lambda _: database)
 
     def require(self, family: str) -> FamilyContents:
         """Return what it holds of a family.
@@ -65,22 +56,16 @@ class DatabaseFile:
         return contents
 
     def open(self) -> FragmentDatabase:
-        """Open the database, or return the open one.
+        """Open the database.
 
         Raises:
             DatabaseError: If it can no longer be read, or was replaced by a different database.
         """
-        if self._database is None:
-            database = self._open(self.location)
-            if database.digest != self.contents.digest:
-                raise DatabaseError(
-                    "the database was replaced since the family was loaded from it",
-                    code="database-replaced",
-                    where=str(self.path),
-                    hint="load the family again",
-                )
-            self._database = database
-        return self._database
+        database = self.open_database(self.location)
+        if database.digest != self.contents.digest:
+            what, hint = "the database was replaced since the family was loaded from it", "load the family again"
+            raise DatabaseError(what, code="database-replaced", where=str(self.path), hint=hint)
+        return database
 
 
 class Registry:
@@ -276,10 +261,8 @@ class Registry:
         try:
             return self.file(path)
         except DatabaseError as error:
-            from jitlto.database import BUILD_HINT, REBUILD_HINT  # imported lazily: loads SQLite
-
-            if package.source is None and error.hint in (REBUILD_HINT, BUILD_HINT):
-                error.hint = package.reinstall
+            if package.source is None:
+                error.hint = f"{package.reinstall}; if it is damaged there too: {error.hint}"
             raise
 
 
