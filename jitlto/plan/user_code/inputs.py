@@ -208,27 +208,21 @@ def _identity(item: LinkInput) -> str:
     return hashlib.sha256(item.kind.encode() + b"\0" + item.data).hexdigest()
 
 
-def stub_text(functions: Sequence[str], *, define: bool = False) -> str:
-    """Return the source of :func:`make_stub`."""
-    names = [name for name in functions if _IDENTIFIER.fullmatch(name)]
-    declarations = "".join(f'extern "C" __device__ void {name}(){" {}" if define else ";"}\n' for name in names)
-    uses = "".join(f"out[{n}] = (void*)&{name};\n" for n, name in enumerate(names))
-    return f'{declarations}extern "C" __global__ void jitlto_stub(void** out) {{\n{uses}}}\n'
-
-
-def make_stub(functions: Sequence[str], store: CacheDir | None, *, define: bool = False) -> LinkInput:
+def make_stub(functions: Sequence[str], store: CacheDir | None) -> LinkInput:
     """Return LTO-IR of a kernel that takes the addresses of functions, so that a link keeps their definitions.
 
     Args:
         functions: Mangled names; what is no identifier is left out, since a database may hold any text.
         store: The user's cache, where there is one.
-        define: Whether the stub also defines them, so that a link fails with an input that does unless it is inline.
 
     Raises:
         ToolchainError: If NVRTC is not installed.
         CompileError: If NVRTC declares one of them itself, as it does those of the mathematical library.
     """
-    text = stub_text(functions, define=define)
+    names = [name for name in functions if _IDENTIFIER.fullmatch(name)]
+    declarations = "".join(f'extern "C" __device__ void {name}();\n' for name in names)
+    uses = "".join(f"out[{n}] = (void*)&{name};\n" for n, name in enumerate(names))
+    text = f'{declarations}extern "C" __global__ void jitlto_stub{len(names)}(void** out) {{\n{uses}}}\n'
     base = Architecture(75)
     compiled = compile_once(text.encode(), (), base, ("--std=c++17",), store)
     return LinkInput(InputKind.LTOIR, compiled.ltoir[base], "stub")
