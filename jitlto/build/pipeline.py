@@ -79,9 +79,8 @@ def build(
     Args:
         families: Families with distinct names.
         output: The database file.
-        jobs: Number of parallel compilers; by default the number of ``executor``'s workers, or without an executor as
-            many as cores and memory allow.
-        executor: Where to compile; by default in worker processes of this build.
+        jobs: Number of parallel compilers; by default as many as cores and memory allow.
+        executor: Where to compile instead, as many at a time as it likes.
         cache: The build cache; None to compile everything.
         observer: Receives the events of the build.
         keep_going: Continue after failures, and report all of them at the end.
@@ -110,8 +109,7 @@ def build(
 
     with _workers(executor, jobs) as pool:
         compile_ = partial(transport.submit, pool, run=transport.compile_job)
-        width = transport.capacity(pool, jobs)
-        scheduler = Scheduler(compile_, width, cache, observer, begin, accept, keep_going=keep_going)
+        scheduler = Scheduler(compile_, cache, observer, begin, accept, keep_going=keep_going)
         outcome = scheduler.run(_announce(sources, shard, observer))
         compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
         if outcome.failures or sources.failures:

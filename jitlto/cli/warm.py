@@ -17,7 +17,7 @@ from jitlto.cli.parameters import FILE, PATH, jobs_option, json_option, parse_pa
 from jitlto.cli.selection import DB_HELP, find_family
 from jitlto.cuda import device, nvjitlink
 from jitlto.record.check_result import Cause
-from jitlto.runtime.warming import WarmJobs, WarmResult, WarmTarget, family_jobs, recorded_jobs
+from jitlto.runtime.warming import WarmJobs, WarmResult, family_jobs, link_jobs, recorded_jobs
 
 
 @click.command(epilog="Example: jitlto warm used.jsonl --arch sm_90,sm_100 --db search.fragdb -o search.pack")
@@ -47,12 +47,11 @@ def warm(
     """
     if settings and Path(target).is_file():
         raise click.UsageError(f"NAME=VALUE does not apply to a file: {target}")
-    destination = WarmTarget(output)
     work = _jobs(target, settings, archs, database)
     begin = time.perf_counter()
     with progress("linking") as shown:
         shown.add(len(work.jobs))
-        result = destination.link(work.jobs, jobs, shown.step)
+        result = link_jobs(work.jobs, output, jobs, shown.step)
     seconds = time.perf_counter() - begin
     causes = _causes(result)
     if as_json:

@@ -102,7 +102,11 @@ class Toolchain(Protocol):
         ...
 
     def header_roots(self) -> Sequence[Path]:
-        """Return the directories to search, after the family's own, for the headers to send with a job."""
+        """Return the directories that are searched after the family's own.
+
+        NVRTC gets the headers in them with a job; nvcc has them, and names those that it read by
+        :func:`~jitlto.compile.header_places.name_of_toolkit`.
+        """
         ...
 
     def load(self) -> None:
@@ -138,14 +142,6 @@ class Toolchain(Protocol):
         """
         ...
 
-    def external(self, name: str) -> str | None:
-        """Return the current SHA-256 of a header that the compiler finds by itself; None if it no longer exists.
-
-        The names of such headers in :attr:`CompiledSource.reads` begin with ``<``: ``<toolkit>/cuda_fp16.h``,
-        ``<host>/usr/include/math.h``.
-        """
-        ...
-
 
 def find_toolchain(name: str, shared_directory: Path | None = None) -> Toolchain:
     """Return the compiler called ``name``.
@@ -159,5 +155,6 @@ def find_toolchain(name: str, shared_directory: Path | None = None) -> Toolchain
         ToolchainError: If it is not installed.
     """
     # Imported by name: the modules of the compilers import this one.
-    toolchain: Toolchain = import_module(_MODULES[name]).Compiler(shared_directory=shared_directory)
+    make = import_module(_MODULES[name]).Compiler
+    toolchain: Toolchain = make(shared_directory=shared_directory) if name == "nvrtc" else make()
     return toolchain

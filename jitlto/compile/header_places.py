@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import os.path
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from jitlto.base.cached import cached_property
 from jitlto.base.errors import JitltoError
+from jitlto.compile.source_files import walk_sources
 
 #: The index of headers that are given by content, which are searched before every directory.
 GIVEN = -1
 _LARGEST_HEADER, _LARGEST_ROOTS = 4 << 20, 256 << 20  # bytes
-_EXACT = re.compile(r"\+(-?\d+)//(.+)", re.S)
+_EXACT = re.compile(r"(?:\+(-?\d+)/|<(\d+)>)/(.+)", re.S)
 
 
 class Place(NamedTuple):
@@ -36,9 +38,17 @@ class Place(NamedTuple):
 
 
 def split_name(name: str) -> tuple[int, str]:
-    """Return the root and the path of a header that is named by its path in the first root, or exactly."""
+    """Return the root and the path of a header that is named by its path in the first root, or exactly.
+
+    The root of a toolkit's header is its number among the toolkit's.
+    """
     match = _EXACT.fullmatch(name)
-    return (int(match[1]), match[2]) if match else (0, name)
+    return (int(match[1] or match[2]), match[3]) if match else (0, name)
+
+
+def name_of_toolkit(number: int, path: str) -> str:
+    """Return the name of a header in a directory of a toolkit's."""
+    return f"<{number}>/{path}"
 
 
 def is_outside(name: str) -> bool:
@@ -46,70 +56,55 @@ def is_outside(name: str) -> bool:
     return split_name(name)[1].startswith("../")
 
 
-class Listings:
-    """Tells which files there are; most are looked for in vain, which the listing of a directory tells of many."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, frozenset[str]] = {}
-
-    def have(self, path: str) -> bool:
-        """Return whether a path is a file's."""
-        directory, _, name = path.rpartition("/")
-        if directory not in self._known:
-            try:
-                self._known[directory] = frozenset(os.listdir(directory))  # noqa: PTH208 - names
-            except (OSError, ValueError):
-                self._known[directory] = frozenset()
-        return name in self._known[directory] and os.path.isfile(path)  # noqa: PTH113 - takes any text
-
-
 class HeaderPlaces:
     """Finds and reads headers, each once.
 
     Args:
         roots: Directories, in the order of ``-I``.
+        own: How many of them are the author's; the others are a toolkit's.
         given: Headers by name, given by content.
         beyond: Whether a name may lead out of a directory, as ``../common.cuh`` does.
         files: Contents by path, to be shared by those that are to read each file once among them.
     """
 
     def __init__(
-        self,
-        roots: Sequence[Path],
-        given: Mapping[str, bytes],
-        *,
-        beyond: bool = True,
-        files: dict[str, bytes] | None = None,
+        self, roots: Sequence[Path], own: int, given: Mapping[str, bytes], *, beyond: bool, files: dict[str, bytes]
     ) -> None:
-        self.roots = tuple(map(str, roots))  #: the directories
-        self._given = dict(given)
-        self._beyond = beyond
-        self._paths: dict[tuple[int, str], str | None] = {}
-        self._searched: dict[str, Place | None] = {}
-        self._listings = Listings()
-        self._files = {} if files is None else files
+        self.roots, self.own = tuple(map(str, roots)), own
+        self._given, self._beyond, self._files = dict(given), beyond, files
+        self._looks: dict[tuple[int, str], Place | None] = {}
+        self._searches: dict[str, Place | None] = {}
+        self._held: dict[str, tuple[int, ...]] = {}
+        self._listings: dict[str, frozenset[str]] = {}
 
     def search(self, name: str) -> Place | None:
         """Return the header that ``#include <name>`` finds."""
-        if name not in self._searched:
-            looks = ((root, self.look(root, name)) for root in range(GIVEN, len(self.roots)))
-            self._searched[name] = next((Place(root, path) for root, path in looks if path is not None), None)
-        return self._searched[name]
+        if name not in self._searches:
+            found = (self.look(root, name) for root in range(GIVEN, len(self.roots)))
+            self._searches[name] = next((place for place in found if place is not None), None)
+        return self._searches[name]
 
     def named(self, name: str) -> Place | None:
-        """Return the header of a name that :meth:`name_of` gave, or that is searched for."""
-        if match := _EXACT.fullmatch(name):
-            root = int(match[1])
-            if GIVEN <= root < len(self.roots) and (path := self.look(root, match[2])) is not None:
-                return Place(root, path)
-        return self.search(name) if name else None
+        """Return the header of a name that :meth:`name_of` gave, or a compiler by :func:`name_of_toolkit`, or that is
+        searched for."""
+        root, path = split_name(name)
+        root += self.own if name.startswith("<") else 0
+        found = self.look(root, path) if path != name and GIVEN <= root < len(self.roots) else None
+        return found or self.search(name)
+
+    def held(self, name: str) -> tuple[int, ...]:
+        """Return which directories have a file of a name."""
+        if name not in self._held:
+            has = (bool(name) and name[0] != "/" and self._has(f"{root}/{name}") for root in self.roots)
+            self._held[name] = tuple(number for number, each in enumerate(has) if each)
+        return self._held[name]
 
     def name_of(self, place: Place) -> str:
         """Return the name of a header: that by which it is searched for, unless another is found by that."""
         return place.path if self.search(place.path) == place else place.exact_name
 
-    def look(self, root: int, name: str) -> str | None:
-        """Return the path of a header in one directory, normalised; None if it is not there.
+    def look(self, root: int, name: str) -> Place | None:
+        """Return a header in one directory, by its normalised path; None if it is not there.
 
         An absolute path is nowhere: it says nothing on another machine.
 
@@ -117,19 +112,19 @@ class HeaderPlaces:
             JitltoError: ``jitlto-header-ambiguous``, if the normalised path is that of another file.
         """
         key = (root, name)
-        if key not in self._paths:
-            self._paths[key] = self._look(root, name)
-        return self._paths[key]
+        if key not in self._looks:
+            self._looks[key] = self._look(root, name)
+        return self._looks[key]
 
-    def path(self, place: Place) -> Path:
-        """Return where a header is that is not given by content."""
-        return Path(self.roots[place.root], place.path)
+    def path(self, place: Place) -> str:
+        """Return the path of a header that is not given by content."""
+        return f"{self.roots[place.root]}/{place.path}"
 
     def read(self, place: Place) -> bytes:
         """Return the content of a header."""
         if place.root == GIVEN:
             return self._given[place.path]
-        path = f"{self.roots[place.root]}/{place.path}"
+        path = self.path(place)
         if path not in self._files:
             try:
                 content = Path(path).read_bytes()
@@ -140,66 +135,54 @@ class HeaderPlaces:
             self._files[path] = content.removeprefix(b"\xef\xbb\xbf")  # a BOM, which NVRTC does not take
         return self._files[path]
 
-    def visible(self, roots: int) -> Iterator[Place]:
-        """Yield the files that a preprocessor may find in the first directories.
+    @cached_property
+    def visible(self) -> tuple[Place, ...]:
+        """The files that a preprocessor may find in the author's directories; of more than 4 MiB, none is a header."""
+        found = []
+        for number, root in enumerate(self.roots[: self.own]):
+            for path in walk_sources([Path(root)], thorough=True):
+                with suppress(OSError):
+                    if path.stat().st_size <= _LARGEST_HEADER:
+                        found.append(Place(number, str(path.relative_to(root))))
+        return tuple(found)
 
-        Left out are hidden directories, such as ``.git``, and files of more than 4 MiB, which are no headers.
-        """
-        for number, root in enumerate(self.roots[:roots]):
-            for path in _visible(root):
-                yield Place(number, path)
-
-    def read_visible(self, roots: int) -> dict[str, bytes]:
-        """Return what :meth:`visible` yields, by the names of :attr:`Place.tree_name`.
+    def read_visible(self) -> dict[str, bytes]:
+        """Return :attr:`visible` with their contents, by the names of :attr:`Place.tree_name`.
 
         Raises:
             JitltoError: ``jitlto-header-too-many``, if they are too many for one source.
         """
         found: dict[str, bytes] = {}
-        total = 0
-        for place in self.visible(roots):
+        for place in self.visible:
             with suppress(JitltoError):  # it is gone, or for the compiler not readable either
-                content = found[place.tree_name] = self.read(place)
-                total += len(content)
-            if total > _LARGEST_ROOTS:
-                what = f"more than {_LARGEST_ROOTS >> 20} MiB of files in the include directories"
-                hint = "give directories under include that have headers only"
-                raise JitltoError(what, code="jitlto-header-too-many", where=self.roots[place.root], hint=hint)
+                found[place.tree_name] = self.read(place)
+        if sum(map(len, found.values())) > _LARGEST_ROOTS:
+            what = f"more than {_LARGEST_ROOTS >> 20} MiB of files in the include directories"
+            hint = "give directories under include that have headers only"
+            raise JitltoError(what, code="jitlto-header-too-many", where=self.roots[0], hint=hint)
         return found
 
-    def _look(self, root: int, name: str) -> str | None:
+    def _has(self, path: str) -> bool:
+        """Return whether a path is a file's. Most are not, which the listing of a directory tells of many."""
+        directory, _, name = path.rpartition("/")
+        if directory not in self._listings:
+            try:
+                self._listings[directory] = frozenset(os.listdir(directory))  # noqa: PTH208 - names
+            except (OSError, ValueError):
+                self._listings[directory] = frozenset()
+        return name in self._listings[directory] and os.path.isfile(path)  # noqa: PTH113 - takes any text
+
+    def _look(self, root: int, name: str) -> Place | None:
         if not name or name.startswith("/") or name.endswith(("/", "/.", "/..")):  # these name directories
             return None
         normal = os.path.normpath(name)
         if root == GIVEN:
-            return name if name in self._given else normal if normal in self._given else None
-        if (normal.startswith("../") and not self._beyond) or not self._listings.have(f"{self.roots[root]}/{name}"):
+            return next((Place(root, each) for each in (name, normal) if each in self._given), None)
+        written, there = f"{self.roots[root]}/{name}", f"{self.roots[root]}/{normal}"
+        if (normal.startswith("../") and not self._beyond) or not self._has(written):
             return None
-        there = f"{self.roots[root]}/{normal}"
-        if normal != name and not (
-            self._listings.have(there) and os.path.samefile(f"{self.roots[root]}/{name}", there)  # noqa: PTH121 - texts
-        ):
+        if normal != name and not (self._has(there) and os.path.samefile(written, there)):  # noqa: PTH121
             what = f"{name} leads through a symbolic link and back"
             hint = "include the header by its own path"
             raise JitltoError(what, code="jitlto-header-ambiguous", where=self.roots[root], hint=hint)
-        return normal
-
-
-def _visible(root: str) -> Iterator[str]:
-    """Yield the paths of files, relative to a directory; links are followed, but to no directory that they are in."""
-    pending = [("", frozenset[str]())]
-    while pending:
-        path, above = pending.pop()
-        try:
-            with os.scandir(f"{root}/{path}") as entries:
-                ordered = sorted(entries, key=lambda entry: entry.name)
-        except OSError:
-            continue
-        above |= {os.path.realpath(f"{root}/{path}")}
-        for entry in ordered:
-            with suppress(OSError):  # a link to itself
-                if entry.is_dir():
-                    if not entry.name.startswith(".") and os.path.realpath(entry.path) not in above:
-                        pending.append((f"{path}{entry.name}/", above))
-                elif entry.is_file() and entry.stat().st_size <= _LARGEST_HEADER:
-                    yield f"{path}{entry.name}"
+        return Place(root, normal)

@@ -11,17 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os.path
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from jitlto.base.errors import JitltoError
 from jitlto.compile.header_places import GIVEN, HeaderPlaces, Place, split_name
-from jitlto.compile.includes import Include, outline, rewrite, scan, scan_quickly
+from jitlto.compile.includes import Include, rewrite, scan, scan_quickly
 from jitlto.record.headers import HeaderSet, Source
 
-_ELSE_DEFINED = re.compile(rb"(?:#|%:)[ \t]*+elifn?def\b")
+_SEARCHED = "<searched>"
 _SOURCE = "the source"  # in errors, for it has no name here
 
 
@@ -43,7 +42,7 @@ class HeaderSearch:
         options: Of the compiler.
         strict: Refuse what NVRTC cannot follow. Otherwise a source that may name any header reaches all of the roots'.
         as_written: Leave all texts as they are, for a preprocessor with real directories: a header of the first root
-            (or given) has its path for a name, one of another root its exact name.
+            (or given) has its path for a name, one of another root its exact name, and the toolkit's are there.
         beyond: Whether a name may lead out of a directory.
         files: Contents by path, to be shared by searches that are to read each file once among them.
     """
@@ -60,17 +59,14 @@ class HeaderSearch:
         beyond: bool = True,
         files: dict[str, bytes] | None = None,
     ) -> None:
-        self._places = HeaderPlaces([*roots, *system], given or {}, beyond=beyond, files=files)
-        self._own, self._strict, self._as_written = len(roots), strict, as_written
-        self._has_elifdef = any("++23" in option or "++2b" in option for option in options)
+        files = {} if files is None else files
+        self._places = HeaderPlaces([*roots, *system], len(roots), given or {}, beyond=beyond, files=files)
+        self._strict, self._as_written = strict, as_written
         if strict and (asking := next((option for option in options if "has_include" in option), None)):
             hint = "write __has_include with the header's name in an #if"
             raise JitltoError("a macro asks for a header", code="jitlto-header-unknown", where=asking, hint=hint)
         self._texts: dict[Place, _Text] = {}
         self._closures: dict[frozenset[Place], HeaderSet] = {}  # the sources of a build share includes
-        self._outlines: dict[bytes | None, HeaderSet] = {}
-        self._sets: dict[frozenset[str], HeaderSet] = {}
-        self._visible: dict[str, bytes] | None = None
         self._completed: dict[frozenset[str], HeaderSet] = {}
 
     def find(self, name: str) -> bytes | None:
@@ -79,20 +75,27 @@ class HeaderSearch:
 
     def path(self, name: str) -> Path | None:
         """Return the path of the header ``name``, None if no root has it."""
-        return None if (place := self._places.named(name)) is None or place.root == GIVEN else self._places.path(place)
+        place = self._places.named(name)
+        return None if place is None or place.root == GIVEN else Path(self._places.path(place))
 
     def sha256(self, name: str) -> str | None:
-        """Return a digest of the header ``name``, and of where what an author's includes is; None if there is none."""
-        if (place := self._places.named(name)) is None:
+        """Return a digest of the header ``name``, and of where what it includes is; None if there is none.
+
+        Of a toolkit's header it is of the content alone: what that searches for is a name of its own,
+        :func:`name_searched`, where the compiler finds headers by itself.
+        """
+        places = self._places
+        if name.startswith(_SEARCHED):
+            return _digest([places.held(each) for each in name.removeprefix(_SEARCHED).split("|")])
+        if (place := places.named(name)) is None:
             return None
-        digest = hashlib.sha256(self._places.read(place)).hexdigest()
-        if not self._is_own(place):
-            return f"{digest}@"
-        text, places = self._text(place), self._places
-        names = [found and found.exact_name for _, found in text.found]
-        # What a macro names is found in the first directory that has it.
-        earlier = [root for root in range(place.root) if places.look(root, place.path)]
-        return hashlib.sha256(json.dumps([digest, place.root, names, earlier]).encode()).hexdigest()
+        content = hashlib.sha256(places.read(place)).hexdigest()
+        if self._is_own(place):
+            names = [found and found.exact_name for _, found in self._text(place).found]
+            # What a macro names is found in the first directory that has it.
+            earlier = [root for root in range(place.root) if places.look(root, place.path)]
+            return _digest([content, place.root, names, earlier])
+        return f"{content}@"
 
     def closure(self, text: bytes) -> Source:
         """Return the source with every header that its includes, and theirs, can name in any branch.
@@ -103,84 +106,51 @@ class HeaderSearch:
         Raises:
             JitltoError: ``jitlto-header-…``, if the headers would not be those that nvcc's preprocessor reads.
         """
-        like = outline(text)
-        if like in self._outlines:
-            return Source(text, self._outlines[like])
         main = self._read(None, text)
-        start = {place for _, place in main.found if place}
-        if main.is_open:
-            start |= set(self._places.visible(self._own))
-        key = frozenset(start)
-        if key not in self._closures:
-            made = self._name(self._reach(start))
-            self._closures[key] = self._sets.setdefault(frozenset(made), made)
-        if like is not None and main.rewritten is text:
-            self._outlines[like] = self._closures[key]
-        return Source(main.rewritten, self._closures[key])
-
-    def _reach(self, start: Iterable[Place]) -> dict[Place, _Text]:
-        texts: dict[Place, _Text] = {}
-        pending = list(start)
-        while pending:
-            place = pending.pop()
-            if place not in texts:
-                text = texts[place] = self._text(place)
-                pending.extend(found for _, found in text.found if found is not None)
-                if text.is_open:
-                    pending.extend(self._places.visible(self._own))
-        return texts
-
-    def _name(self, texts: Mapping[Place, _Text]) -> HeaderSet:
-        if self._as_written:
-            return HeaderSet({place.tree_name: self._places.read(place) for place in texts})
-        if self._strict:
-            self._check_once(texts)
-        return HeaderSet({self._places.name_of(place): text.rewritten for place, text in texts.items()})
+        start = frozenset(self._reachable(main))
+        if start not in self._closures:
+            self._closures[start] = self._collect(start)
+        return Source(main.rewritten, self._closures[start])
 
     def complete(self, source: Source) -> Source:
         """Return a source of :meth:`closure` with all that a preprocessor may find in the roots, if ``as_written``.
 
         A header that only this compiler and its own headers know of, or that stands before one of the toolkit's, is
-        then found as in the roots themselves. Left out are hidden directories and files of more than 4 MiB, unless the
-        closure has them.
+        then found as in the roots themselves.
 
         Raises:
             JitltoError: ``jitlto-header-too-many``, if the roots have more than 256 MiB.
         """
         if not self._as_written:
             return source
-        if self._visible is None:
-            self._visible = self._places.read_visible(self._own)
         names = frozenset(source.headers)
         if names not in self._completed:
-            made = HeaderSet(self._visible | dict(source.headers))
-            self._completed[names] = self._sets.setdefault(frozenset(made), made)
+            self._completed[names] = HeaderSet(self._places.read_visible() | dict(source.headers))
         return Source(source.text, self._completed[names])
 
-    def held(self, names: Iterable[str]) -> str:
-        """Return a digest of which of the roots have a file of each name."""
-        found = [[root for root in range(self._own) if self._places.look(root, name)] for name in names]
-        return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+    def _collect(self, start: Iterable[Place]) -> HeaderSet:
+        texts: dict[Place, _Text] = {}
+        pending = list(start)
+        while pending:
+            place = pending.pop()
+            if place not in texts:
+                texts[place] = self._text(place)
+                pending += self._reachable(texts[place])
+        if self._as_written:
+            return HeaderSet({place.tree_name: self._places.read(place) for place in texts})
+        if self._strict:
+            self._check_once(texts)
+        return HeaderSet({self._places.name_of(place): text.rewritten for place, text in texts.items()})
 
-    def reachable(self, text: bytes) -> frozenset[str]:
-        """Return the names of the headers in :meth:`closure` of ``text``."""
-        return frozenset(self.closure(text).headers)
-
-    def absent(self, text: bytes, reads: Iterable[str]) -> frozenset[str]:
-        """Return the names that ``text``, or the toolkit's headers among ``reads``, name and that no root has.
-
-        Where such a header appears, an include means another file. What an author's header names is in its state.
-        """
-        texts = [self._read(None, text)]
-        places = (self._places.named(name) for name in reads)
-        texts += [self._text(place) for place in places if place is not None and not self._is_own(place)]
-        names = (include.name for each in texts for include, place in each.found if place is None)
-        return frozenset(os.path.normpath(name) for name in names if not name.startswith("/"))
+    def _reachable(self, text: _Text) -> list[Place]:
+        """The headers that a text may include itself."""
+        found = [to for _, to in text.found if to is not None and (self._is_own(to) or not self._as_written)]
+        return [*found, *self._places.visible] if text.is_open else found
 
     # --- what an include in a text means ---
 
     def _is_own(self, place: Place | None) -> bool:
-        return place is None or place.root < self._own
+        return place is None or place.root < self._places.own
 
     def _text(self, place: Place) -> _Text:
         if place not in self._texts:
@@ -193,9 +163,6 @@ class HeaderSearch:
         for unclear in scanned.unclear:
             if self._strict or (self._as_written and unclear.is_asked):
                 self._fail(place, unclear.what, unclear.code, unclear.hint, content, unclear.position)
-        if self._strict and is_own and not self._has_elifdef and (match := _ELSE_DEFINED.search(content)):
-            what, hint = f"NVRTC ignores {match[0].decode()} before C++23", "write #elif defined(NAME)"
-            self._fail(place, what, "unsupported", hint, content, match.start())
         found = tuple((include, self._resolve(place, include)) for include in scanned.includes)
         if is_own:
             for include, _ in found:
@@ -218,17 +185,17 @@ class HeaderSearch:
             directory = os.path.dirname(place.path)  # noqa: PTH120 - a name, no path
             beside = self._places.look(place.root, f"{directory}/{include.name}" if directory else include.name)
             if beside is not None:
-                return Place(place.root, beside)
+                return beside
         return self._places.search(include.name)
 
     # --- what is refused ---
 
-    def _check_once(self, texts: Mapping[Place, _Text]) -> None:
+    def _check_once(self, texts: Iterable[Place]) -> None:
         """Refuse a file with ``#pragma once`` in two places, since NVRTC knows it by its name."""
         seen: dict[tuple[int, int], Place] = {}
         for place in sorted(texts):
             if place.root != GIVEN and self._is_own(place) and b"once" in self._places.read(place):
-                status = self._places.path(place).stat()
+                status = Path(self._places.path(place)).stat()
                 other = seen.setdefault((status.st_dev, status.st_ino), place)
                 if other != place:
                     what = f"#pragma once holds for one file, and this one is included as {other.path} too"
@@ -243,6 +210,11 @@ class HeaderSearch:
         raise JitltoError(what, code=f"jitlto-header-{code}", where=where, hint=hint)
 
 
+def name_searched(names: Iterable[str]) -> str:
+    """Return the name, among those of headers that a compiler has read, for its search for some names."""
+    return _SEARCHED + "|".join(sorted(name for name in names if not set(name) & set("|\n")))
+
+
 def name_source(error: JitltoError, name: str, lines_before: int) -> None:
     """Give the source its name in an error about headers.
 
@@ -254,6 +226,10 @@ def name_source(error: JitltoError, name: str, lines_before: int) -> None:
     source, _, line = (error.where or "").rpartition(":")
     if source == _SOURCE:
         error.where = f"{name}:{int(line) - lines_before}"
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
 def _has_neighbours(place: Place) -> bool:

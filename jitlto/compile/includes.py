@@ -14,20 +14,19 @@ from typing import NamedTuple
 from jitlto.compile.tokens import plain_text
 
 # Blanks, comments and continued lines may stand between the words of a directive.
-_COMMENT = rb"/\*(?:[^*]|\*(?!/))*+\*/"
+_COMMENT = rb"/\*(?:[^*]++|\*(?!/))*+\*/"
 _GAP = rb"(?:[ \t\f\v]|" + _COMMENT + rb"|\\\r?\n)*+"
 _NAME = rb'(?:"[^"\r\n]*+"|<[^>\r\n]*+>)'
-_STRING = rb'"(?:[^"\\\n]|\\\r?\n|\\.)*+"'
-_LINE_COMMENT = rb"//(?:[^\n\\]|\\\r?\n|\\)*+"
-_REST = rb"(?:\([ \t]*<[^>\r\n]*+>|" + b"|".join((_LINE_COMMENT, _COMMENT, _STRING)) + rb"|\\\r?\n|[^\n])*+"
-_LINE_REST = rb"(?:[^\n\\]|\\\r?\n|\\)*+"
+_STRING = rb'"(?:[^"\\\n]++|\\\r?\n|\\.)*+"'
+_LINE_REST = rb"(?:[^\n\\]++|\\\r?\n|\\)*+"
+_LINE_COMMENT = rb"//" + _LINE_REST
+_HIDING = b"|".join((_LINE_COMMENT, _COMMENT, _STRING))
+_REST = rb"(?:[^\n(/\"\\]++|\([ \t]*<[^>\r\n]*+>|" + _HIDING + rb"|\\\r?\n|[^\n])*+"
 _WORDS = rb"(include\w*+|import|embed|if|elif|define)\b"
-# A toolkit's headers are megabytes: each line that begins with a # counts.
-_QUICK = re.compile(rb"(?m:^)[ \t]*+#[ \t]*+" + _WORDS + rb"(" + _LINE_REST + rb")")
-# A text without these is read line by line.
+# A toolkit's headers are megabytes: a # counts wherever only blanks stand before it, also in a comment.
+_LINE = re.compile(rb"#[ \t\f\v]*+" + _WORDS + rb"(" + _LINE_REST + rb")")
+# A text without these is read that way too.
 _INVOLVED = re.compile(rb'/\*|R"|%:|\?\?|\\[ \t\f\v]*+\r?\n')
-_LINE = re.compile(rb"^[ \t\f\v]*+#[ \t\f\v]*+" + _WORDS + rb"([^\n]*+)", re.M)
-_HASH = re.compile(rb"^[ \t\f\v]*+#[^\n]*+", re.M)
 _WHOLE = re.compile(
     rb"^" + _GAP + rb"(?:#|%:)" + _GAP + _WORDS + rb"(" + _GAP + _NAME + rb"|" + _REST + rb")"
     rb"|" + _LINE_COMMENT + rb"|" + _COMMENT + rb'|\b(?:u8|[uUL])?R"([^ ()\\\t\v\f\n"]{0,16})\((?s:.*?)\)\3"'
@@ -37,8 +36,9 @@ _WHOLE = re.compile(
 _INCLUDED = re.compile(_GAP + rb"(" + _NAME + rb")")
 _ASKED = re.compile(
     rb"\bdefined" + _GAP + rb"\(?" + _GAP + rb"__has_include\b"
-    rb"|\b\w++" + _GAP + rb"\(" + _GAP + rb"(?P<name>" + _NAME + rb")" + _GAP + rb"\)|(?P<open>(?i:\w*has_include\w*+))"
+    rb"|\b\w++" + _GAP + rb"\(" + _GAP + rb"(?P<name>" + _NAME + rb")" + _GAP + rb"\)|(?P<open>(?i:has_include))"
 )  # fmt: skip
+_MAY_ASK = re.compile(rb'[Nn][Cc][Ll][Uu][Dd][Ee]|[>"]')  # only in these a name can stand, or be asked for
 _SPLICE = re.compile(rb"\\[ \t\f\v]*+\r?\n")
 _DIRECTIVE = re.compile(r"^[ \t\f\v]*(?:#|%:)[ \t]*(\w+)[ \t]*([^\n]*)", re.M)
 _NVCC = 'compile the family with toolchain = "nvcc"'
@@ -47,6 +47,7 @@ HINT_LITERAL = f"write its name in the #include, or {_NVCC}"
 # What NVRTC reads otherwise than nvcc, or not at all: what is said of it, and the remedy.
 _ODD = (
     (re.compile(rb"#[ \t]*+(?:include_next|import|embed)\b|__has_include_next\b"), "is not in NVRTC", _NVCC),
+    (re.compile(rb"#[ \t]*+elifn?def\b"), "is ignored by NVRTC before C++23", "write #elif defined(NAME)"),
     (re.compile(rb"\?\?[=/]"), "is a trigraph or not, by the language standard", "write the character itself"),
     (re.compile(rb"^[ \t]*+%:", re.M), "is another spelling of #", "write #"),
     (re.compile(rb"\\[ \t\f\v]++\r?\n"), "continues the line or not, by the compiler", "remove the blanks at its end"),
@@ -105,18 +106,10 @@ def scan(text: bytes) -> Scan:
     return Scan(tuple(includes), tuple(unclear))
 
 
-def outline(text: bytes) -> bytes | None:
-    """Return the lines of a text that are directives: texts with equal ones have equal scans but for places.
-
-    None for a text of which only a whole scan tells.
-    """
-    return None if _INVOLVED.search(text) else b"\n".join(_HASH.findall(text))
-
-
 @lru_cache(maxsize=16384)
 def scan_quickly(text: bytes) -> Scan:
     """Scan a header of a toolkit, of which nothing is refused: also what stands in comments is found."""
-    return Scan(tuple(_read(text, _QUICK)[0]), ())
+    return Scan(tuple(_read(text, _LINE)[0]), ())
 
 
 def all_directives(text: bytes) -> Iterator[tuple[str, str]]:
@@ -131,6 +124,10 @@ def _read(text: bytes, pattern: re.Pattern[bytes]) -> tuple[list[Include], list[
     for match in pattern.finditer(text):
         word, (start, end) = match[1], match.span(2)
         if word is None or (word == b"define" and b"nclude" not in match[2]):
+            continue
+        if word in (b"if", b"elif") and not _MAY_ASK.search(match[2]):
+            continue
+        if pattern is _LINE and text[text.rfind(b"\n", 0, match.start()) + 1 : match.start()].strip():
             continue
         if word not in (b"if", b"elif", b"define"):
             name = _INCLUDED.match(text, start, end)

@@ -7,7 +7,6 @@ beside the source).
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shlex
@@ -25,8 +24,10 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.compile import diagnostics, header_tree, ltoir_symbols
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.compiler import CompiledSource, CompileJob
+from jitlto.compile.header_places import name_of_toolkit, split_name
+from jitlto.compile.header_search import name_searched
 from jitlto.compile.header_tree import SOURCE, TOOLKIT
-from jitlto.compile.search_path import SearchPath, entered_files, host_directories
+from jitlto.compile.includes import scan_quickly
 from jitlto.cuda import nvfatbin, toolkit
 from jitlto.cuda.ptx import Module, parse_ptx
 from jitlto.record.fragment import ImageKind
@@ -37,18 +38,17 @@ _KEPT = "kept"  # intermediate files, in the private directory
 _HERE = "/proc/self/cwd"
 # For finding programs and libraries. Variables that change the result (CPATH, NVCC_APPEND_FLAGS) are left out.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
-_OF_MACHINE = "a build must not depend on files of this machine"
-_REFUSED = {
-    **dict.fromkeys(("-ccbin", "--compiler-bindir"), "set the environment variable NVCC_CCBIN to the host compiler"),
-    **dict.fromkeys(
-        ("-I", "-isystem", "--system-include", "-o", "--output-file", "-odir", "--output-directory", "-optf",
-         "--options-file", "-M", "-MM", "-MD", "-MMD", "-MF", "-keep", "--keep", "-save-temps", "--save-temps",
-         "-keep-dir", "--keep-dir", "-dryrun", "--dryrun", "-E", "-c", "-dc", "-ptx", "-cubin", "-fatbin", "-ldir",
-         "-idp", "-ddp", "-Xcicc", "-time", "--time"),
-        _OF_MACHINE,
-    ),
-}  # fmt: skip
-_EXTERNAL = ("<toolkit", "<host")
+# A build must not depend on files of this machine.
+_REFUSED = frozenset((
+    "-ccbin", "--compiler-bindir", "-I", "-isystem", "--system-include", "-o", "--output-file", "-odir",
+    "--output-directory", "-optf", "--options-file", "-M", "-MM", "-MD", "-MMD", "-MF", "-keep", "--keep",
+    "-save-temps", "--save-temps", "-keep-dir", "--keep-dir", "-dryrun", "--dryrun", "-E", "-c", "-dc", "-ptx",
+    "-cubin", "-fatbin", "-ldir", "-idp", "-ddp", "-Xcicc", "-time", "--time",
+))  # fmt: skip
+# Flag 1: a file is entered. A #line directive leaves a marker without flags, so it can neither fake nor hide one.
+_ENTERED = re.compile(rb'^# \d+ "((?:[^"\\\n]|\\.)*)" 1(?: [234])*$', re.M)
+_ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
+_HOST_LIST = re.compile(r"^#include <\.\.\.> search starts here:\n(.*?)^End of search list", re.M | re.S)
 _GCC_MESSAGE = re.compile(r"^([^\s:][^:\n]*):(\d+):(?:\d+:)? (fatal error|error|warning|note): ", re.M)
 _GCC_MISSING = re.compile(r"^(.*\(\d+\)): fatal error: (.+): No such file or directory$", re.M)
 
@@ -79,8 +79,7 @@ class Compiler:
 
     name = "nvcc"
 
-    def __init__(self, environment: Mapping[str, str] | None = None, *, shared_directory: Path | None = None) -> None:
-        self._shared = shared_directory
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         environment = os.environ if environment is None else environment
         self._environment = {name: environment[name] for name in _ENVIRONMENT if name in environment}
         self._environment |= {"PWD": _HERE, "LC_ALL": "C"}
@@ -105,10 +104,11 @@ class Compiler:
             raise ToolchainError("nvcc prints no directory", code="toolchain-failed", where=nvcc, hint=_INSTALL)
         self._top, self._nvcc = Path(folder[1]).parent, f"{TOOLKIT}/{Path(folder[1]).name}/nvcc"
         self.path = Path(folder[1]) / "nvcc"
-        self.toolkit_headers = self._roots = _include_roots(settings)
+        self.toolkit_headers = _include_roots(settings)
         verbose = self._query([self._host, "-E", "-v", "-x", "c++", os.devnull], _INSTALL_HOST)
-        self._search = SearchPath([*self._roots, *host_directories(verbose)])
-        self._hashes: dict[str, str | None] = {}
+        self._asked: dict[str, frozenset[str]] = {}
+        self._searches: dict[frozenset[str], str] = {}
+        self._directories = (*self.toolkit_headers, *_host_directories(verbose))
 
     @cached_property
     def identity(self) -> str:
@@ -123,8 +123,8 @@ class Compiler:
         return ImageKind.PTX not in images and ltoir_symbols.can_read_all(self.version)
 
     def header_roots(self) -> Sequence[Path]:
-        """Empty, because nvcc finds the headers of the toolkit and the host itself."""
-        return []
+        """The directories of the toolkit's headers and the host's, which nvcc searches itself."""
+        return self._directories
 
     def load(self) -> None:
         """Load nvFatbin and nvJitLink."""
@@ -139,8 +139,9 @@ class Compiler:
             ToolchainError: If nvcc cannot be run, is killed or does not write all files.
         """
         for option in job.options:
-            if reason := _REFUSED.get(re.split(r"[=\s]", option, maxsplit=1)[0]):
-                raise CompileError(f"option {option!r} is not allowed: {reason}", code="compile-options")
+            if re.split(r"[=\s]", option, maxsplit=1)[0] in _REFUSED:
+                hint = "remove it; the environment variable NVCC_CCBIN names the host compiler"
+                raise CompileError(f"option {option!r} is not allowed in a build", code="compile-options", hint=hint)
         architectures = sorted(job.architectures)
         reads_ltoir, makes_ltoir = self._reads_ltoir(job.images), ImageKind.LTOIR in job.images
         made = self._run_nvcc(job, architectures, ltoir=makes_ltoir, ptx=not reads_ltoir)
@@ -164,16 +165,6 @@ class Compiler:
         """Compile one job to PTX for an architecture."""
         return parse_ptx(self._run_nvcc(job, [architecture], ptx=True).ptx[architecture].decode())
 
-    def external(self, name: str) -> str | None:
-        """SHA-256 of a header of the toolkit or the host at the first call; None if it does not exist."""
-        if name not in self._hashes:
-            kind, _, rest = name.partition(">")
-            candidates = [root / rest[1:] for root in self._roots] if kind == "<toolkit" else [Path(rest)]
-            path = next((path for path in candidates if path.is_file()), None) if kind in _EXTERNAL else None
-            state = self._search.state(name)
-            self._hashes[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path else state
-        return self._hashes[name]
-
     def _run_nvcc(
         self, job: CompileJob, architectures: Sequence[Architecture], *, ltoir: bool = False, ptx: bool = False
     ) -> _Made:
@@ -192,7 +183,7 @@ class Compiler:
             command += ["-gencode", f"arch={a.compute},code=[{','.join(codes)}]"]
         with temporary_directory("jitlto-nvcc-") as name:
             work, kept = Path(name), Path(name) / _KEPT
-            header_tree.lay_out(work, job.source, self._shared)
+            header_tree.lay_out(work, job.source)
             (work / TOOLKIT).symlink_to(self._top, target_is_directory=True)
             kept.mkdir()
             result = self._run(command, work)
@@ -209,28 +200,41 @@ class Compiler:
             )
 
     def _reads(self, job: CompileJob, names: Mapping[str, str], preprocessed: Iterable[bytes]) -> tuple[str, ...]:
-        """The headers that were read, and the searches for them.
+        """The headers that were read, and what they and the source search for.
 
         Raises:
             CompileError: If one is in no directory that headers are searched in: its absolute path was included.
         """
-        paths = {
-            os.path.normpath(path.removeprefix(f"{_HERE}/")) for text in preprocessed for path in entered_files(text)
-        }
+        paths = {os.path.normpath(path.removeprefix(f"{_HERE}/")) for text in preprocessed for path in _entered(text)}
         own = [names[path] for path in paths & names.keys()]
-        found = (re.sub(rf"^{TOOLKIT}/", f"{self._top}/", path) for path in paths - names.keys())
-        external = frozenset(found)
-        if foreign := sorted(path for path in external if not self._search.covers(path)):
-            what, hint = f"{foreign[0]} is included by its absolute path", "give the header's directory under include"
+        external = frozenset(
+            self._name(re.sub(rf"^{TOOLKIT}/", f"{self._top}/", path)) for path in paths - names.keys()
+        )
+        if external not in self._searches:  # many sources read the same
+            self._searches[external] = name_searched({each for name in external for each in self._searched(name)})
+        source = name_searched({include.name for include in scan_quickly(job.source.text).includes})
+        return tuple(sorted({*own, *external, self._searches[external], source}))
+
+    def _name(self, path: str) -> str:
+        above = [(len(str(each)), n) for n, each in enumerate(self._directories) if path.startswith(f"{each}/")]
+        if not above:
+            what, hint = f"{path} is included by its absolute path", "give the header's directory under include"
             hint += ", and its name relative to it"
             raise CompileError(what, code="compile-absolute-include", hint=hint)
-        texts = [job.source.text, *(job.source.headers[name] for name in own)]
-        searches = self._search.records(external, texts)
-        return tuple(sorted([*own, *map(self._external_name, external), *searches]))
+        length, number = max(above)
+        return name_of_toolkit(number, path[length + 1 :])
 
-    def _external_name(self, path: str) -> str:
-        root = next((f"{root}/" for root in self._roots if path.startswith(f"{root}/")), None)
-        return f"<toolkit>/{path.removeprefix(root)}" if root else f"<host>{path}"
+    def _searched(self, name: str) -> frozenset[str]:
+        """The names that a header of the toolkit asks for, also beside itself, and its own: a macro may name that."""
+        if name not in self._asked:
+            number, path = split_name(name)
+            try:
+                includes = scan_quickly((self._directories[number] / path).read_bytes()).includes
+            except OSError:  # gone since it was read
+                includes = ()
+            beside = (f"{os.path.dirname(path)}/{each.name}" for each in includes if each.quoted)  # noqa: PTH120
+            self._asked[name] = frozenset({path, *beside, *(each.name for each in includes)})
+        return self._asked[name]
 
     def _query(self, command: Sequence[str], hint: str) -> str:
         result = self._run(command, Path("/"))
@@ -276,6 +280,27 @@ def _include_roots(settings: str) -> tuple[Path, ...]:
     words = [w for line in re.findall(r"^#\$ (?:SYSTEM_)?INCLUDES=(.*)$", settings, re.M) for w in shlex.split(line)]
     roots = [Path(os.path.normpath(w.removeprefix("-I"))) for w in words if w not in ("-I", "-isystem")]
     return tuple(dict.fromkeys(r for r in roots if not any(r != other and r.is_relative_to(other) for other in roots)))
+
+
+def _host_directories(verbose: str) -> list[Path]:
+    """Return the directories in the output of ``gcc -E -v``."""
+    match = _HOST_LIST.search(verbose)
+    return [Path(os.path.normpath(line.strip())) for line in (match[1].splitlines() if match else [])]
+
+
+def _entered(preprocessed: bytes) -> set[str]:
+    """Return the files that a preprocessed text was made from, with the preprocessor's paths.
+
+    Line markers are exact; a dependency file is not, because nvcc writes ``-MD`` from one of several runs of the
+    preprocessor, and a header under ``#if __CUDA_ARCH__`` may be read in a different one.
+    """
+
+    def plain(match: re.Match[bytes]) -> bytes:
+        code: bytes = match[1]
+        return bytes([int(code, 8) & 0xFF]) if len(code) == 3 else code
+
+    found = set(_ENTERED.findall(preprocessed))
+    return {_ESCAPE.sub(plain, path).decode("utf-8", "surrogateescape") for path in found}
 
 
 def _read(path: Path) -> bytes:

@@ -50,10 +50,6 @@ class Compiler:
             toolkit.bindings(name)
         self.identify(())
 
-    def external(self, name: str) -> str | None:  # noqa: ARG002 - NVRTC finds no header by itself
-        """None, because every header is sent with the job."""
-        return None
-
     def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job, see :func:`jitlto.compile.nvrtc_program.compile_source`."""
         ptx = ImageKind.PTX in job.images

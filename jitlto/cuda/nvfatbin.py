@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from jitlto.base.errors import ToolchainError
 from jitlto.base.uninterrupted import uninterrupted
@@ -14,6 +14,8 @@ from jitlto.cuda import toolkit
 from jitlto.cuda.compatibility import machine_code_links, runs_on
 
 _MAGIC = struct.pack("<I", 0xBA55ED50)
+_HEADER = struct.Struct("<4sxxHQ")
+_ENTRY = struct.Struct("<HxxIQ12xI10xB5x")  # its kind, the sizes of its header and content, its architecture, flags
 _SPECIFIC, _FAMILY = 0x10, 0x20  # of the third byte of an entry's flags: code for sm_90a, sm_100f
 
 
@@ -25,18 +27,11 @@ class FatbinKind(IntEnum):
     LTOIR = 8
 
 
-@dataclass(frozen=True, slots=True)
-class FatbinImage:
-    """One image in a fatbin: its kind (a :class:`FatbinKind` where known), and its architecture's number and suffix."""
+class FatbinImage(NamedTuple):
+    """One image in a fatbin: its kind (a :class:`FatbinKind` where known), and what it is for."""
 
     kind: int
-    number: int
-    suffix: str = ""
-
-    @property
-    def architecture(self) -> Architecture:
-        """What it is for."""
-        return Architecture(self.number, self.suffix)
+    architecture: Architecture
 
 
 def wrap_ltoir(ltoir: bytes, architecture: Architecture) -> bytes:
@@ -85,9 +80,9 @@ def _wrap(function: str, image: bytes, architecture: Architecture) -> bytes:
 
 def is_whole(data: bytes) -> bool:
     """Return whether the sizes in a fatbin's header (magic, version, its own size, that of the rest) are its own."""
-    if len(data) < 16:
+    if len(data) < _HEADER.size:
         return False
-    magic, _, header, rest = struct.unpack_from("<4sHHQ", data)
+    magic, header, rest = _HEADER.unpack_from(data)
     return bool(magic == _MAGIC and header + rest == len(data))
 
 
@@ -96,12 +91,11 @@ def list_images(data: bytes) -> list[FatbinImage]:
     images: list[FatbinImage] = []
     if not is_whole(data):
         return images
-    (at,) = struct.unpack_from("<H", data, 6)
-    while at + 32 <= len(data):
-        kind, _, header, size = struct.unpack_from("<HHIQ", data, at)
-        (number,) = struct.unpack_from("<I", data, at + 28)
-        flags = data[at + 42] if at + 42 < len(data) else 0
-        images.append(FatbinImage(kind, number, "a" if flags & _SPECIFIC else "f" if flags & _FAMILY else ""))
+    _, at, _ = _HEADER.unpack_from(data)
+    while at + _ENTRY.size <= len(data):
+        kind, header, size, number, flags = _ENTRY.unpack_from(data, at)
+        suffix = "a" if flags & _SPECIFIC else "f" if flags & _FAMILY else ""
+        images.append(FatbinImage(kind, Architecture(number, suffix)))
         if header + size == 0:
             break
         at += header + size
@@ -112,8 +106,8 @@ def find_fatbins(data: bytes) -> list[list[FatbinImage]]:
     """Return the images of each fatbin in an object or an archive of objects, or of the one that ``data`` is."""
     found, at = [], data.find(_MAGIC)
     while at >= 0:
-        if at + 16 <= len(data):
-            header, rest = struct.unpack_from("<HQ", data, at + 6)
+        if at + _HEADER.size <= len(data):
+            _, header, rest = _HEADER.unpack_from(data, at)
             if images := list_images(data[at : at + header + rest]):
                 found.append(images)
         at = data.find(_MAGIC, at + 1)

@@ -5,9 +5,9 @@ It reads the directives that NVRTC, nvcc and nvJitLink emit (PTX ISA manual, cha
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import JitltoError
@@ -181,17 +181,15 @@ def _declaration(head: str, body: str | None) -> Declaration | None:
     if match := _FUNCTION.match(head):
         linkage, keyword, result, name, parameters = match.groups()
         taken = _parameters(parameters)
-        layout = "".join(f"({','.join(map(_layout, part))})" for part in (_parameters(result), taken))
+        layout = "".join(f"({','.join(text for text, _ in part)})" for part in (_parameters(result), taken))
         kind = SymbolKind.KERNEL if keyword == "entry" else SymbolKind.FUNCTION
-        sizes = tuple((each.size, each.alignment) for each in taken)
+        sizes = tuple(size for _, size in taken)
         return Declaration(name, linkage or "", kind, "", layout, sizes, body or "", body is not None)
     if match := _VARIABLE.match(head):
         linkage, space, align, vector, _, bits, name, dimensions = match.groups()
         element = int(bits or 64) // 8 * int(vector or 1)
-        count: int | None = 1
-        for dimension in re.findall(r"\[(\d*)\]", dimensions):
-            count = count * int(dimension) if dimension and count is not None else None
-        size = "?" if count is None else str(element * count)
+        counts = re.findall(r"\[(\d*)\]", dimensions)
+        size = element * math.prod(map(int, counts)) if all(counts) else "?"
         layout = f"{space} {size}@{align or element}"
         initialiser = head[match.end() :] + (body or "")
         defined = linkage != "extern"
@@ -199,22 +197,13 @@ def _declaration(head: str, body: str | None) -> Declaration | None:
     return None
 
 
-class _Parameter(NamedTuple):
-    size: int
-    alignment: int
-    is_array: bool
-
-
-def _parameters(text: str | None) -> list[_Parameter]:
+def _parameters(text: str | None) -> list[tuple[str, tuple[int, int]]]:
+    """Return the layout of each parameter of a list, and its size and alignment."""
     parameters = []
     for part in (text or "").split(","):
         if match := _PARAMETER.search(part.strip()):
             align, vector, _, bits, _, count = match.groups()
             element = int(bits or 64) // 8 * int(vector or 1)
             size = element if count is None else element * int(count or 0)  # that of variable arguments is left open
-            parameters.append(_Parameter(size, int(align or element), count is not None))
+            parameters.append((f"{size}" if count is None else f"b{size}", (size, int(align or element))))
     return parameters
-
-
-def _layout(parameter: _Parameter) -> str:
-    return f"b{parameter.size}" if parameter.is_array else str(parameter.size)

@@ -22,7 +22,7 @@ from jitlto.base.versions import Version
 from jitlto.cuda import libraries
 
 _BUILD_ID = re.compile(rb"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0(.{20})", re.S)
-_BEGINNING = 1 << 16
+_PART = 1 << 16
 
 
 def cuda_major() -> int | None:
@@ -40,11 +40,15 @@ def install_hint(*extras: str) -> str:
 
 
 @contextmanager
-def needed(what: str) -> Iterator[None]:
+def needed(what: str, *extras: str) -> Iterator[None]:
     """Say what to install where a component is missing or cannot be loaded.
 
+    Args:
+        what: What is then said to be wrong.
+        extras: What to install beside the toolchain.
+
     Raises:
-        ToolchainError: For every other error in the block.
+        ToolchainError: For every error in the block.
     """
     try:
         yield
@@ -54,7 +58,8 @@ def needed(what: str) -> Iterator[None]:
     except Exception as error:
         where, text = (error.filename, error.strerror) if isinstance(error, FileNotFoundError) else (None, str(error))
         reason = next(iter((text or "").strip().splitlines()), repr(error))
-        raise ToolchainError(f"{what}: {reason}", code="toolchain-missing", where=where, hint=install_hint()) from error
+        hint = install_hint(*extras)
+        raise ToolchainError(f"{what}: {reason}", code="toolchain-missing", where=where, hint=hint) from error
 
 
 @cache
@@ -112,15 +117,17 @@ def build_id(name: str) -> str:
 def file_id(path: Path) -> str:
     """Return an identifier of a library's or program's build.
 
-    The linker's build id (ELF note ``NT_GNU_BUILD_ID``), which stands at the beginning, or else the file's SHA-256.
+    The linker's build id (ELF note ``NT_GNU_BUILD_ID``), near the beginning or the end, or else its SHA-256.
 
     Raises:
         ToolchainError: If it cannot be read.
     """
     try:
         with path.open("rb") as file:
-            if note := _BUILD_ID.search(file.read(_BEGINNING)):
-                return note[1].hex()
+            for place in (0, max(0, path.stat().st_size - _PART)):
+                file.seek(place)
+                if note := _BUILD_ID.search(file.read(_PART)):
+                    return note[1].hex()
             file.seek(0)
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:

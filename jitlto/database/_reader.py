@@ -29,10 +29,8 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 3,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 20,
     sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 8,
-    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 50,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 10_000,
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
-    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 10,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
 _PRAGMAS = "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA mmap_size=0;"
@@ -66,7 +64,8 @@ class SqliteReader:
         self.location = path.absolute()
         self._lock = threading.Lock()
         if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
-            raise self.error(_describe_missing(path), BUILD_HINT, code="database-not-found")
+            what = "is not a regular file" if os.path.lexists(path) else "no such file"
+            raise self.error(what, BUILD_HINT, code="database-not-found")
         try:
             self.identity = identity(path.stat())
         except OSError as error:  # gone since
@@ -186,24 +185,14 @@ class SqliteReader:
 
     def _explain(self, error: Exception) -> DatabaseError:
         """Return our error for one of SQLite's."""
-        if isinstance(error, sqlite3.ProgrammingError):
-            return self.error(f"cannot be read: {error}", "open it again", code="database-unreadable")
-        if str(error) == "interrupted":
+        text = str(error)
+        if isinstance(error, sqlite3.ProgrammingError) or "unable to open" in text:
+            hint = "open it again, or make it readable for this user"
+            return self.error(f"cannot be read: {text}", hint, code="database-unreadable")
+        if text == "interrupted":
             return self.damaged("its pages refer to each other cyclically")
-        if "unable to open" in str(error):
-            what, hint = "cannot be read: permission denied", "make it readable for this user"
-            return self.error(what, hint, code="database-unreadable")
-        return self.foreign() if "not a database" in str(error) else self.damaged(str(error))
+        return self.foreign() if "not a database" in text else self.damaged(text)
 
     def error(self, what: str, hint: str, *, code: str) -> DatabaseError:
         """Return an error about this file."""
         return DatabaseError(what, code=code, where=str(self.path), hint=hint)
-
-
-def _describe_missing(path: Path) -> str:
-    """Describe what is at a path that should be a regular file."""
-    if os.path.isdir(path):  # noqa: PTH112 - here and below: Path's raise on a name that is too long
-        return "is a directory"
-    if os.path.islink(path) and not os.path.exists(path):  # noqa: PTH110, PTH114
-        return f"is a broken link to {path.readlink()}"
-    return "is not a regular file" if os.path.lexists(path) else "no such file"

@@ -27,6 +27,7 @@ from jitlto.record.options import GroupLink, LinkOptions, describe_invalid_optio
 
 #: Names that no parameter may have, because planners have arguments of these names.
 RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
+_LONGEST_CHAIN = 50  # of families that use each other
 _BASE = Architecture(75)  # the lowest that CUDA 13 supports
 _NAME_RULE = "use letters, digits and _ . -, beginning with a letter or _"
 
@@ -319,6 +320,9 @@ def _uses(
             raise table.error(f"{used}: {path} does not exist", hint, case="missing-file")
         if os.path.realpath(path) in users:
             raise table.error(f"{path} uses this family", "move what both use into a third", case="use")
+        if len(users) > _LONGEST_CHAIN:
+            what = f"{path} is used through more than {_LONGEST_CHAIN} families"
+            raise table.error(what, "use it where it is needed", case="use")
         family = _load(path, users, loaded)
         if family.name != used:
             hint = f"write {family.name} = {given!r}"
@@ -354,7 +358,7 @@ def _group(
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
     if role is Role.DEVICE and not {"matrix", "template"} & table.values.keys():
-        if "interface" not in table:
+        if not table.values.get("interface"):
             hint = "declare a group that callers supply at run time in an interface header"
             raise table.error("missing keys 'matrix' and 'template', or 'interface'", hint, case="missing-key")
         supplied = table.decode(_SuppliedTable)

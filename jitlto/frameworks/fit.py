@@ -12,10 +12,10 @@ import numpy as np
 from jitlto.base.errors import JitltoError, LaunchError, OperatorError
 from jitlto.base.types import Parameter, find_scalar
 from jitlto.frameworks.declaration import Operator
-from jitlto.frameworks.parts import Array, Call, Flag, Launch
+from jitlto.frameworks.parts import Array, Call, Flag
 from jitlto.launch.argument_errors import count_error
 from jitlto.launch.arguments import pointed_type
-from jitlto.launch.step import make_packing, parse_extent
+from jitlto.launch.step import check_shape, make_packing
 from jitlto.runtime.family import KernelFamily
 
 if TYPE_CHECKING:
@@ -53,7 +53,11 @@ def check_call(operator: Operator, values: Sequence[Any]) -> Plan | None:
         check_arguments(kernel, signature, call, arrays)
         _check_values(operator, signature, call, values)
         _check_written(operator, signature, call, arrays)
-        _check_launch(kernel, call.launch)
+        launch = call.launch
+        _, block, _ = check_shape(kernel, launch.grid, launch.block, launch.shared_memory, launch.cluster)
+        if prod(block) > _MOST_THREADS:
+            what = f"a block of {prod(block)} threads is larger than {_MOST_THREADS}"
+            raise LaunchError(what, code="launch-config", where=kernel, hint="correct the function for the launch")
     except JitltoError as error:
         error.add_note(f"in the operator {operator.qualname}")
         raise
@@ -130,18 +134,3 @@ def _check_written(operator: Operator, signature: Sequence[Parameter], call: Cal
         what = f"the kernel cannot write to {name}: {what}"
         hint = f"name {name} in parameters where the kernel takes a pointer to what it writes"
         raise OperatorError(what, code="operator-output", where=operator.qualname, hint=hint)
-
-
-def _check_launch(kernel: str, launch: Launch) -> None:
-    """Check what every device refuses of a launch configuration."""
-    grid, block = parse_extent("grid", launch.grid), parse_extent("block", launch.block)
-    cluster = (1, 1, 1) if launch.cluster is None else parse_extent("cluster", launch.cluster)
-    what = ""
-    if prod(block) > _MOST_THREADS:
-        what = f"a block of {prod(block)} threads is larger than {_MOST_THREADS}"
-    elif any(blocks % part for blocks, part in zip(grid, cluster, strict=True)):
-        what = f"grid {launch.grid} is not divisible by cluster {launch.cluster}"
-    elif launch.shared_memory < 0:
-        what = f"invalid shared_memory {launch.shared_memory}"
-    if what:
-        raise LaunchError(what, code="launch-config", where=kernel, hint="correct the function for the launch")

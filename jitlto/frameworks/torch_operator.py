@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from jitlto.base.errors import OperatorError
 from jitlto.frameworks.declaration import Backward, Operator
 from jitlto.frameworks.fit import UNKNOWN, check_call
-from jitlto.frameworks.parts import REQUIRED, Argument, Array, Scalar
+from jitlto.frameworks.parts import REQUIRED, Argument, Array, Flag, Scalar
 from jitlto.frameworks.torch_kernel import (
     Cuda,
     Implementation,
@@ -32,6 +32,7 @@ from jitlto.frameworks.torch_transforms import (
     complete,
     float_scalars,
     has_tangent,
+    is_float,
     is_left_out,
     make_function,
     refuse_tangents,
@@ -108,39 +109,32 @@ def schema(operator: Operator, overload: str = "") -> str:
         operator: The declaration.
         overload: Empty, or that which takes floats as tensors.
     """
-    make = _argument_of_tensors if overload else _argument
-    arguments = ", ".join(make(number, argument) for number, argument in enumerate(operator.arguments))
+    texts = []
+    for number, argument in enumerate(operator.arguments):
+        text = f"{_type(number, argument, overload)} {argument.name}"
+        texts.append(text if overload or argument.default is REQUIRED else f"{text}={_default(argument)}")
     results = ", ".join("Tensor" for _ in operator.outputs)
     name = f"{operator.name}.{overload}" if overload else operator.name
-    return f"{name}({arguments}) -> {results if len(operator.outputs) == 1 else f'({results})'}"
+    return f"{name}({', '.join(texts)}) -> {results if len(operator.outputs) == 1 else f'({results})'}"
 
 
-def _argument(number: int, argument: Argument) -> str:
-    if isinstance(argument, Array):
-        return f"{_type(number, argument)} {argument.name}{'=None' if argument.optional else ''}"
-    default, kind = argument.default, _type(number, argument)
-    if default is REQUIRED:
-        return f"{kind} {argument.name}"
-    if is_left_out(argument):
-        return f"{kind}? {argument.name}=None"
-    if isinstance(default, str):
-        escaped = default.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        return f'{kind} {argument.name}="{escaped}"'
-    return f"{kind} {argument.name}={float(default) if kind == 'Scalar' else default}"  # type: ignore[arg-type]
-
-
-def _argument_of_tensors(number: int, argument: Argument) -> str:
-    kind = _type(number, argument)
-    return f"{'Tensor' if kind == 'Scalar' else kind} {argument.name}"
-
-
-def _type(number: int, argument: Argument) -> str:
+def _type(number: int, argument: Argument, overload: str) -> str:
     if isinstance(argument, Array):
         return f"Tensor{f'(a{number}!)' if argument.mutated else ''}{'?' if argument.optional else ''}"
-    # A scalar may be a symbol in a graph, of which C++ would make a number if it was declared as float; a flag is a
-    # number of the graph.
-    symbolic = {"int": "SymInt", "float": "Scalar"} if isinstance(argument, Scalar) else {}
-    return symbolic.get(argument.type, argument.type)
+    if isinstance(argument, Flag) or argument.type == "bool":
+        return argument.type
+    # It may be a symbol in a graph, of which C++ would make a number if it was declared as float.
+    kind = "SymInt" if argument.type == "int" else "Tensor" if overload else "Scalar"
+    return f"{kind}?" if is_left_out(argument) and not overload else kind
+
+
+def _default(argument: Argument) -> str:
+    default: Any = argument.default
+    if isinstance(default, str):
+        return '"' + default.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    if default is None or is_left_out(argument):
+        return "None"
+    return str(float(default) if is_float(argument) else default)
 
 
 def _fake(operator: Operator) -> Callable[..., Any]:
@@ -182,47 +176,30 @@ def _example(size: Any) -> int | None:
 
 def _register_gradients(operator: Operator, backward: Backward, made: Any, second: Any, library: Any) -> None:
     """Register the gradients of an operator, for ``torch.autograd`` and for ``torch.func``."""
-    setup_context = _saving(operator, backward)
-    first, transformed = second, second
-    if backward.operator.backward is None:  # second derivatives are an error, and not silently those of a constant
-        first = partial(once_differentiable(lambda _, *values: second(*values)), None)
-        transformed = make_function(backward.operator, second, None, lambda *_: None).apply
-    compute, transformed = (_gradients(operator, backward, each) for each in (first, transformed))
-    torch.library.register_autograd(operator.qualname, compute, setup_context=setup_context, lib=library)
-    register_function(operator, made, make_function(operator, made, transformed, setup_context), library)
-
-
-def _saved(operator: Operator, backward: Backward) -> list[str]:
-    """Return the names of the arrays that the gradients are computed from."""
-    arrays = {array.name for array in operator.arrays} | {output.name for output in operator.outputs}
-    return [name for name in dict.fromkeys(backward.arguments) if name in arrays]
-
-
-def _saving(operator: Operator, backward: Backward) -> Callable[..., None]:
-    """Return what PyTorch calls ``setup_context``: a function that saves what the gradients are computed from."""
-    saved = _saved(operator, backward)
     names = [argument.name for argument in operator.arguments]
     outputs = [output.name for output in operator.outputs]
-    others = [name for name in dict.fromkeys(backward.arguments) if name in names and name not in saved]
+    arrays = {*outputs, *(array.name for array in operator.arrays)}
+    used = [name for name in dict.fromkeys(backward.arguments) if name in (*names, *outputs)]
+    saved = [name for name in used if name in arrays]
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         known = dict(zip(names, complete(operator, inputs), strict=True))
         known |= dict(zip(outputs, output if isinstance(output, tuple) else (output,), strict=True))
         ctx.save_for_backward(*(known[name] for name in saved))
-        ctx.others = {name: known[name] for name in others}
+        ctx.others = {name: known[name] for name in used if name not in arrays}
 
-    return setup_context
-
-
-def _gradients(operator: Operator, backward: Backward, second: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that computes the gradients of an operator's arguments by calling the second operator."""
-    saved = _saved(operator, backward)
-
-    def gradients(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+    def compute(second: Callable[..., Any], ctx: Any, *grads: Any) -> tuple[Any, ...]:
         known = dict(zip(saved, ctx.saved_tensors, strict=True)) | ctx.others
-        known |= {f"grad_{output.name}": grad for output, grad in zip(operator.outputs, grads, strict=True)}
-        made = second(*(known[name] for name in backward.arguments))
-        found = dict(zip(backward.gradients, made if isinstance(made, tuple) else (made,), strict=True))
-        return tuple(found.get(argument.name) for argument in operator.arguments)
+        known |= {f"grad_{name}": grad for name, grad in zip(outputs, grads, strict=True)}
+        results = second(*(known[name] for name in backward.arguments))
+        found = dict(zip(backward.gradients, results if isinstance(results, tuple) else (results,), strict=True))
+        return tuple(found.get(name) for name in names)
 
-    return gradients
+    first, transformed = second, second
+    if backward.operator.backward is None:  # second derivatives are an error, and not silently those of a constant
+        first = partial(once_differentiable(lambda _, *values: second(*values)), None)
+        transformed = make_function(backward.operator, second, None, lambda *_: None).apply
+    gradients = partial(compute, first)
+    torch.library.register_autograd(operator.qualname, gradients, setup_context=setup_context, lib=library)
+    function = make_function(operator, made, partial(compute, transformed), setup_context)
+    register_function(operator, made, function, library)

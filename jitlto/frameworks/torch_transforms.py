@@ -25,10 +25,11 @@ _TAKING, _UNWRAPPING = "FuncTorchDynamicLayerFrontMode", "FuncTorchDynamicLayerB
 
 def float_scalars(operator: Operator) -> tuple[int, ...]:
     """Return the numbers of the arguments that are floats."""
-    return tuple(number for number, argument in enumerate(operator.arguments) if _is_float(argument))
+    return tuple(number for number, argument in enumerate(operator.arguments) if is_float(argument))
 
 
-def _is_float(argument: Argument) -> bool:
+def is_float(argument: Argument) -> bool:
+    """Return whether an argument is a number that is a float."""
     return isinstance(argument, Scalar) and argument.type == "float"
 
 
@@ -39,7 +40,7 @@ def is_left_out(argument: Argument) -> bool:
     its default, as -0.0 equals 0.0.
     """
     default: Any = argument.default
-    if not _is_float(argument) or default is REQUIRED:
+    if not is_float(argument) or default is REQUIRED:
         return False
     return not math.isfinite(default) or abs(default) < sys.float_info.min
 

@@ -142,26 +142,6 @@ static int otherwise(void) {
 #define AS_UINT64 PyLong_AsUnsignedLongLong
 #endif
 
-/* A number of few digits, without a call; most numbers are. */
-static inline int read_compact(PyObject *number, long long *out) {
-#if PY_VERSION_HEX >= 0x030C0000
-    if (!PyUnstable_Long_IsCompact((PyLongObject *)number)) return 0;
-    *out = PyUnstable_Long_CompactValue((PyLongObject *)number);
-#else
-    Py_ssize_t size = Py_SIZE(number); /* of digits, with the sign */
-    if (size < -1 || size > 1) return 0;
-    *out = size == 0 ? 0 : size * (long long)((PyLongObject *)number)->ob_digit[0];
-#endif
-    return 1;
-}
-
-static inline long long as_long_long(PyObject *number, int *overflow) {
-    long long value;
-    if (!read_compact(number, &value)) return PyLong_AsLongLongAndOverflow(number, overflow);
-    *overflow = 0;
-    return value;
-}
-
 static inline int as_number(PyObject *owned, uint64_t *out) {
     if (owned == NULL) return otherwise();
     int is_number = PyLong_Check(owned);
@@ -383,7 +363,7 @@ static inline int pack_integer(Parameter *parameter, PyObject *argument, char *o
     int fits;
     if (parameter->is_signed || parameter->size < 8) {
         int overflow;
-        long long value = as_long_long(argument, &overflow);
+        long long value = PyLong_AsLongLongAndOverflow(argument, &overflow);
         int width = 8 * parameter->size;
         if (parameter->is_signed)
             fits = !overflow && (width == 64 || (value >= -(1LL << (width - 1)) && value < 1LL << (width - 1)));
@@ -495,7 +475,7 @@ static inline int read_stream(Signature *signature, PyObject *stream, void **out
 static inline int read_extent(PyObject *number, unsigned int *out) {
     if (!PyLong_CheckExact(number)) return OTHERWISE;
     int overflow;
-    long long value = as_long_long(number, &overflow);
+    long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
     if (overflow || value < 1 || value > INT32_MAX) return otherwise();
     *out = (unsigned int)value;
     return DONE;

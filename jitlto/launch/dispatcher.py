@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from jitlto.base.errors import PlanError
@@ -12,7 +11,7 @@ from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.cuda import device
 from jitlto.launch.core import called, make_table, remembered
-from jitlto.plan.configuration import LINK_MODES, normalize_configuration, unknown_link_mode
+from jitlto.plan.configuration import normalize_configuration
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -54,22 +53,10 @@ class Dispatcher(Shared):
     ) -> None:
         for name in names:
             check_type(name, str, "a parameter must be a name")
-        check_type(entry, (str, NoneType), "entry must be the name of a group")
-        check_type(link_options, (Mapping, NoneType), "link options must be a dict")
         twice = [name for name in names if name in fixed or list(names).count(name) > 1]
         if twice:
             raise PlanError(
                 f"parameter {twice[0]!r} is given twice", code="plan-duplicate-parameter", where=family.name
-            )
-        if link_mode not in LINK_MODES:
-            raise unknown_link_mode(link_mode)
-        groups = family.entrypoints
-        if entry is not None and entry not in groups:
-            raise PlanError(
-                f"unknown entrypoint {entry!r}",
-                code="plan-unknown-entrypoint",
-                where=family.name,
-                hint=f"the entrypoints are {', '.join(groups)}",
             )
         for name in names:
             normalize_configuration({name: family.parameters.get(name, ("",))[0]}, family.parameters, family.name)

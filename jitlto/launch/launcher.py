@@ -6,6 +6,7 @@ here and in :mod:`jitlto.launch.step`.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,12 +23,18 @@ from jitlto.launch.streams import stream_handle
 from jitlto.plan.cache_entry import Chosen, LinkedKernel
 
 if TYPE_CHECKING:  # not needed by a launch
-    from jitlto.launch.resources import Resources
     from jitlto.plan.plan import Plan
 
 # Above this, static and dynamic together, a kernel has to opt in to dynamic shared memory (CUDA C++ Programming Guide).
 _SHARED_WITHOUT_OPT_IN = 48 * 1024
 _granting = threading.Lock()
+#: :attr:`LinkedKernel.layer` → its description; any other layer is shown as it is.
+_ORIGINS = {
+    "link": "linked",
+    "disk": "found in the user's cache",
+    "pack": "found in a pack",
+    "store": "found in a shared store",
+}
 
 
 @called
@@ -64,6 +71,7 @@ class Launcher(Shared):
             with device.allowed_in_captures():
                 from_code = ObjectCode.from_ptx if linked.is_ptx else ObjectCode.from_cubin
                 self._code = from_code(linked.cubin, name=chosen.kernel)
+                #: The kernel as ``cuda.core`` has it, with its ``attributes`` on each device and its ``occupancy``.
                 self.kernel: Kernel = self._code.get_kernel(linked.entry)
         except Exception as error:
             from jitlto.cuda.driver import explain_load_failure
@@ -120,74 +128,42 @@ class Launcher(Shared):
         """The machine code, or the PTX that the driver compiled."""
         return self.linked.cubin
 
-    def ptx(self) -> str:
-        """Return the PTX that link-time optimisation makes of the plan.
-
-        Raises:
-            LinkError: If the plan is linked without link-time optimisation.
-            DatabaseError: As :attr:`plan`.
-        """
-        return self.plan.link_ptx(self.linked.architecture)
-
-    def sass(self) -> str:
-        """Return the machine code, disassembled by nvdisasm.
-
-        Raises:
-            ToolchainError: If nvdisasm is not installed.
-        """
-        from jitlto.cuda.nvdisasm import disassemble
-
-        return disassemble(self.cubin).decode("utf-8", "replace")
-
-    @property
-    def resources(self) -> Resources:
-        """The resources of the current device that the kernel uses."""
-        from jitlto.launch.resources import read_resources
-
-        return read_resources(self.kernel)
-
     def explain(self) -> str:
         """Return a description in a few lines: the kernel's parts, the origin of its code, and the resources it uses.
 
         Raises:
             DatabaseError: As :attr:`plan`.
         """
-        from jitlto.launch.resources import describe
+        from jitlto.base.mangling import demangle
 
-        return describe(self.plan, self.chosen.digest, self.signature, self.linked, self.resources)
+        plan, linked, used = self.plan, self.linked, self.kernel.attributes[device.ordinal()]
+        origin = _ORIGINS.get(linked.layer, linked.layer)
+        lines = [
+            demangle(linked.entry),
+            *(f"  {parameter}" for parameter in self.signature),
+            *(f"{name} = {value}" for name, value in plan.configuration.items()),
+            *(f"fragment {fragment.key}" for fragment in plan.fragments),
+            *(f"user input {item.symbols.name}" for item in plan.supplied),
+            f"digest {self.chosen.digest}",
+            f"{origin} for {linked.target} ({plan.link_mode}) in {1000 * linked.seconds:.1f} ms",
+            f"{len(linked.cubin)} bytes of code",
+            f"{used.num_regs} registers and {used.local_size_bytes} bytes of local memory per thread",
+            f"{used.shared_size_bytes} bytes of shared memory a block of at most {used.max_threads_per_block} threads",
+            *(f"warning of {text}" for text in linked.warnings),
+        ]
+        return "\n".join(lines)
 
-    def occupancy(self, block: Extent, shared_memory: int = 0) -> float:
-        """Return the fraction of a multiprocessor's threads that blocks of this kernel can fill, from 0 to 1.
+    def max_blocks(self, block: Extent, shared_memory: int = 0) -> int:
+        """Return the number of blocks that the device can run at once: the largest grid of a cooperative launch.
 
         Args:
             block: Threads per block.
             shared_memory: Dynamic shared memory per block, in bytes.
         """
-        x, y, z = parse_extent("block", block)
-        threads = x * y * z
-        most: int = device.current().properties.max_threads_per_multiprocessor
-        return self.blocks_per_multiprocessor(block, shared_memory) * threads / most
-
-    def blocks_per_multiprocessor(self, block: Extent, shared_memory: int = 0) -> int:
-        """Return the number of blocks that fit on one multiprocessor; arguments as for :meth:`occupancy`."""
-        x, y, z = parse_extent("block", block)
+        threads = math.prod(parse_extent("block", block))
         self.grant(shared_memory)
-        return int(self.kernel.occupancy.max_active_blocks_per_multiprocessor(x * y * z, shared_memory))
-
-    def max_blocks(self, block: Extent, shared_memory: int = 0) -> int:
-        """Return the number of blocks that the device can run at once: the largest grid of a cooperative launch."""
-        count = device.current().properties.multiprocessor_count
-        return self.blocks_per_multiprocessor(block, shared_memory) * int(count)
-
-    def best_block_size(self, shared_memory: int = 0, limit: int = 0) -> int:
-        """Return the number of threads per block with the highest occupancy, according to the driver.
-
-        Args:
-            shared_memory: Dynamic shared memory per block, in bytes.
-            limit: The largest allowed number of threads; 0 for the device's limit.
-        """
-        self.grant(shared_memory)
-        return int(self.kernel.occupancy.max_potential_block_size(shared_memory, limit).max_block_size)
+        each = self.kernel.occupancy.max_active_blocks_per_multiprocessor(threads, shared_memory)
+        return int(each) * int(device.current().properties.multiprocessor_count)
 
     def prepare(self) -> Launcher:
         """Have the driver load the code into the current context now, not at the first launch; return the launcher.

@@ -44,6 +44,25 @@ def parse_extent(name: str, value: Extent) -> Extents:
     return x, y, z
 
 
+def check_shape(
+    kernel: str, grid: Extent, block: Extent, shared_memory: int, cluster: Extent | None
+) -> tuple[Extents, Extents, Extents | None]:
+    """Return grid, block and cluster of a launch of a kernel in three dimensions.
+
+    Raises:
+        LaunchError: If one is invalid, or they contradict each other.
+    """
+    whole, threads = parse_extent("grid", grid), parse_extent("block", block)
+    part = None if cluster is None else parse_extent("cluster", cluster)
+    if part and any(blocks % each for blocks, each in zip(whole, part, strict=True)):
+        what, hint = f"grid {grid} is not divisible by cluster {cluster}", "the grid counts blocks, with clusters too"
+        raise LaunchError(what, code="launch-config", where=kernel, hint=hint)
+    if shared_memory < 0:
+        what = f"invalid shared_memory {shared_memory}"
+        raise LaunchError(what, code="launch-config", where=kernel, hint="pass a number of bytes")
+    return whole, threads, part
+
+
 class Slot(Frozen):
     """A named place for an argument that a sequence's calls can replace.
 
@@ -91,26 +110,20 @@ class Step:
         Raises:
             LaunchError: If it is invalid, or more than the device has.
         """
-        grid, block = parse_extent("grid", self.grid), parse_extent("block", self.block)
-        cluster = None if self.cluster is None else parse_extent("cluster", self.cluster)
-        if cluster and any(extent % part for extent, part in zip(grid, cluster, strict=True)):
-            what = f"grid {self.grid} is not divisible by cluster {self.cluster}"
-            raise self._error("config", what, "the grid counts blocks, with clusters too")
-        if self.shared_memory < 0:
-            raise self._error("config", f"invalid shared_memory {self.shared_memory}", "pass a number of bytes")
+        kernel = self.launcher.chosen.kernel
+        grid, block, cluster = check_shape(kernel, self.grid, self.block, self.shared_memory, self.cluster)
         self.launcher.grant(self.shared_memory)
         if self.cooperative and math.prod(grid) > self.launcher.max_blocks(self.block, self.shared_memory):
+            what = f"grid {self.grid} is too large for a cooperative launch"
             hint = "at most launcher.max_blocks(block, shared_memory) blocks run at the same time"
-            raise self._error("failed", f"grid {self.grid} is too large for a cooperative launch", hint)
+            raise LaunchError(what, code="launch-failed", where=kernel, hint=hint)
         return grid, block, cluster
 
     def failure(self, status: Any) -> LaunchError:
         """Return the error of a launch that the driver has rejected."""
         shape = f"grid {self.grid}, block {self.block}, {self.shared_memory} bytes of dynamic shared memory"
-        return self._error("failed", f"the launch failed: {status.name}", shape)
-
-    def _error(self, case: str, what: str, hint: str) -> LaunchError:
-        return LaunchError(what, code=f"launch-{case}", where=self.launcher.chosen.kernel, hint=hint)
+        what = f"the launch failed: {status.name}"
+        return LaunchError(what, code="launch-failed", where=self.launcher.chosen.kernel, hint=shape)
 
 
 class Packing:
@@ -179,10 +192,8 @@ class Launch:
         self._native = None
         if self._cluster is not None or step.cooperative or step.programmatic:  # else it needs no structure
             self._native = self.write(driver.CUlaunchConfig())
-            self._native.attrs = [
-                _make_attribute(name, value) for name, value in self.attributes(driver.CUlaunchAttributeValue)
-            ]
-            self._native.numAttrs = len(self._native.attrs)
+            attributes = [_make_attribute(*each) for each in self.attributes(driver.CUlaunchAttributeValue)]
+            self._native.attrs, self._native.numAttrs = attributes, len(attributes)
 
     def write(self, native: Any) -> Any:
         """Set grid, block and shared memory of a structure of the driver; return it."""

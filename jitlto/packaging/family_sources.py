@@ -8,9 +8,9 @@ from pathlib import Path
 
 from jitlto.base.errors import ProjectError
 from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.source_files import walk_sources
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.families.source_files import walk_sources
 from jitlto.families.templates import render_family
 
 
@@ -34,7 +34,7 @@ def _find_headers(family: FamilyDeclaration, sources: Iterable[Path]) -> Iterabl
     search = HeaderSearch(family.include)
     texts = [rendered.source.encode() for rendered in render_family(family)]
     texts += [path.read_bytes() for path in sorted(sources)]
-    for name in {name for text in texts for name in search.reachable(text)}:
+    for name in {name for text in texts for name in search.closure(text).headers}:
         if path := search.path(name):
             yield path
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from jitlto.base.errors import JitltoError, ProjectError
 from jitlto.packaging.pyproject import PackageConfig
 from jitlto.runtime.family import load
-from jitlto.runtime.warming import WarmTarget, family_jobs, recorded_jobs
+from jitlto.runtime.warming import family_jobs, link_jobs, recorded_jobs
 
 
 def build_pack(package: PackageConfig, database: Path) -> Path | None:
@@ -28,7 +28,7 @@ def build_pack(package: PackageConfig, database: Path) -> Path | None:
             work = recorded_jobs(package.recording, lambda name: load(name, database), targets, database)
         else:
             work = family_jobs(load(package.pack, database), (), targets)
-        errors = [each.error for each in WarmTarget(pack).link(work.jobs).failures]
+        errors = [each.error for each in link_jobs(work.jobs, pack).failures]
     except JitltoError as error:
         errors = [error]
     if errors:

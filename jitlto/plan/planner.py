@@ -6,7 +6,8 @@ Modules for callers' inputs are imported only if there are inputs: they take 5 t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jitlto.base.errors import JitltoError, PlanError
@@ -16,13 +17,13 @@ from jitlto.base.versions import Architecture
 from jitlto.cuda.nvjitlink import InputKind
 from jitlto.plan.configuration import LINK_MODES, normalize_configuration, unknown_link_mode
 from jitlto.plan.plan import Plan, Request, SuppliedInput
-from jitlto.plan.resolve import resolve
+from jitlto.plan.resolve import Resolution, resolve
+from jitlto.plan.supplied import UserSymbols
 from jitlto.record.fragment import Fragment, FragmentKey
 
 if TYPE_CHECKING:  # not imported at run time: a plan without a caller's inputs needs none of them
     from typing import Protocol
 
-    from jitlto.base.cache_dir import CacheDir
     from jitlto.database import FragmentDatabase
     from jitlto.plan.plan import Services
     from jitlto.plan.user_code import inputs
@@ -71,11 +72,7 @@ class Planner(Generic[Loaded]):
         self._services = services
         self._load = load
         self._entry = entry
-        known = family.parameters
-        values = {n: value for n, value in configuration.items() if type(value) is str and value in known.get(n, ())}
-        if len(values) < len(configuration):  # some have other spellings, or are wrong
-            values = normalize_configuration(configuration, known, family.name)
-        self._configuration = values
+        self._configuration = normalize_configuration(configuration, family.parameters, family.name)
         self._pinned: list[Fragment] = []
         self._functions: list[PythonFunction] = []
         self._supplied: list[SuppliedInput] = []
@@ -112,14 +109,12 @@ class Planner(Generic[Loaded]):
             text: The source.
             name: The source's name in error messages.
         """
-        for what, value in (("source", text), ("source's name", name)):
-            if not isinstance(value, str):
-                raise PlanError(
-                    f"the {what} is not text",
-                    code="plan-invalid-input",
-                    where=name if isinstance(name, str) else None,
-                    hint="give CUDA C++ and its name as str",
-                )
+        try:
+            text.encode() + name.encode()
+        except (AttributeError, UnicodeEncodeError, TypeError) as error:
+            where = name if isinstance(name, str) else None
+            hint = "give CUDA C++ and its name as str"
+            raise PlanError("the source is not text", code="plan-invalid-input", where=where, hint=hint) from error
         self._supplied.append((name, text, None))
         return self
 
@@ -204,17 +199,15 @@ class Planner(Generic[Loaded]):
             callers = record.for_callers_code(link_options)
         except JitltoError as error:
             raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
-        supplied = self._inputs(database, callers)
-        resolution = resolve(
-            index,
-            self._configuration,
-            entry_group=self._entry,
-            pinned=self._pinned,
-            supplied=[item.symbols for item in supplied],
-        )
+        supplied = self._inputs(database, callers, index) if self._supplied or self._functions else []
+        resolution = self._resolve(index, supplied)
         built = record.link_options(resolution.fragments, link_options)
-        options, request = built.merge(link_options), self._request(link_mode, link_options)
-        how = (options, built, link_mode, target, database, self._services, request, family.again())
+        request = None  # a Python function cannot be recorded
+        if not self._functions:
+            pinned = tuple(str(fragment.key) for fragment in self._pinned)
+            asked = (self._configuration, pinned, tuple(self._supplied), link_mode, dict(link_options))
+            request = Request(family.name, self._entry, *asked)
+        how = (built.merge(link_options), built, link_mode, target, database, self._services, request, family.again())
         return Plan(family.name, resolution, tuple(supplied), *how)
 
     def launcher(self, *, link_mode: str = "lto", link_options: Mapping[str, object] | None = None) -> Loaded:
@@ -232,54 +225,37 @@ class Planner(Generic[Loaded]):
         self._supplied += request.supplied
         return self
 
-    def _request(self, link_mode: str, link_options: Mapping[str, object]) -> Request | None:
-        """Return the request to record; None if it includes a Python function, which cannot be recorded."""
-        if self._functions:
-            return None
-        pinned = tuple(str(fragment.key) for fragment in self._pinned)
-        supplied, options = tuple(self._supplied), dict(link_options)
-        return Request(self._family.name, self._entry, self._configuration, pinned, supplied, link_mode, options)
+    def _resolve(
+        self, index: Index, supplied: Sequence[inputs.UserInput], further: Sequence[UserSymbols] = ()
+    ) -> Resolution:
+        symbols = [*(item.symbols for item in supplied), *further]
+        return resolve(index, self._configuration, entry_group=self._entry, pinned=self._pinned, supplied=symbols)
 
-    def _inputs(self, database: FragmentDatabase, record: FamilyRecord) -> list[inputs.UserInput]:
-        if not self._supplied and not self._functions:
-            return []
-        store = self._services.kernel_cache.store
-        supplied = [self._input(*item, database, record, store) for item in self._supplied]
-        if not self._functions:
-            return supplied
-        from jitlto.plan.user_code import python_functions
-
-        return supplied + python_functions.from_functions(
-            self._functions,
-            record,
-            database.planned(self._family.name)[1],
-            self._configuration,
-            entry_group=self._entry,
-            pinned=self._pinned,
-            supplied=supplied,
-            store=store,
-        )
-
-    def _input(
-        self,
-        name: str,
-        data: bytes | str,
-        kind: InputKind | None,
-        database: FragmentDatabase,
-        record: FamilyRecord,
-        store: CacheDir | None,
-    ) -> inputs.UserInput:
+    def _inputs(self, database: FragmentDatabase, record: FamilyRecord, index: Index) -> list[inputs.UserInput]:
         from jitlto.plan.user_code import inputs
 
-        if kind is None:
-            return inputs.from_source(str(data), name, record, store)
-        if kind is InputKind.PTX:
-            return inputs.from_ptx(data, name)
-        assert isinstance(data, bytes)  # noqa: S101 - the add methods ensure it
+        store = self._services.kernel_cache.store
+        fragments = database.planned(self._family.name)[1] if self._functions or self._has_binary() else []
         # A binary may provide any symbol that the family's fragments require of each other.
-        _, fragments = database.planned(self._family.name)
         required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
-        return inputs.from_binary(data, kind, name, [required[symbol] for symbol in sorted(required)], store)
+        wanted = [required[name] for name in sorted(required)]
+        supplied = []
+        for name, data, kind in self._supplied:
+            if kind is None:
+                supplied.append(inputs.from_source(str(data), name, record, store))
+            elif kind is InputKind.PTX:
+                supplied.append(inputs.from_ptx(data, name))
+            else:
+                supplied.append(inputs.from_binary(_bytes(data, name), kind, name, wanted, store))
+        if self._functions:
+            from jitlto.plan.user_code.python_functions import from_functions
+
+            plan = partial(self._resolve, index, supplied)
+            supplied += from_functions(self._functions, record, fragments, supplied, plan, store)
+        return supplied
+
+    def _has_binary(self) -> bool:
+        return any(kind not in (None, InputKind.PTX) for _, _, kind in self._supplied)
 
 
 def _bytes(data: object, name: str) -> bytes:

@@ -20,7 +20,7 @@ from jitlto.base.text import check_type
 from jitlto.cuda import device
 from jitlto.launch.core import make_table, remembered
 from jitlto.link.kernel_cache import EVENT_OF_LAYER
-from jitlto.link.requests import KernelRequest, find_linker
+from jitlto.link.requests import KernelRequest
 from jitlto.link.single_flight import raise_copy
 from jitlto.runtime import session as sessions
 from jitlto.runtime.discovery.registry import DatabaseFile
@@ -61,20 +61,11 @@ def load(
         StoreError: If it cannot be fetched.
     """
     check_type(family, str, "family must be a name")
-    file: FragmentDatabase | DatabaseFile
     if database is None:
-        file = session.registry.find(family)
-    elif isinstance(database, str | os.PathLike):
-        file = session.registry.file(database)
-    else:
-        from jitlto.database import FragmentDatabase  # imported lazily: loads SQLite
-
-        if not isinstance(database, FragmentDatabase):
-            raise TypeError(f"database must be a path or a FragmentDatabase, not {type(database).__name__}")
-        file = database
-    made = KernelFamily(family, file, session)
-    session.loaded[family, made.contents.digest] = made
-    return made
+        return KernelFamily(family, session.registry.find(family), session)
+    if isinstance(database, str | os.PathLike):
+        return KernelFamily(family, session.registry.file(database), session)
+    return KernelFamily(family, database, session)
 
 
 def family(name: str, *, distribution: str | None = None, session: Session = sessions.default) -> KernelFamily:
@@ -111,11 +102,10 @@ def find_again(name: str, digest: str, location: str, session: Session) -> Kerne
         DatabaseError: If that cannot be read.
     """
     known: KernelFamily | None = session.loaded.get((name, digest))
-    if known is not None and known.in_place:
-        return known
-    made = KernelFamily(name, session.registry.find_again(name, digest, Path(location)), session)
-    session.loaded[name, digest] = session.families[name, digest] = made  # kept for what is sent next
-    return made
+    if known is None or not known.in_place:
+        known = KernelFamily(name, session.registry.find_again(name, digest, Path(location)), session)
+    session.families[name, digest] = known  # kept for what is sent next
+    return known
 
 
 class KernelFamily(Shared):
@@ -136,6 +126,7 @@ class KernelFamily(Shared):
     ) -> None:
         file = database if isinstance(database, DatabaseFile) else DatabaseFile.from_database(database)
         contents = file.require(name)
+        session.loaded.setdefault((name, file.contents.digest), self)
         self.name = name
         self._file = file
         self.session = session
@@ -154,9 +145,7 @@ class KernelFamily(Shared):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be found again, in another process, by name and by the digest of the database."""
-        digest = self._file.contents.digest
-        self.session.loaded.setdefault((self.name, digest), self)
-        return find_again, (self.name, digest, str(self._file.location), self.session)
+        return find_again, (self.name, self.contents.digest, str(self.location), self.session)
 
     def again(self) -> Callable[[], KernelFamily]:
         """Return a function that makes this family anew, for what may not keep it alive."""
@@ -172,7 +161,12 @@ class KernelFamily(Shared):
         Raises:
             DatabaseError: If it can no longer be read, or was replaced by a different database.
         """
-        return self._file.open()
+        return self.open()[0]
+
+    @property
+    def location(self) -> Path:
+        """The path of the database."""
+        return self._file.location
 
     @property
     def contents(self) -> Contents:
@@ -182,7 +176,7 @@ class KernelFamily(Shared):
     @property
     def in_place(self) -> bool:
         """True if the file that it was loaded from still holds the same database."""
-        return digest_of(self._file.location) == self._file.contents.digest
+        return digest_of(self.location) == self.contents.digest
 
     def open(self) -> tuple[FragmentDatabase, FamilyRecord, Index]:
         """Open the database and read the family from it.
@@ -196,7 +190,7 @@ class KernelFamily(Shared):
             DatabaseError: As :attr:`database`.
         """
         if self._opened is None:
-            database = self.database
+            database = self._file.open()
             self._opened = (database, *database.index(self.name))
         return self._opened
 
@@ -259,9 +253,6 @@ class KernelFamily(Shared):
         Raises:
             PlanError, CompileError: If it does not plan: the family has changed, or an input does not compile here.
         """
-        from jitlto.plan.plan import Request
-
-        check_type(request, Request, "request must be that of a plan or of a recording")
         planner = self.planner(request.entry, **request.configuration).add_request(request)
         return planner.plan(arch=arch, link_mode=request.link_mode, link_options=request.link_options)
 
@@ -335,7 +326,7 @@ class KernelFamily(Shared):
                 return None
         group = self.entrypoints[0] if entry is None and len(self.entrypoints) == 1 else entry
         options = how["link_mode"], how["link_options"]
-        return KernelRequest(self._file.contents.digest, self.name, group, *options, values, capability, find_linker())
+        return KernelRequest(self.contents.digest, self.name, group, *options, values, capability, self.session.linker)
 
     def dispatcher(
         self,
@@ -408,11 +399,6 @@ class KernelFamily(Shared):
             self._best.forget()
         return report
 
-    @property
-    def location(self) -> Path:
-        """The path of its database."""
-        return self._file.location
-
     def load(self, plan: Plan) -> Launcher:
         """Link and load a plan, or return the launcher that was loaded for an equal plan."""
         device.current()  # raises if there is no device, before a link could fail
@@ -448,9 +434,7 @@ class KernelFamily(Shared):
         from jitlto.launch.launcher import Launcher
 
         if self._file.location.parent.suffix == TWIN_SUFFIX and not linked.is_ptx:
-            from jitlto.runtime.discovery.lineinfo import point_to_sources  # imported lazily: only for profilers
-
-            cubin = point_to_sources(linked.cubin, self._file.location, self.name)
+            cubin = self._file.point_to_sources(linked.cubin, self.name)
             linked = type(linked)(**{**linked.as_dict(), "cubin": cubin})
         with self.session.events.step("load", chosen.kernel):
             return Launcher(chosen, linked, plan)

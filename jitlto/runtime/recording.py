@@ -10,6 +10,7 @@ fail.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import stat
@@ -114,39 +115,22 @@ def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
     Raises:
         JitltoError: If the file cannot be read, or has lines but no recorded plan.
     """
+    hint = "record one with this version: JITLTO_RECORD=FILE PROGRAM"
     try:
-        lines = files.read(path).split(b"\n")
+        lines = dict.fromkeys(line for line in files.read(path).split(b"\n") if line.strip())
     except OSError as error:
-        raise JitltoError(
-            f"cannot be read: {error.strerror or error}",
-            code="jitlto-unreadable-file",
-            where=str(path),
-            hint="record one: run the program with JITLTO_RECORD=FILE",
-        ) from error
-    used: dict[bytes, UsedPlan] = {}
-    bad: list[int] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line in used:
-            continue
-        try:
-            used[line] = UsedPlan.from_line(line)
-        except ValueError:
-            bad.append(number)
-    if bad and not used:
-        raise JitltoError(
-            "not a file of recorded plans",
-            code="jitlto-malformed-file",
-            where=str(path),
-            hint="record one with this version: JITLTO_RECORD=FILE",
-        )
-    if bad:
-        _log.warning(
-            "%s: %d of its lines cut off, damaged or of another version of jitlto, and skipped; the first is line %d",
-            path,
-            len(bad),
-            bad[0],
-        )
-    return list(used.values())
+        what = f"cannot be read: {error.strerror or error}"
+        raise JitltoError(what, code="jitlto-unreadable-file", where=str(path), hint=hint) from error
+    used = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            used.append(UsedPlan.from_line(line))
+    if bad := len(lines) - len(used):
+        if not used:
+            what = "not a file of recorded plans"
+            raise JitltoError(what, code="jitlto-malformed-file", where=str(path), hint=hint)
+        _log.warning("%s: %d of its lines cut off, damaged or of another version of jitlto, and skipped", path, bad)
+    return used
 
 
 class Recorder:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jitlto.base import config, files
 from jitlto.base.cache_dir import CacheDir
@@ -23,6 +25,9 @@ from jitlto.plan.configuration import normalize_configuration
 from jitlto.plan.plan import Plan, Request
 from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
+
+if TYPE_CHECKING:
+    from jitlto.stores.shared import SharedStore, StoreStatistics
 
 _FLUSH, _STALL = 60.0, 5.0  # seconds to wait for what is written to shared stores, in all and for one of them
 
@@ -106,33 +111,23 @@ def recorded_jobs(
         JitltoError: If the file holds no plan, or no plan of the database's families.
     """
     used = recording.read(path)
-    if not used:
-        raise JitltoError(
-            "the file holds no plan",
-            code="jitlto-nothing-recorded",
-            where=str(path),
-            hint=f"record one: JITLTO_RECORD={path} PROGRAM",
-        )
     held = session.default.registry.open(database).families if database else None
     own = [plan for plan in used if held is None or plan.request.family in held]
     if not own:
         names = ", ".join(sorted({plan.request.family for plan in used}))
         raise JitltoError(
-            f"holds none of the families in {path}: {names}",
+            f"the file holds no plan{f' of the families of {database}, but of {names}' if used else ''}",
             code="jitlto-nothing-recorded",
-            where=str(database),
-            hint=f"they were recorded from {', '.join(sorted({plan.database for plan in used}))}",
+            where=str(path),
+            hint=f"record one: JITLTO_RECORD={path} PROGRAM",
         )
     families: dict[str, KernelFamily | JitltoError] = {}
-    jobs = []
-    for plan in own:
-        name = plan.request.family
-        if name not in families:
-            try:
-                families[name] = find(name)
-            except JitltoError as error:
-                families[name] = error
-        jobs += [WarmJob(plan.request, target, families[name]) for target in targets or [plan.arch]]
+    for name in {plan.request.family for plan in own}:
+        try:
+            families[name] = find(name)
+        except JitltoError as error:
+            families[name] = error
+    jobs = [WarmJob(each.request, to, families[each.request.family]) for each in own for to in targets or [each.arch]]
     return WarmJobs(jobs, len(used) - len(own), f"of families that {database} does not hold")
 
 
@@ -153,27 +148,20 @@ def family_jobs(
     allowed = _allowed_values(family, settings)
     jobs: list[WarmJob] = []
     waiting = 0
-    for kernel in enumeration.enumerate_kernels(
-        family.index, enumeration.find_user_symbols(family.record, family.index)
-    ):
-        if not isinstance(kernel, enumeration.Kernel):
-            continue
-        # A parameter on which a kernel does not depend agrees with every value.
-        own = {"entry": kernel.resolution.entry.key.group, **kernel.configuration}
-        if any(own.get(name) not in (None, *values) for name, values in allowed.items()):
-            continue
-        if kernel.user_symbols:
-            waiting += 1
-            continue
-        request = Request(family.name, kernel.resolution.entry.key.group, kernel.configuration)
-        jobs += [WarmJob(request, target, family) for target in targets]
+    user_symbols = enumeration.find_user_symbols(family.record, family.index)
+    for kernel in enumeration.enumerate_kernels(family.index, user_symbols):
+        if isinstance(kernel, enumeration.Kernel):
+            # A parameter on which a kernel does not depend agrees with every value.
+            group = kernel.resolution.entry.key.group
+            own = {"entry": group, **kernel.configuration}
+            if any(own.get(name) not in (None, *values) for name, values in allowed.items()):
+                continue
+            waiting += bool(kernel.user_symbols)
+            request = Request(family.name, group, kernel.configuration)
+            jobs += [WarmJob(request, target, family) for target in targets if not kernel.user_symbols]
     if not jobs and not waiting:
-        raise JitltoError(
-            "no kernel has this combination of values",
-            code="jitlto-no-such-kernel",
-            where=family.name,
-            hint="list the fragments: jitlto ls DB",
-        )
+        what, hint = "no kernel has this combination of values", "list the fragments: jitlto ls DB"
+        raise JitltoError(what, code="jitlto-no-such-kernel", where=family.name, hint=hint)
     return WarmJobs(jobs, waiting, "that need callers' code; record a program that uses them")
 
 
@@ -182,108 +170,103 @@ def _allowed_values(family: KernelFamily, settings: Iterable[tuple[str, str]]) -
     known = {**family.parameters, "entry": family.entrypoints}
     for parameter, text in settings:
         # A comma may be part of a value, as in a template's arguments.
-        several = [text] if text in known.get(parameter, ()) else text.split(",")
-        for value in several:
+        for value in [text] if text in known.get(parameter, ()) else text.split(","):
             spelled = normalize_configuration({parameter: value}, known, family.name)
             allowed.setdefault(parameter, set()).update(spelled.values())
     return allowed
 
 
-class WarmTarget:
-    """The destination of kernels: the user's cache and the shared stores, and the pack at ``output``.
+def link_jobs(
+    jobs: Sequence[WarmJob],
+    output: Path | None = None,
+    workers: int | None = None,
+    on_job: Callable[[int], object] = lambda _: None,
+) -> WarmResult:
+    """Link all jobs in parallel, each digest once, into the user's cache and the shared stores, or into a pack.
 
-    The pack then holds exactly these kernels, and shared stores are only read.
-
-    Create it before loading a family: it raises an error for an unusable cache, but loading only warns.
+    Kernels that are already there are not linked again. A pack then holds exactly these kernels; with one, shared
+    stores are only read.
 
     Args:
-        output: The pack; None for the caches alone.
+        jobs: What to link.
+        output: The pack.
+        workers: How many threads link.
+        on_job: Called with the position of each job that is done.
 
     Raises:
         JitltoError: If the cache is off or cannot be used and there is no pack, or the pack cannot be written.
     """
+    own = session.default.kernel_cache
+    if output is not None:
+        _check_pack(output)
+    shared = SharedKernels(config.current(), readonly=output is not None) if own.shared else None
+    before = replace(shared.stores.statistics) if shared else None  # a copy
+    # Linking is allowed even with JITLTO_MODE=cached, because that is this command's purpose.
+    cache = KernelCache(own.store if output else _writable_cache(), shared=shared)
+    claimed: dict[str, int] = {}  # digest → position of the job that links it
+    plans: dict[int, Plan] = {}
+    kernels: dict[str, bytes] = {}
 
-    def __init__(self, output: Path | None = None) -> None:
-        self._output = output
-        own = session.default.kernel_cache
-        if output is not None:
-            _check_pack(output)
-        store = _writable_cache() if output is None else own.store
-        shared = SharedKernels(config.current(), readonly=output is not None) if own.shared else None
-        # Linking is allowed even with JITLTO_MODE=cached, because that is this command's purpose.
-        self._cache = KernelCache(store, shared=shared)
-        self._before = shared.stores.statistics if shared is not None else None
+    def work(item: tuple[int, WarmJob]) -> WarmOutcome | None:
+        position, job = item
+        plan = plans[position] = job.plan()
+        if claimed.setdefault(plan.digest, position) != position:  # setdefault is atomic
+            return None
+        key = plan.link_key
+        kernel = cache.get_or_link(key, partial(plan.link, use_cache=False), plan.database.location)
+        kernels[key.digest] = key.encode(kernel)
+        if shared is not None and kernel.layer not in ("link", "store"):
+            shared.put(key.digest, kernels[key.digest])
+        plan.services.kernel_cache.warn(plan.chosen, kernel)
+        return WarmOutcome(job, plan.target.sm, key, plan.database.path, kernel.layer)
 
-    def link(
-        self, jobs: Sequence[WarmJob], workers: int | None = None, on_job: Callable[[int], object] = lambda _: None
-    ) -> WarmResult:
-        """Link all jobs in parallel, each digest once; kernels that the destination already holds are not linked again.
+    outcomes: dict[int, WarmOutcome] = {}
+    for position, (_, job), outcome in run_parallel(work, list(enumerate(jobs)), workers):
+        on_job(position)
+        if isinstance(outcome, JitltoError):
+            outcomes[position] = WarmOutcome(job, job.arch and job.arch.sm, error=outcome)
+        elif outcome is not None:
+            outcomes[position] = outcome
+    ordered = [outcomes[position] for position in sorted(outcomes)]
+    if output is None:
+        written = _flush(shared.stores, before) if shared and before else (0, 0)
+        return WarmResult([_verified(each, cache) for each in ordered], 0, *written)
+    if kernels:
+        _write(output, [(jobs[position], plans[position]) for position in sorted(plans)], kernels)
+    return WarmResult(ordered, len(kernels))
 
-        Raises:
-            JitltoError: If the pack cannot be written.
-        """
-        claimed: dict[str, int] = {}  # digest → position of the job that links it
-        plans: dict[int, Plan] = {}
-        kernels: dict[str, bytes] = {}
 
-        def work(item: tuple[int, WarmJob]) -> WarmOutcome | None:
-            position, job = item
-            plan = plans[position] = job.plan()
-            if claimed.setdefault(plan.digest, position) != position:  # setdefault is atomic
-                return None
-            key, database, shared = plan.link_key, plan.database, self._cache.shared
-            kernel = self._cache.get_or_link(key, partial(plan.link, use_cache=False), database.location)
-            kernels[key.digest] = key.encode(kernel)
-            if shared is not None and kernel.layer not in ("link", "store"):
-                shared.put(key.digest, kernels[key.digest])
-            plan.services.kernel_cache.warn(plan.chosen, kernel)
-            outcome = WarmOutcome(job, plan.target.sm, key, database.path, kernel.layer)
-            kept = self._output or kernel.layer == "pack" or self._cache.find(key.digest, database.location)
-            return outcome if kept else replace(outcome, layer="", error=self._not_kept())
+def _flush(stores: SharedStore, before: StoreStatistics) -> tuple[int, int]:
+    """Wait until all is written to shared stores; return how many kernels were, and how many could not be."""
+    flushed, now = stores.flush(_FLUSH, _STALL), stores.statistics
+    return now.writes - before.writes, now.dropped - before.dropped + (not flushed)
 
-        ordered: dict[int, WarmOutcome] = {}
-        for position, (_, job), outcome in run_parallel(work, list(enumerate(jobs)), workers):
-            on_job(position)
-            if isinstance(outcome, JitltoError):
-                ordered[position] = WarmOutcome(job, job.arch and job.arch.sm, error=outcome)
-            elif outcome is not None:
-                ordered[position] = outcome
-        packed = len(kernels) if self._output else 0
-        if self._output and kernels:
-            self._write(self._output, [(jobs[position], plans[position]) for position in sorted(plans)], kernels)
-        return WarmResult([ordered[position] for position in sorted(ordered)], packed, *self._flushed())
 
-    def _flushed(self) -> tuple[int, int]:
-        """Wait until all is written to shared stores; return how many kernels were, and how many could not be."""
-        shared, before = self._cache.shared, self._before
-        if shared is None or before is None:
-            return 0, 0
-        flushed, now = shared.stores.flush(_FLUSH, _STALL), shared.stores.statistics
-        return now.writes - before.writes, now.dropped - before.dropped + (not flushed)
+def _verified(outcome: WarmOutcome, cache: KernelCache) -> WarmOutcome:
+    """Return the outcome, or a failure if the kernel was linked but the cache does not hold it."""
+    if outcome.key is None or outcome.database is None or cache.find(outcome.key.digest, outcome.database):
+        return outcome
+    place = user_caches()[0]
+    reason, remedy = f"its size limit of {place.bound} bytes is too low", "raise JITLTO_CACHE_SIZE"
+    if cache.store and cache.store.write_error:
+        reason = f"{place.directory}: {cache.store.write_error}"
+        remedy = "free disk space, set JITLTO_CACHE_DIR to a different directory"
+    what, hint = f"linked, but not cached: {reason}", f"{remedy}, or write a pack: -o PACK"
+    return replace(outcome, layer="", error=JitltoError(what, code="jitlto-cache-full", hint=hint))
 
-    def _not_kept(self) -> JitltoError:
-        """Return the error for a kernel that was linked, but that the cache does not hold."""
-        place = user_caches()[0]
-        refused = self._cache.store.write_error if self._cache.store else None
-        reason = f"{place.directory}: {refused}" if refused else f"its size limit of {place.bound} bytes is too low"
-        remedy = (
-            "free disk space, set JITLTO_CACHE_DIR to a different directory" if refused else "raise JITLTO_CACHE_SIZE"
-        )
-        hint = f"{remedy}, or write a pack: -o PACK"
-        return JitltoError(f"linked, but not cached: {reason}", code="jitlto-cache-full", hint=hint)
 
-    @staticmethod
-    def _write(output: Path, planned: Sequence[tuple[WarmJob, Plan]], kernels: Mapping[str, bytes]) -> None:
-        answers: dict[str, bytes] = {}
-        contents: dict[str, bytes] = {}
-        for job, plan in planned:
-            if plan.digest in kernels and isinstance(job.family, KernelFamily):
-                answers |= find_answers(job.family, job.request, plan)
-                contents[job.family.contents.key] = job.family.contents.encode()
-        try:
-            packs.write(output, {KERNELS: kernels, REQUESTS: answers, CONTENTS: contents})
-        except OSError as error:
-            raise _failed(output, error) from None
+def _write(output: Path, planned: Sequence[tuple[WarmJob, Plan]], kernels: Mapping[str, bytes]) -> None:
+    """Write a pack of kernels, of the requests that lead to them, and of what their databases hold."""
+    answers: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
+    for job, plan in planned:
+        if plan.digest in kernels and isinstance(job.family, KernelFamily):
+            answers |= find_answers(job.family, job.request, plan)
+            contents[job.family.contents.key] = job.family.contents.encode()
+    try:
+        packs.write(output, {KERNELS: kernels, REQUESTS: answers, CONTENTS: contents})
+    except OSError as error:
+        raise _failed(output, error) from None
 
 
 def find_answers(family: KernelFamily, request: Request, plan: Plan) -> dict[str, bytes]:
@@ -291,33 +274,28 @@ def find_answers(family: KernelFamily, request: Request, plan: Plan) -> dict[str
 
     A request that names all parameters stands for those that leave one out which the others decide, or all such.
     """
-    capability = divmod(plan.target.number, 10)
-    linker = str(plan.link_target.nvjitlink)
+    capability, linker = divmod(plan.target.number, 10), str(plan.link_target.nvjitlink)
     if request.pinned or request.supplied or not plan.answers(linker, capability):
         return {}
     entry = family.entrypoints[0] if len(family.entrypoints) == 1 else request.entry
-
-    def leads_to_it(configuration: Mapping[str, str]) -> bool:
-        other = Request(request.family, request.entry, configuration, (), (), request.link_mode, request.link_options)
-        try:
-            return family.plan_request(other, plan.target).digest == plan.digest
-        except JitltoError:
-            return False
-
-    named = [request.configuration]
-    if request.configuration == plan.configuration:
-        few = dict(plan.configuration)
-        for name in sorted(plan.configuration):
-            one_less = {other: value for other, value in plan.configuration.items() if other != name}
-            if leads_to_it(one_less):
-                named.append(one_less)
-                fewer = {other: value for other, value in few.items() if other != name}
-                few = fewer if leads_to_it(fewer) else few
-        named.append(few)
     how = request.link_mode, dict(request.link_options)
+
+    def without(name: str, configuration: Mapping[str, str]) -> Mapping[str, str] | None:
+        """Leave a parameter out; return None if that does not lead to the kernel."""
+        fewer = {other: value for other, value in configuration.items() if other != name}
+        with contextlib.suppress(JitltoError):
+            planned = family.plan_request(Request(request.family, request.entry, fewer, (), (), *how), plan.target)
+            return fewer if planned.digest == plan.digest else None
+        return None
+
+    named, few = [request.configuration], request.configuration
+    for name in sorted(plan.configuration if request.configuration == plan.configuration else ()):
+        if (one_less := without(name, plan.configuration)) is not None:
+            named.append(one_less)
+            few = without(name, few) or few
     asked = [
         requests.KernelRequest(family.contents.digest, family.name, entry, *how, each, capability, linker)
-        for each in named
+        for each in [*named, few]
     ]
     return {each.key: plan.chosen.encode() for each in asked if each.key}
 

@@ -102,14 +102,8 @@ def _builds(
 
 
 def _run(executor: DaskExecutor, jobs: Sequence[CompileJob], run: Any) -> None:
-    """Run jobs, as many at once as a build would."""
-    width, running = transport.capacity(executor), set[Future[None]]()
-    for job in jobs:
-        running.add(transport.submit(executor, job, run))
-        if len(running) == width:
-            done, running = wait(running, return_when="FIRST_COMPLETED")
-            _check(done)
-    _check(wait(running).done)
+    """Run jobs, submitted at once as a build does."""
+    _check(wait([transport.submit(executor, job, run) for job in jobs]).done)
 
 
 def _check(futures: set[Future[None]]) -> None:

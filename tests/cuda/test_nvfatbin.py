@@ -32,14 +32,14 @@ def test_ptx_is_compressed_and_links_as_the_text_does() -> None:
     data = nvfatbin.wrap_ptx(text, BASE)
     assert len(data) < len(text) / 4
     assert nvfatbin.wrap_ptx(text, BASE) == data
-    assert nvfatbin.list_images(data) == [FatbinImage(FatbinKind.PTX, BASE.number)]
+    assert nvfatbin.list_images(data) == [FatbinImage(FatbinKind.PTX, BASE)]
     one, other = (LinkInput(kind, each, "x") for kind, each in ((InputKind.PTX, text), (InputKind.FATBIN, data)))
     assert link([one], Architecture(90), []).data == link([other], Architecture(90), []).data
 
 
 def test_fatbins_are_found_wherever_they_lie_in_an_archive() -> None:
     data = b"!<arch>\nodd" + fatbin("80") + b"\x50\xed\x55\xba" + fatbin("90") + b"\x50\xed\x55"
-    assert nvfatbin.find_fatbins(data) == [[FatbinImage(FatbinKind.LTOIR, n)] for n in (80, 90)]
+    assert nvfatbin.find_fatbins(data) == [[FatbinImage(FatbinKind.LTOIR, Architecture(n))] for n in (80, 90)]
     assert nvfatbin.holds_ltoir(data)
     assert not nvfatbin.holds_ltoir(b"!<arch>\n")
     # Each member is linked, so that one which does not fit is enough.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import trace_launch
+from tests.support import ways
 from tests.support.process import ROOT
 
 PAGE = ROOT / "docs" / "architecture.md"
@@ -65,13 +65,13 @@ def test_every_file_and_name_on_the_page_is_there() -> None:
 
 
 @pytest.fixture(scope="module")
-def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, trace_launch.Trace]:
-    return trace_launch.collect(tmp_path_factory.mktemp("traces"))
+def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[ways.Step]]:
+    return ways.collect(tmp_path_factory.mktemp("traces"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", trace_launch.TITLES)
-def test_the_drawings_show_the_modules_that_are_entered(way: str, traces: dict[str, trace_launch.Trace]) -> None:
+@pytest.mark.parametrize("way", ways.TITLES)
+def test_the_drawings_show_the_modules_that_are_entered(way: str, traces: dict[str, list[ways.Step]]) -> None:
     drawing = (DRAWINGS / f"{way}.svg").read_text("utf-8")
     shown = re.findall(r'text-anchor="end">([\w.]+)<', drawing)
-    assert shown == traces[way].modules, "run `python -m tests.benchmarks.trace_launch --output docs/architecture`"
+    assert shown == ways.modules(traces[way]), "run `python -m tests.support.ways --output docs/architecture`"

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import enum
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
-import jitlto
 from jitlto.base.errors import ArgumentError
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
@@ -22,75 +17,10 @@ from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.families import write_family
-from tests.support.layouts import (
-    CTYPES,
-    Declared,
-    as_ctypes,
-    as_dataclass,
-    as_value,
-    is_field,
-    parts,
-    random_row,
-    structures,
-    without_alignments,
-)
 
 pytestmark = pytest.mark.gpu
 
 # --- structures ---
-
-_STRUCTURES = {
-    "family.toml": """
-[family]
-name = "structures"
-archs = ["75"]
-
-[entrypoint.dump]
-matrix = "dump.json"
-template = "dump.cu.jinja"
-key = ["number", "how"]
-""",
-    "dump.cu.jinja": """
-#include "types.cuh"
-__global__ void dump({{ "const __grid_constant__ " if how == "constant" else "" }}n{{number}}::s value,
-                     unsigned char* out, unsigned long long* facts) {
-  n{{number}}::write(value, out, facts);
-}
-""",
-}
-
-
-def write_header(several: list[Declared]) -> str:
-    """The structures in C++, each with a function that writes its fields and their offsets."""
-    text = "#pragma once\n"
-    for number, declared in enumerate(several):
-        lines = []
-        for place, (name, _, _) in enumerate(parts(declared), 2):
-            begin = f"reinterpret_cast<const unsigned char*>(&value.{name})"
-            lines.append(f"  facts[{place}] = {begin} - reinterpret_cast<const unsigned char*>(&value);")
-            lines.append(f"  for (unsigned k = 0; k < sizeof(value.{name}); ++k)")
-            lines.append(f"    out[facts[{place}] + k] = {begin}[k];")
-        body = "\n".join(lines)
-        text += f"""namespace n{number} {{
-{declared.cpp()}
-__device__ inline void write(const s& value, unsigned char* out, unsigned long long* facts) {{
-  facts[0] = sizeof(s);
-  facts[1] = alignof(s);
-{body}
-}}
-}}
-"""
-    return text
-
-
-def build_structures(directory: Path, several: list[Declared]) -> KernelFamily:
-    numbers = ", ".join(f'"{number}"' for number in range(len(several)))
-    files = _STRUCTURES | {
-        "dump.json": f'{{"number": [{numbers}], "how": ["constant", "copy"]}}',
-        "types.cuh": write_header(several),
-    }
-    report = build([declaration.load_family(write_family(directory, files))], directory / "structures.fragdb")
-    return KernelFamily("structures", FragmentDatabase(report.path))
 
 
 def ways(launcher: Any, *args: Any) -> Iterator[None]:
@@ -98,42 +28,6 @@ def ways(launcher: Any, *args: Any) -> Iterator[None]:
     for _ in range(3):
         launcher(None, 1, 1, *args)
         yield
-
-
-@settings(
-    max_examples=3, deadline=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck), print_blob=False
-)
-@given(st.lists(structures(types=tuple(CTYPES)), min_size=8, max_size=8), st.integers(0, 1 << 31))
-def test_random_structures_arrive_bit_by_bit_however_they_are_passed(several: list[Declared], seed: int) -> None:
-    import cupy as cp
-
-    several = list(map(without_alignments, several))
-    weights = cp.zeros(4, np.float32)
-    with tempfile.TemporaryDirectory() as directory:
-        family = build_structures(Path(directory), several)
-        for number, declared in enumerate(several):
-            layout, mask = declared.layout(), is_field(declared)
-            row = random_row(declared, seed + number, weights.data.ptr)
-            forms = [
-                row,
-                row[()],
-                row.tobytes(),
-                as_ctypes(declared).from_buffer_copy(row.tobytes()),
-                as_value(declared, as_dataclass(declared), row, weights),
-            ]
-            expected = np.frombuffer(row.tobytes(), np.uint8)[mask]
-            for how in ("constant", "copy"):
-                launcher = family.launcher(number=str(number), how=how)
-                parameter = launcher.signature[0]
-                assert (parameter.size, parameter.alignment) == (layout.size, layout.alignment)
-                for form in forms:
-                    out = cp.zeros(layout.size, np.uint8)
-                    facts = cp.zeros(2 + len(layout.fields), np.uint64)
-                    for _ in ways(launcher, form, out, facts):
-                        assert cp.asnumpy(out)[mask].tobytes() == expected.tobytes()
-                        offsets = [field.offset for field in layout.fields]
-                        assert cp.asnumpy(facts).tolist() == [layout.size, layout.alignment, *offsets]
-                        out.fill(0)
 
 
 # --- the other kinds ---
@@ -290,52 +184,6 @@ def test_a_structure_of_kilobytes_arrives(kinds: KernelFamily) -> None:
         out.fill(0)
     with raises(ArgumentError, "launch-argument-layout", "3996", "4000"):
         kinds.launcher(entry="large")(None, 1, 1000, values[1:].tobytes(), out, 1000)
-
-
-def test_declared_fields_arrive_by_name(kinds: KernelFamily) -> None:
-    import cupy as cp
-
-    values = np.random.default_rng(2).integers(0, 1 << 32, 1000).astype(np.uint32)
-    out = cp.zeros(1000, np.uint32)
-    for form in ({"values": values}, (values.tolist(),), np.array((values,), [("values", "u4", 1000)])):
-        for _ in range(3):
-            kinds.launcher(entry="large")(None, 1, 1000, form, out, 1000)
-            np.testing.assert_array_equal(cp.asnumpy(out), values)
-            out.fill(0)
-    with raises(ArgumentError, "launch-argument-layout", "values", "float"):
-        kinds.launcher(entry="large")(None, 1, 1000, np.zeros((), [("values", "f4", 1000)]), out, 1000)
-
-
-def test_a_structure_is_kept_by_a_graph(kinds: KernelFamily) -> None:
-    import cupy as cp
-    from cuda.core import Device
-
-    out = cp.zeros(1000, np.uint32)
-    launcher = kinds.launcher(entry="large")
-    Device().sync()
-    builder = Device().create_graph_builder()
-    builder.begin_building()
-    launcher(builder, 1, 1000, np.arange(1000, dtype=np.uint32).tobytes(), out, 1000)
-    graph = builder.end_building().complete()
-    stream = Device().create_stream()
-    graph.launch(stream)
-    stream.sync()
-    np.testing.assert_array_equal(cp.asnumpy(out), np.arange(1000))
-
-
-def test_a_sequence_replaces_structures(kinds: KernelFamily) -> None:
-    import cupy as cp
-
-    out = [cp.zeros(1000, np.uint32) for _ in range(2)]
-    launcher = kinds.launcher(entry="large")
-    values = [np.arange(1000, dtype=np.uint32) + number for number in range(3)]
-    steps = [launcher.step(1, 1000, jitlto.Slot("table"), array, 1000) for array in out]
-    run_all = jitlto.sequence(None, steps, table=values[0].tobytes())
-    run_all()
-    for expected in (values[0], values[1], values[2]):
-        run_all(table=(expected,))
-        for array in out:
-            np.testing.assert_array_equal(cp.asnumpy(array), expected)
 
 
 def test_pointers_to_structures_vectors_and_enums_take_arrays(kinds: KernelFamily) -> None:

@@ -41,11 +41,6 @@ def test_random_launches_are_those_of_the_model() -> None:
     exercise_core.in_threads(core, 1, 2)
 
 
-@pytest.mark.slow
-def test_random_launches_of_many_signatures() -> None:
-    assert exercise_core.run(launch_core.core(), 2, 2) >= 4
-
-
 def test_launches_of_two_threads_have_their_own_arguments(tmp_path: Path) -> None:
     core = launch_core.core()
     driver = exercise_core.compile_driver(exercise_core.load(exercise_core.HOOK, "extension"), tmp_path)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from cuda.bindings import driver
 from cuda.core import Device
 
-from jitlto.base.errors import ArgumentError, LaunchError
+from jitlto.base.errors import ArgumentError
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
@@ -21,7 +19,6 @@ from jitlto.launch import signature
 from jitlto.launch.launcher import Launcher
 from jitlto.runtime.family import KernelFamily
 from tests.support import launch_core
-from tests.support.errors import raises
 from tests.support.families import write_family
 from tests.support.launchers import launcher_class
 
@@ -92,47 +89,6 @@ def test_tensors_and_streams_of_torch(twice: Launcher, plain: list[object]) -> N
             twice(None, 1, 128, tensor, COUNT)
             taken.append(name)
     assert taken == []
-
-
-def test_an_error_of_the_driver_is_that_of_the_python_way(twice: Launcher) -> None:
-    with raises(LaunchError, "launch-failed"):
-        twice(None, 1, 2048, None, 0)
-    twice(None, 1, 128, None, 0)
-
-
-def test_a_thread_without_a_context_gets_one(twice: Launcher) -> None:
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            twice(None, 1, 128, None, 0)
-        except BaseException as error:  # noqa: BLE001
-            errors.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert errors == []
-
-
-def test_two_threads_launch_at_the_same_time(twice: Launcher) -> None:
-    cp = pytest.importorskip("cupy")
-    arrays = [cp.zeros(COUNT, cp.float32), cp.zeros(COUNT, cp.float32)]
-    streams = [cp.cuda.Stream(non_blocking=True) for _ in arrays]
-    Device().sync()
-
-    def work(array: Any, stream: Any) -> None:
-        Device(0).set_current()
-        for _ in range(20_000):
-            twice(stream, 1, 128, array, COUNT)
-
-    threads = [threading.Thread(target=work, args=pair) for pair in zip(arrays, streams, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    Device().sync()
-    assert all(not array.any() for array in arrays)
 
 
 ODD = {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitlto.base.errors import NoDeviceError
+from jitlto.base.errors import NoDeviceError, PlanError, UnknownParameterError, UnknownValueError
 from jitlto.cuda import device
 from jitlto.launch import core as core_module
 from jitlto.launch.core import make_table
@@ -108,16 +108,6 @@ def test_where_devices_differ_each_call_asks_for_the_current_one(
     assert found[90][0] is not found[100][0]
 
 
-def test_numbers_are_told_apart_by_their_types(mini: KernelFamily, asked: list[Any]) -> None:
-    choose = mini.dispatcher("data_type", op_name="twice")
-    for _ in range(3):
-        for value in (1, True, "1", 300, 10**30):
-            mini.launcher(data_type=value, op_name="twice")
-    assert [type(one["data_type"]) for one in asked] == [int, bool, str, int, int]
-    for _ in range(3):
-        assert choose("float") is choose("float") is not choose("double")
-
-
 def test_many_configurations_are_all_found(mini: KernelFamily, asked: list[Any]) -> None:
     launchers = {}
     for _ in range(3):
@@ -140,3 +130,15 @@ def test_a_class_with_its_own_way_keeps_it(
     monkeypatch.setattr(own, "load", mini.load)
     for _ in range(4):
         assert own.launcher(**ONE)[1] == "own"  # type: ignore[index]
+
+
+def test_a_dispatcher_refuses_what_the_family_has_not(mini: KernelFamily) -> None:
+    with pytest.raises(UnknownParameterError, match="data_typ"):
+        mini.dispatcher("data_typ")
+    with pytest.raises(UnknownValueError, match="thrice"):
+        mini.dispatcher("data_type", op_name="thrice")
+    with pytest.raises(PlanError, match="twice"):
+        mini.dispatcher("data_type", "data_type")
+    choose = mini.dispatcher("data_type", "op_name")
+    with pytest.raises(PlanError, match="1 values given for 2"):
+        choose("float")

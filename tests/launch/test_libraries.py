@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import gc
 import itertools
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -131,18 +129,6 @@ def test_arrays_of_any_libraries_mix_and_the_core_reads_those_it_knows_itself(
     ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_library_that_comes_late_is_learnt_too(fake: FakeDriver, kind: Callable[[], Any]) -> None:
-    launcher = fake.launcher("float const*")
-    for _ in range(3):
-        launcher(fake.stream, 1, 32, None)
-    array = kind()
-    launcher(fake.stream, 1, 32, array)
-    reads = array.reads
-    launcher(fake.stream, 1, 32, array)
-    assert array.reads - reads == (fake.core is None or not isinstance(array, CupyArray | TorchTensor))
-
-
 def test_a_tensor_that_changed_is_checked_again(fake: FakeDriver) -> None:
     launcher = fake.launcher("float const*")
     tensor = TorchTensor()
@@ -198,15 +184,6 @@ def test_an_array_without_the_interface_says_nothing_of_others_of_its_type(fake:
         launcher(fake.stream, 1, 32, small, usual)
         assert fake.launches[-1][2:] == (4096, 4096)
     assert usual.reads - reads == 1
-
-
-def test_many_types_of_arrays_are_all_taken(fake: FakeDriver) -> None:
-    launcher = fake.launcher("float const*")
-    for number in range(100):
-        kind = type(f"Array{number}", (JaxArray,), {})
-        for _ in range(2):
-            launcher(fake.stream, 1, 32, kind(address=4096 + number))
-            assert fake.launches[-1][2:] == (4096 + number,)
 
 
 @pytest.mark.parametrize("kind", STREAMS)
@@ -265,34 +242,9 @@ def test_a_stream_of_pytorch_is_read_once_while_it_is_used(fake: FakeDriver, mon
     assert gone() is None  # only the last one is kept
 
 
-def test_threads_launch_in_their_own_streams_of_pytorch(fake: FakeDriver) -> None:
-    launcher, failures = fake.launcher("int"), []
-
-    def work(number: int) -> None:
-        stream = TorchStream(number)
-        for _ in range(300):
-            launcher(stream, 1, 32, number)
-        failures.extend(each for each in fake.launches if each[0].handle != each[2])
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in (5, 6, 7)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(fake.launches) == 900
-    assert failures == []
-
-
 def test_a_graph_builder_is_passed_on_in_every_launch(fake: FakeDriver) -> None:
     builder = type("GraphBuilder", (STREAMS[0],), {"__module__": "cuda.core.graph._graph_builder"})(5)
     launcher = fake.launcher()
     for _ in range(5):
         launcher(builder, 1, 32)
     assert [stream.handle for stream, _ in fake.launches] == [5] * 5
-
-
-def test_numbers_are_not_affected_by_arrays(fake: FakeDriver) -> None:
-    launcher = fake.launcher("float*", "int", "double", "bool", "float*")
-    for kind in KINDS[:3] * 2:
-        launcher(fake.stream, 1, 32, kind(), -1, 0.5, True, None)
-        assert fake.launches[-1][2:] == (4096, -1, 0.5, np.bool_(True), 0)

@@ -6,7 +6,6 @@ import ctypes
 import itertools
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -155,22 +154,6 @@ def test_any_arrays_go_with_any_stream(make: Any, source: str, target: str, stre
         np.testing.assert_array_equal(cupy.asnumpy(cupy.asarray(y)), values + 3)
 
 
-def test_the_array_interface_is_not_read_once_a_type_is_known(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    if make.way == "python":
-        pytest.skip("the plain way reads it in every launch")
-    launcher = make("add")
-    x, y = (torch_tensor(np.zeros(N, np.float32)) for _ in range(2))
-    stream = torch_stream()
-    for _ in range(4):
-        launcher(stream, 4, 256, x, y, N)
-    synchronize()
-    owner = next(cls for cls in type(x).__mro__ if "__cuda_array_interface__" in vars(cls))
-    monkeypatch.setattr(owner, "__cuda_array_interface__", property(lambda _: pytest.fail("it was read")))
-    launcher(stream, 4, 256, x, y, N)
-    launcher(stream, 4, 256, y, x, N)
-    synchronize()
-
-
 def outcome(work: Callable[[], Any]) -> Any:
     """A result, or the error."""
     try:
@@ -237,22 +220,6 @@ def test_every_tensor_is_taken_or_refused_as_by_the_converters(make: Any, monkey
     signature.make_signature.cache_clear()  # of the noted launches
 
 
-def test_streams_come_and_go_and_each_launch_is_in_its_own(make: Any) -> None:
-    import cupy
-
-    launcher = make("add")
-    x, y = cupy.arange(N, dtype=np.float32), cupy.zeros(N, np.float32)
-    synchronize()
-    for number in range(300):
-        stream = cupy.cuda.Stream(non_blocking=bool(number % 2))
-        y.fill(0)
-        synchronize()
-        launcher(stream, 4, 256, x, y, N)
-        stream.synchronize()
-        cupy.testing.assert_array_equal(y, x + 3)
-        del stream  # the driver may give its handle to the next
-
-
 def test_a_thread_without_a_context_launches_in_the_default_stream(make: Any) -> None:
     import cupy
 
@@ -280,57 +247,3 @@ def test_a_thread_without_a_context_launches_in_the_default_stream(make: Any) ->
     synchronize()
     for row in y:
         cupy.testing.assert_array_equal(row, x + 3)
-
-
-def test_launches_in_the_libraries_streams_are_captured_in_graphs(make: Any) -> None:
-    import cupy
-
-    launcher = make("add")
-    x, y = cupy.arange(N, dtype=np.float32), cupy.zeros(N, np.float32)
-    stream = cupy.cuda.Stream(non_blocking=True)
-    for _ in range(3):
-        launcher(stream, 4, 256, x, y, N)
-    synchronize()
-    y.fill(0)
-    synchronize()
-    stream.begin_capture()
-    launcher(stream, 4, 256, x, y, N)
-    graph = stream.end_capture()
-    synchronize()
-    assert not y.any()
-    graph.launch(stream)
-    stream.synchronize()
-    cupy.testing.assert_array_equal(y, x + 3)
-
-
-def test_launches_are_captured_in_a_graph_of_pytorch(make: Any) -> None:
-    torch = pytest.importorskip("torch")
-    launcher = make("add")
-    x, y = torch.arange(N, dtype=torch.float32, device="cuda"), torch.zeros(N, device="cuda")
-    for _ in range(3):
-        launcher(torch.cuda.current_stream(), 4, 256, x, y, N)
-    y.zero_()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        launcher(torch.cuda.current_stream(), 4, 256, x, y, N)
-    torch.cuda.synchronize()
-    assert not y.any()
-    graph.replay()
-    torch.cuda.synchronize()
-    assert torch.equal(y, x + 3)
-
-
-def test_dispatchers_and_families_give_launchers_that_take_them(family: KernelFamily, tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    x, y = torch.arange(N, dtype=torch.float32, device="cuda"), torch.zeros(N, device="cuda")
-    stream = torch.cuda.Stream()
-    torch.cuda.synchronize()
-    choose = family.dispatcher(entry="add")
-    for _ in range(4):
-        assert family.launcher(entry="add") is choose()
-        y.zero_()
-        torch.cuda.synchronize()
-        choose()(stream, 4, 256, x, y, N)
-        torch.cuda.synchronize()
-        assert torch.equal(y, x + 3)

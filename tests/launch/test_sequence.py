@@ -18,10 +18,8 @@ from jitlto import Slot
 from jitlto.base.errors import ArgumentError, LaunchError, NoDeviceError
 from jitlto.launch import sequence as sequence_module
 from jitlto.launch.sequence import LaunchSequence
-from tests.support.arrays import TORCH, CupyArray, JaxArray, NumbaArray, TorchTensor
 from tests.support.errors import raises
 from tests.support.fake_graphs import FakeSequences, StreamStandIn
-from tests.support.launchers import parameter
 
 
 class DeviceArray:
@@ -146,21 +144,6 @@ def test_attributes_are_those_of_a_launch(fake: FakeSequences) -> None:
     assert [run.grid for run in in_graph] == [run.grid for run in alone] == [(1, 1, 1), (8, 1, 1), (1, 1, 1), (1, 1, 1)]
 
 
-def test_a_sequence_may_be_empty(fake: FakeSequences) -> None:
-    jitlto.sequence(None, [])()
-    assert not fake.driver.runs
-
-
-def test_kernels_of_different_signatures_meet_in_a_sequence(fake: FakeSequences) -> None:
-    other = fake.make([parameter("double", "scale"), parameter("float*", "y"), parameter("signed char", "n")])
-    run_all = jitlto.sequence(
-        None, [fake.made.step(1, 32, A, Slot("y"), 1), other.step(1, 32, Slot("scale"), Slot("y"), -1)], y=B, scale=2
-    )
-    fake.driver.sizes = [8, 8, 1]  # as many bytes as all have
-    run_all(scale=0.5)
-    assert fake.driver.take()[1].values == (struct.pack("<d", 0.5), struct.pack("<Q", 0x2000), b"\xff")
-
-
 @pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(st.lists(st.tuples(st.booleans(), st.dictionaries(st.sampled_from("xyn"), st.integers(0, 2)))))
@@ -195,39 +178,6 @@ def test_each_thread_launches_with_its_own_arguments(fake: FakeSequences) -> Non
     assert len(numbers) == 300
     assert all(len(set(numbers[i : i + 3])) == 1 for i in range(0, 300, 3))
     assert sorted(numbers) == [1] * 150 + [2] * 150
-
-
-@pytest.mark.parametrize("kind", [CupyArray, TorchTensor, NumbaArray, JaxArray])
-@pytest.mark.usefixtures("torch_stand_in")
-def test_replaced_arrays_are_read_as_in_launches(fake: FakeSequences, kind: Any) -> None:
-    run_all = jitlto.sequence(None, [fake.made.step(1, 32, Slot("x"), B, 1)], x=A)
-    arrays = [kind(address=64 * number) for number in range(1, 6)]
-    other = TORCH.float64 if kind is TorchTensor else "<f8"
-    for array in arrays:
-        run_all(x=array)
-        with raises(ArgumentError, "launch-argument-dtype"):
-            run_all(x=kind(other, address=1))
-        if kind is not JaxArray:
-            with raises(ArgumentError, "launch-argument-not-contiguous"):
-                run_all(x=kind(contiguous=False, address=1))
-    assert [x for x, *_ in _values(fake)] == [64, 128, 192, 256, 320]
-    run_all(x=None)
-    run_all(x=kind(size=0, address=0))
-    run_all(x=arrays[2])
-    assert [x for x, *_ in _values(fake)] == [0, 0, 192]
-
-
-@pytest.mark.usefixtures("torch_stand_in")
-def test_arrays_of_several_libraries_take_turns(fake: FakeSequences) -> None:
-    run_all = jitlto.sequence(None, [fake.made.step(1, 32, Slot("x"), B, 1)], x=A)
-    arrays = [kind(address=16 * n) for n, kind in enumerate([CupyArray, TorchTensor, NumbaArray, JaxArray] * 3, 1)]
-    for array in arrays:
-        run_all(x=array)
-    assert [x for x, *_ in _values(fake)] == [16 * n for n in range(1, 13)]
-    gone = TorchTensor(storage=False)
-    run_all(x=arrays[1])
-    with raises(ArgumentError, "launch-argument-export"):
-        run_all(x=gone)
 
 
 def test_structures_are_passed_by_value(monkeypatch: pytest.MonkeyPatch) -> None:

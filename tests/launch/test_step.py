@@ -161,13 +161,6 @@ def test_an_invalid_configuration_is_the_same_error_on_every_path(
     assert len(set(errors)) == 1
 
 
-def test_numpys_integers_are_extents_on_every_path(fake: FakeDriver) -> None:
-    for way in ways(fake, "int"):
-        way(fake.stream, np.int64(5), (np.int32(64), 2), 1)
-        _, config, _ = fake.launches[-1]
-        assert (config.grid, config.block) == ((5, 1, 1), (64, 2, 1))
-
-
 def test_an_error_of_the_driver_is_the_same_error_on_every_path(fake: FakeDriver) -> None:
     prepared = ways(fake, "int")
     for way in prepared:
@@ -209,13 +202,6 @@ def test_launchers_with_the_same_signature_share_only_code(fake: FakeDriver) -> 
         assert first._kernel != second._kernel
 
 
-def test_extents_may_be_lists(fake: FakeDriver) -> None:
-    launcher = fake.launcher("int")
-    for _ in range(3):
-        launcher(fake.stream, [2, 3], [32], 1)
-    assert {(config.grid, config.block) for _, config, _ in fake.launches} == {((2, 3, 1), (32, 1, 1))}
-
-
 @pytest.mark.parametrize("launches", [0, 1, 5])
 def test_a_launcher_without_references_is_freed(fake: FakeDriver, launches: int) -> None:
     launcher = fake.launcher("int")
@@ -249,13 +235,6 @@ def test_a_fork_before_cuda_is_used_changes_nothing(fake: FakeDriver, monkeypatc
     core_module._after_fork()
     fake.launcher("int")(fake.stream, 1, 32, 1)
     assert len(fake.launches) == 1
-
-
-def test_the_default_stream_is_the_devices(fake: FakeDriver) -> None:
-    for way in ways(fake):
-        fake.launches.clear()
-        way(None, 1, 32)
-        assert fake.launches[0][0] is fake.stream
 
 
 def test_an_attribute_that_there_is_not_is_the_same_error_on_every_path(fake: FakeDriver) -> None:

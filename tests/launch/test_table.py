@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -152,25 +151,3 @@ def test_a_table_in_a_circle_is_collected() -> None:
     del table, made
     gc.collect()
     assert gone() is None
-
-
-@pytest.mark.slow
-def test_threads_may_ask_remember_and_forget_at_the_same_time(asked: Asked) -> None:
-    wrong: list[Any] = []
-
-    def work(seed: int) -> None:
-        for number in range(3000):
-            value = (seed + number) % 600
-            asked._quick.remember((value, "x"), ("b",), value)
-            found = asked.launcher(value, b="x")
-            if found != value and not isinstance(found, Answer):
-                wrong.append((value, found))
-            if number % 500 == 0:
-                asked._quick.forget()
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []

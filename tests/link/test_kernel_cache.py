@@ -6,9 +6,6 @@ import hashlib
 import json
 import logging
 import os
-import random
-import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +22,7 @@ from msgspec.structs import replace
 
 from jitlto.base import events
 from jitlto.base.cache_dir import CacheDir
-from jitlto.base.errors import LinkError, NotCachedError
+from jitlto.base.errors import NotCachedError
 from jitlto.base.versions import Version
 from jitlto.cuda import nvjitlink
 from jitlto.link import linker
@@ -36,12 +33,12 @@ from jitlto.plan.plan import Plan
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily, load
 from tests.conftest import BuildFamily
-from tests.support.families import MINI
-from tests.support.kernels import entry, get_or_link
+from tests.support.families import MINI, built
+from tests.support.fleet import TEN, sail
+from tests.support.kernels import get_or_link
 from tests.support.process import ROOT, python
 
 PROCESSES = int(os.environ.get("JITLTO_TEST_PROCESSES", "8"))
-KILLS = int(os.environ.get("JITLTO_TEST_KILLS", "6"))
 LARGE = 1 << 30
 TWICE = {"data_type": "float", "op_name": "twice"}
 SQUARE = {"data_type": "float", "op_name": "square"}
@@ -155,131 +152,29 @@ def test_the_default_cache_is_below_the_users_cache_directory(
 # --- many threads, many processes ---
 
 
-def fleet(argument: str) -> None:
-    """Fork processes that ask for plans in threads, all at the same moment; print what came of it as JSON.
-
-    Run as a program of its own: it forks before it has any thread. ``kill_after`` seconds after the start, the first
-    process is killed.
-    """
-    given = json.loads(argument)
-    family = load(given["family"], given["database"])
-    plans = [family.plan(arch="sm_90", **configuration) for configuration in given["configurations"]]
-    digests = [plan.digest for plan in plans]
-    folder = Path(given["folder"])
-    starts = os.open(folder / "starts", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    gate, opened = os.pipe()
-    children = []
-    for number in range(given["processes"]):
-        child = os.fork()
-        if child:
-            children.append(child)
-            continue
-        try:
-            os.close(opened)
-            os.read(gate, 1)  # ends when the parent closes the gate
-
-            def ask(plan: Plan) -> str:
-                def link() -> LinkedKernel:
-                    os.write(starts, b".")
-                    return plan.link(use_cache=False)
-
-                kernel = session.default.kernel_cache.get_or_link(plan.link_key, link, plan.database.path)
-                return hashlib.sha256(kernel.cubin).hexdigest()
-
-            with ThreadPoolExecutor(given["threads"]) as pool:
-                asked = [[pool.submit(ask, plan) for plan in plans] for _ in range(given["threads"])]
-                seen = [[future.result() for future in each] for each in asked]
-            result = {"counters": dict(events.counters()), "cubins": seen}
-            (folder / f"result{number}").write_text(json.dumps(result))
-            os._exit(0)
-        finally:
-            os._exit(1)
-    begin = time.monotonic()
-    os.close(opened)
-    if given["kill_after"] is not None:
-        time.sleep(given["kill_after"])
-        os.kill(children[0], signal.SIGKILL)
-    statuses = [os.waitpid(child, 0)[1] for child in children]
-    ended = [number for number, status in enumerate(statuses) if status == 0]
-    results = [json.loads((folder / f"result{number}").read_text()) for number in ended]
-    summary = {
-        "digests": digests,
-        "statuses": statuses,
-        "links": (folder / "starts").stat().st_size,
-        "seconds": time.monotonic() - begin,
-        "results": results,
-    }
-    print(json.dumps(summary))
+@pytest.fixture(scope="module")
+def ten(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
+    return built(tmp_path_factory.mktemp("ten"), TEN, "ten")
 
 
-def sail(
-    family: KernelFamily,
-    folder: Path,
-    configurations: list[dict[str, str]],
-    processes: int,
-    threads: int,
-    kill_after: float | None = None,
-    **variables: str,
-) -> dict:  # type: ignore[type-arg]
-    """Run :func:`fleet` with an empty cache directory."""
-    folder.mkdir(exist_ok=True)
-    given = {
-        "family": family.name,
-        "database": str(family.database.path),
-        "configurations": configurations,
-        "folder": str(folder),
-        "processes": processes,
-        "threads": threads,
-        "kill_after": kill_after,
-    }
-    code = "import sys; from tests.link.test_kernel_cache import fleet; fleet(sys.argv[1])"
-    done = python("-c", code, json.dumps(given), **{"JITLTO_CACHE_DIR": str(folder / "user")} | variables)
-    assert done.returncode == 0, done.stderr
-    summary: dict = json.loads(done.stdout)  # type: ignore[type-arg]
-    summary["log"] = done.stderr
-    return summary
-
-
-def right_cubins(family: KernelFamily, configurations: list[dict[str, str]]) -> list[str]:
-    plans = [family.plan(arch="sm_90", **configuration) for configuration in configurations]
-    return [hashlib.sha256(plan.link(use_cache=False).cubin).hexdigest() for plan in plans]
-
-
-def test_processes_and_threads_that_ask_at_once_link_each_kernel_once(search: KernelFamily, tmp_path: Path) -> None:
-    configurations = list(search.configurations())[:80:8]
-    threads = 8
-    asked = sail(search, tmp_path / "fleet", configurations, PROCESSES, threads)
-    assert asked["statuses"] == [0] * PROCESSES
-    total: Counter[str] = Counter()
-    truth = right_cubins(search, configurations)
-    for result in asked["results"]:
-        total.update(result["counters"])
-        assert result["cubins"] == [truth] * threads
-    assert (total["linked"], asked["links"]) == (10, 10)
-    assert "doing it here too" not in asked["log"]
-    # And nothing is linked, in the next process, on what is now a warm directory.
-    (tmp_path / "fleet" / "starts").unlink()
-    again = sail(search, tmp_path / "fleet", configurations, 1, 1)
-    assert again["links"] == 0
-    assert again["results"][0]["counters"]["linked"] == 0
-    assert again["results"][0]["counters"]["found_on_disk"] == 10
-    assert again["results"][0]["cubins"] == [truth]
-
-
-@pytest.mark.slow
-def test_a_process_killed_while_it_links_costs_one_link_more_and_hangs_nobody(
-    mini: KernelFamily, tmp_path: Path
+def test_processes_and_threads_that_ask_at_once_link_each_kernel_once(
+    ten: KernelFamily, tmp_path: Path, directory: Path
 ) -> None:
-    configurations = [TWICE, SQUARE, {"data_type": "double", "op_name": "twice"}]
-    truth = right_cubins(mini, configurations)
-    chance = random.Random(3)  # noqa: S311 - the same kills every time
-    for number in range(KILLS):
-        asked = sail(mini, tmp_path / f"{number}", configurations, 3, 1, kill_after=chance.uniform(0, 0.2))
-        assert asked["statuses"][1:] == [0, 0]
-        assert asked["links"] <= len(configurations) + 1
-        assert asked["seconds"] < 20
-        for result in asked["results"]:
-            assert result["cubins"] == [truth]
+    plans = [ten.plan(arch="sm_90", **configuration) for configuration in ten.configurations()]
+    truth = {plan.digest: hashlib.sha256(plan.link(use_cache=False).cubin).hexdigest() for plan in plans}
+    # Equal digests mean equal cubins, in processes that hash in another order too.
+    for seed, name in (("1", "first"), ("2", "second")):
+        asked = sail(
+            ten.location, "ten", tmp_path / name, hosts=1, processes=PROCESSES, PYTHONHASHSEED=seed, JITLTO_STORE=""
+        )
+        assert [result["cubins"] for result in asked.results] == [truth] * PROCESSES
+        assert (asked.counters["linked"], "doing it here too" in asked.log) == (10, False)
+    # And nothing is linked, in the next process, on what is now a warm directory.
+    again = sail(ten.location, "ten", tmp_path / name, hosts=1, processes=1, JITLTO_STORE="")
+    assert (again.counters["linked"], again.counters["found_on_disk"]) == (0, 10)
+    process = Process(directory, seconds=0.1)
+    with ThreadPoolExecutor(8) as pool:
+        assert len({kernel.cubin for kernel in pool.map(process.ask, [plans[0]] * 8)}) == process.links == 1
 
 
 HOLD = """
@@ -333,122 +228,6 @@ def test_who_waits_too_long_says_so_and_links(
     begin = time.monotonic()
     assert Process(directory).ask(plan).layer == "disk"
     assert time.monotonic() - begin < 1
-
-
-@pytest.mark.timing
-@pytest.mark.slow
-def test_the_death_of_a_holder_ends_the_wait(
-    directory: Path, plan: Plan, hold: Callable[[Plan], subprocess.Popen[str]]
-) -> None:
-    process = Process(directory)
-    holder = hold(plan)
-    with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(process.ask, plan)
-        time.sleep(0.1)
-        holder.kill()
-        holder.wait()
-        begin = time.monotonic()
-        assert asking.result(10).layer == "link"
-    assert time.monotonic() - begin < 2
-    # The dead process's lock file is still there, and means nothing.
-    assert list((directory / "locks").iterdir())
-    assert Process(directory).ask(plan).layer == "disk"
-
-
-@pytest.mark.slow
-def test_a_wait_for_one_kernel_holds_up_no_other(
-    directory: Path, plan: Plan, another: Plan, hold: Callable[[Plan], subprocess.Popen[str]]
-) -> None:
-    process = Process(directory, patience=1.5)
-    hold(plan)
-    with ThreadPoolExecutor(2) as pool:
-        waiting = pool.submit(process.ask, plan)
-        time.sleep(0.05)
-        assert pool.submit(process.ask, another).result(2) == another.link(use_cache=False)
-        assert not waiting.done()
-        assert waiting.result(10) == plan.link(use_cache=False)
-
-
-@pytest.mark.slow
-def test_threads_get_the_first_ones_refusal_each_in_a_copy_of_its_own(directory: Path, plan: Plan) -> None:
-    cache, cause = KernelCache(CacheDir(directory, LARGE)), ValueError("cause")
-    inside, calls = threading.Event(), []
-
-    def refuse() -> LinkedKernel:
-        calls.append(1)
-        inside.wait(10)
-        time.sleep(0.1)
-        raise LinkError("refused", where="here", hint="do that", log="a log") from cause
-
-    def ask(_: int) -> LinkError:
-        with pytest.raises(LinkError) as caught:
-            cache.get_or_link(plan.link_key, refuse, plan.database.path)
-        return caught.value
-
-    with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(ask, n) for n in range(8)]
-        time.sleep(0.1)
-        inside.set()
-        failures = [each.result(10) for each in asked]
-    assert len(calls) == 1
-    assert len({id(failure) for failure in failures}) == 8
-    assert {str(failure) for failure in failures} == {"here: refused [link]\n  hint: do that"}
-    assert {failure.log for failure in failures} == {"a log"}
-    assert all(failure.__cause__ is cause for failure in failures)
-    # A refusal is not kept: what is asked for next is tried again, and nothing is locked.
-    assert get_or_link(cache, plan) == plan.link(use_cache=False)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt, MemoryError, SystemExit])
-def test_one_threads_interruption_is_not_anothers(
-    directory: Path, plan: Plan, interruption: type[BaseException]
-) -> None:
-    cache = KernelCache(CacheDir(directory, LARGE))
-    inside, go = threading.Event(), threading.Event()
-
-    def interrupted() -> LinkedKernel:
-        inside.set()
-        go.wait(10)
-        raise interruption
-
-    with ThreadPoolExecutor(3) as pool:
-        first = pool.submit(cache.get_or_link, plan.link_key, interrupted, plan.database.path)
-        assert inside.wait(10)
-        others = [pool.submit(get_or_link, cache, plan) for _ in range(2)]
-        time.sleep(0.05)
-        go.set()
-        assert all(other.result(10) == plan.link(use_cache=False) for other in others)
-        assert isinstance(first.exception(10), interruption)
-
-
-@pytest.mark.slow
-def test_a_claim_ends_after_its_entry_is_there(directory: Path, plan: Plan) -> None:
-    process, other = Process(directory), CacheDir(directory, LARGE)
-    missing = []
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.is_set():
-            claim = other.claim(plan.digest)
-            if claim is not None:
-                # Nobody links it now: either nobody has begun, or it is there. It is looked for first: links are
-                # forgotten before it is cleared away.
-                if other.get(KERNELS, plan.digest) is None and process.links:
-                    missing.append(1)
-                claim.release()
-            time.sleep(0.0005)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    for _ in range(10):
-        process.ask(plan)
-        time.sleep(0.005)
-        process.links = 0
-        other.clear()
-    ended.set()
-    watcher.join(10)
-    assert not missing
 
 
 def fork_while_linking(database: str) -> None:
@@ -510,152 +289,6 @@ def test_a_fork_while_another_thread_links_waits_for_the_parent_and_for_no_ghost
 # --- directories that are not as they should be ---
 
 
-def two_ask(directory: Path, *plans: Plan) -> tuple[int, int]:
-    """Two threads of each of two processes ask for plans at once, and get what a link gives; each one's links."""
-    first, second = Process(directory, patience=2, seconds=0.1), Process(directory, patience=2, seconds=0.1)
-    together = threading.Barrier(4)
-
-    def ask(process: Process, plan: Plan) -> LinkedKernel:
-        together.wait(30)
-        return process.ask(plan)
-
-    begin = time.monotonic()
-    for plan in plans:
-        truth = plan.link(use_cache=False)
-        with ThreadPoolExecutor(4) as pool:
-            asked = [pool.submit(ask, process, plan) for process in (first, second) for _ in range(2)]
-            assert all(each.result(30) == truth for each in asked)
-    assert time.monotonic() - begin < 2 * len(plans)
-    return first.links, second.links
-
-
-def ran(*command: str) -> None:
-    subprocess.run(command, capture_output=True, timeout=30, check=True)
-
-
-@pytest.fixture
-def tmpfs(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mount a small file system; skips where that is not permitted."""
-    mounted = []
-
-    def mount(options: str) -> Path:
-        place = tmp_path / "mounted"
-        place.mkdir(exist_ok=True)
-        try:
-            ran("mount", "-t", "tmpfs", "-o", options, "none", str(place))
-        except (OSError, subprocess.CalledProcessError) as error:
-            pytest.skip(f"no file system can be mounted: {error}")
-        mounted.append(place)
-        return place
-
-    yield mount
-    for place in reversed(mounted):
-        ran("umount", "-l", str(place))
-
-
-@pytest.mark.timing
-def test_a_lock_file_of_nobody_is_in_nobodys_way(directory: Path, plan: Plan) -> None:
-    process = Process(directory)
-    (directory / "locks").mkdir()
-    (directory / "locks" / f"{plan.digest[:3]}.lock").write_text("12345\nelsewhere\n")
-    begin = time.monotonic()
-    assert process.ask(plan).layer == "link"
-    assert time.monotonic() - begin < 2
-    assert Process(directory).ask(plan).layer == "disk"
-
-
-@pytest.mark.timing
-@pytest.mark.slow
-def test_a_full_disk_costs_links_and_one_warning(
-    tmpfs: Callable[[str], Path], plan: Plan, another: Plan, caplog: pytest.LogCaptureFixture
-) -> None:
-    place = tmpfs("size=16k,mode=0700")
-    (place / "ballast").write_bytes(bytes(8192))
-    with pytest.raises(OSError, match="No space"), (place / "more").open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(512))
-    (place / "cubins").mkdir(mode=0o700)
-    first, second = two_ask(place / "cubins", plan, another)
-    assert first <= 2
-    assert second <= 2
-    assert caplog.text.count("no more entries can be stored") == 2  # once for each of the two
-    assert not any(p.is_file() and p.stat().st_size for p in (place / "cubins").rglob("*"))
-    # Room again: it is used, without a restart.
-    process = Process(place / "cubins")
-    (place / "ballast").unlink()
-    (place / "more").unlink()
-    assert process.ask(plan).layer == "link"
-    assert Process(place / "cubins").ask(plan).layer == "disk"
-
-
-@pytest.mark.timing
-@pytest.mark.slow
-def test_a_disk_without_inodes_costs_links_and_one_warning(
-    tmpfs: Callable[[str], Path], plan: Plan, caplog: pytest.LogCaptureFixture
-) -> None:
-    place = tmpfs("size=1m,nr_inodes=3,mode=0700")
-    (place / "cubins").mkdir(mode=0o700)
-    first, second = two_ask(place / "cubins", plan)
-    assert first <= 1
-    assert second <= 1
-    assert caplog.text.count("no more entries can be stored") <= 2
-
-
-def limited(database: str) -> None:
-    """Ask where no file may grow beyond some bytes. Run as a program of its own."""
-    plan = load("mini", database).plan(arch="sm_90", **TWICE)
-    truth = plan.link(use_cache=False)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-    with ThreadPoolExecutor(4) as pool:
-        asked = list(pool.map(lambda _: plan.link(), range(4)))
-    assert all(kernel == truth for kernel in asked)
-    print(events.counters()["linked"])
-
-
-@pytest.mark.slow
-def test_files_that_may_not_grow_cost_a_link_and_one_warning(mini_path: Path, tmp_path: Path) -> None:
-    code = "import sys; from tests.link.test_kernel_cache import limited; limited(sys.argv[1])"
-    done = python("-c", code, mini_path, seconds=60, JITLTO_CACHE_DIR=str(tmp_path / "user"))
-    assert done.returncode == 0, done.stderr
-    assert 1 <= int(done.stdout) <= 4  # one at a time; who comes when the first has landed links too
-    assert done.stderr.count("no more entries can be stored") == 1
-    assert not [p for p in (tmp_path / "user" / "cubins" / KERNELS).rglob("*") if p.is_file()]
-
-
-@pytest.mark.slow
-def test_a_read_only_file_system_is_one_warning_and_no_cache(
-    tmpfs: Callable[[str], Path],
-    environment: Callable[..., None],
-    plan: Plan,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    place = tmpfs("size=1m,mode=0700")
-    environment(JITLTO_CACHE_DIR=str(place))
-    assert plan.link().layer == "link"
-    ran("mount", "-o", "remount,ro", str(place))
-    environment()
-    before = state(place)
-    assert [plan.link().layer for _ in range(2)] == ["link", "link"]
-    assert caplog.text.count("cannot be written") == 1
-    assert state(place) == before
-    environment(JITLTO_CACHE="readonly")  # which finds what is there
-    assert plan.link().layer == "disk"
-    assert state(place) == before
-
-
-@pytest.mark.slow
-def test_a_store_that_becomes_read_only_while_in_use_costs_links_and_one_warning(
-    tmpfs: Callable[[str], Path], plan: Plan, another: Plan, caplog: pytest.LogCaptureFixture
-) -> None:
-    place = tmpfs("size=1m,mode=0700")
-    process = Process(place)
-    process.ask(plan)
-    ran("mount", "-o", "remount,ro", str(place))
-    assert process.ask(plan).layer == "disk"
-    assert [process.ask(another).layer for _ in range(2)] == ["link", "link"]
-    assert caplog.text.count("no more entries can be stored") == 1
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["writable by others", "somebody else's", "a file", "a dangling link", "a loop"])
 def test_a_directory_that_is_not_this_users_own_is_one_warning_and_no_cache(
@@ -700,113 +333,6 @@ def test_a_directory_that_is_not_this_users_own_is_one_warning_and_no_cache(
     assert caplog.text.count("is ignored") == 1
     if place.is_dir():
         assert not list(place.iterdir())
-
-
-@pytest.mark.slow
-def test_a_cache_is_opened_once_whatever_number_of_threads_ask_first(
-    environment: Callable[..., None], tmp_path: Path
-) -> None:
-    for _ in range(20):
-        environment(JITLTO_CACHE_DIR=str(tmp_path))
-        start = threading.Barrier(8)
-
-        def first(start: threading.Barrier = start) -> KernelCache:
-            start.wait(10)
-            return session.default.kernel_cache
-
-        with ThreadPoolExecutor(8) as pool:
-            assert len({id(each.result(10)) for each in [pool.submit(first) for _ in range(8)]}) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("at", ["the cache", "the entries", "the locks", "its parent"])
-def test_a_directory_removed_while_in_use_is_made_again(
-    tmp_path: Path, plan: Plan, another: Plan, caplog: pytest.LogCaptureFixture, at: str
-) -> None:
-    directory = tmp_path / "parent" / "cache"
-    process, other = Process(directory), Process(directory)
-    process.ask(plan)
-    gone = {
-        "the cache": directory, "the entries": directory / "kernels", "the locks": directory / "locks",
-        "its parent": directory.parent,
-    }[at]  # fmt: skip
-    shutil.rmtree(gone)
-    for each in (process, other):
-        assert each.ask(plan) == plan.link(use_cache=False)
-        assert each.ask(another) == another.link(use_cache=False)
-    assert process.links + other.links <= 4
-    assert directory.stat().st_mode & 0o777 == 0o700
-    assert Process(directory).ask(another).layer == "disk"
-    assert caplog.text == ""
-
-
-@pytest.mark.slow
-def test_a_directory_removed_again_and_again_costs_links_alone(directory: Path, plan: Plan, another: Plan) -> None:
-    process, ended = Process(directory), threading.Event()
-
-    def remove() -> None:
-        while not ended.is_set():
-            shutil.rmtree(directory, ignore_errors=True)
-            time.sleep(0.001)
-
-    truth = [plan.link(use_cache=False), another.link(use_cache=False)]
-    remover = threading.Thread(target=remove)
-    remover.start()
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            asked = [(n % 2, pool.submit(process.ask, (plan, another)[n % 2])) for n in range(40)]
-            assert all(each.result(120) == truth[which] for which, each in asked)
-    finally:
-        ended.set()
-        remover.join(10)
-
-
-@pytest.mark.timing
-@pytest.mark.slow
-@pytest.mark.parametrize("target", ["nowhere", "a file", "a directory", "itself"])
-@pytest.mark.parametrize("place", ["entry", "its folder", "entries", "lock", "locks"])
-def test_links_and_other_things_in_the_place_of_files_harm_nothing(
-    tmp_path: Path, directory: Path, plan: Plan, caplog: pytest.LogCaptureFixture, place: str, target: str
-) -> None:
-    store = CacheDir(directory, LARGE)
-    entry = Path(store._path(KERNELS, plan.digest))
-    path = {
-        "entry": entry, "its folder": entry.parent, "entries": directory / KERNELS,
-        "lock": directory / "locks" / f"{plan.digest[:3]}.lock", "locks": directory / "locks",
-    }[place]  # fmt: skip
-    path.parent.mkdir(parents=True, exist_ok=True)
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "file").write_text("not ours")
-    elsewhere = {"nowhere": outside / "none", "a file": outside / "file", "a directory": outside, "itself": path}
-    path.symlink_to(elsewhere[target])
-    first, second = two_ask(directory, plan)
-    assert first <= 1
-    assert second <= 1
-    assert caplog.text.count("WARNING") <= 2  # one for each of the two
-    assert (outside / "file").read_text() == "not ours"
-    if place == "entry":
-        assert not path.is_symlink()
-        assert Process(directory).ask(plan).layer == "disk"
-
-
-@pytest.mark.timing
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["directory", "fifo", "unreadable"])
-def test_no_lock_file_but_something_else_costs_a_link_at_most(directory: Path, plan: Plan, kind: str) -> None:
-    locks = CacheDir(directory, LARGE).directory / "locks"
-    locks.mkdir()
-    path = locks / f"{plan.digest[:3]}.lock"
-    match kind:
-        case "directory":
-            path.mkdir()
-        case "fifo":
-            os.mkfifo(path)
-        case _:
-            path.touch(mode=0)
-    first, second = two_ask(directory, plan)
-    assert first <= 1
-    assert second <= 1
 
 
 # --- settings ---
@@ -865,118 +391,10 @@ def test_where_linking_is_forbidden_the_error_names_all_that_is_needed_to_link_i
         assert plan.link().layer == "disk"
 
 
-# --- the bound ---
-
-
-@pytest.mark.slow
-def test_the_bound_holds_and_what_was_used_longest_ago_goes_first(directory: Path, mini: KernelFamily) -> None:
-    plans = [mini.plan(arch=f"sm_{n}", **TWICE) for n in (75, 80, 86, 87, 89, 90, 100, 120)]
-    bound = 4 * max(len(entry(plan)) for plan in plans)
-    process = Process(directory, bound)
-    for number, plan in enumerate(plans):
-        process.ask(plan)
-        assert process.store.usage().size <= bound
-        path = Path(process.store._path(KERNELS, plan.digest))
-        os.utime(path, (number * 10_000, number * 10_000))
-        if number == 2:
-            assert process.ask(plans[0]).layer == "disk"  # which makes it the last used
-    left = [n for n, plan in enumerate(plans) if process.cache.find(plan.digest, plan.database.path)]
-    assert left[0] == 0
-    assert left[1:] == list(range(len(plans)))[-len(left) + 1 :]
-    assert len(left) >= 3
-
-
-@pytest.mark.slow
-def test_a_cache_too_small_for_what_is_asked_gives_the_right_kernels(directory: Path, mini: KernelFamily) -> None:
-    plans = [mini.plan(arch=f"sm_{n}", **TWICE) for n in (75, 80, 86, 87, 89, 90)]
-    truth = {plan.digest: plan.link(use_cache=False) for plan in plans}
-    bound = 2 * max(len(plan.link_key.encode(truth[plan.digest])) for plan in plans)
-    caches = [KernelCache(CacheDir(directory, bound)) for _ in range(3)]
-    chance = random.Random(4)  # noqa: S311 - the same order every time
-
-    def ask(cache: KernelCache, plan: Plan) -> bool:
-        kernel = truth[plan.digest]
-        return cache.get_or_link(plan.link_key, lambda: kernel, plan.database.path) == kernel
-
-    with ThreadPoolExecutor(6) as pool:
-        asked = [pool.submit(ask, chance.choice(caches), chance.choice(plans)) for _ in range(600)]
-        assert all(each.result(30) for each in asked)
-    assert CacheDir(directory, bound).usage().size <= bound * 19 // 16 + bound
-
-
-@pytest.mark.slow
-def test_the_size_is_set_by_the_environment(
-    environment: Callable[..., None], tmp_path: Path, mini: KernelFamily
-) -> None:
-    environment(JITLTO_CACHE_DIR=str(tmp_path), JITLTO_CACHE_SIZE="10K")
-    for arch in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90"):
-        mini.plan(arch=arch, **TWICE).link()
-    store = session.default.kernel_cache.store
-    assert store is not None
-    assert 0 < store.usage().size <= 10 << 10
-
-
 def test_an_entry_larger_than_the_bound_is_not_kept_and_harms_nothing(directory: Path, plan: Plan) -> None:
     process = Process(directory, 1000)
     assert [process.ask(plan).layer for _ in range(2)] == ["link", "link"]
     assert entries(directory) == []
-
-
-@pytest.mark.slow
-def test_the_directory_is_not_walked_at_every_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = CacheDir(tmp_path / "store", 1 << 20)
-    walks = []
-    monkeypatch.setattr(CacheDir, "_files", lambda store, whole=CacheDir._files: walks.append(1) or whole(store))
-    for number in range(1000):
-        store.put(KERNELS, hashlib.sha256(bytes(number)).hexdigest(), bytes(4096))
-        store.prune_if_due()
-        if number % 10 == 0:
-            size = sum(f.stat().st_size for f in entries(store.directory))
-            assert size <= (1 << 20) * 17 // 16 + 8192
-    assert len(walks) <= 1000 * 4096 // (1 << 16) + 2
-
-
-def test_the_bound_is_kept_when_nobody_waits_for_it(
-    directory: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process, other = Process(directory), Process(directory)
-    walking, walked = threading.Event(), threading.Event()
-
-    def slow() -> None:
-        walking.set()
-        walked.wait(10)
-
-    monkeypatch.setattr(process.store, "prune_if_due", slow)
-    with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(process.ask, plan)
-        assert walking.wait(10)
-        claim = other.store.claim(plan.digest)
-        assert claim is not None
-        claim.release()
-        assert process.ask(plan).layer == "disk"
-        walked.set()
-        assert asking.result(10).layer == "link"
-
-
-@pytest.mark.slow
-def test_lock_files_do_not_accumulate(directory: Path) -> None:
-    store = CacheDir(directory, LARGE)
-    for number in range(6000):
-        claim = store.claim(hashlib.sha256(str(number).encode()).hexdigest())
-        assert claim is not None
-        claim.release()
-    assert len(list((directory / "locks").iterdir())) <= 4096
-    assert store.usage().size == 0
-
-
-def test_pruning_leaves_what_another_process_is_writing(directory: Path) -> None:
-    store, key = CacheDir(directory, 100), hashlib.sha256(b"x").hexdigest()
-    store.put(KERNELS, key, bytes(500))
-    half = Path(store._path(KERNELS, key)).with_name(".half")
-    half.write_bytes(bytes(500))
-    assert store.prune() == 1
-    assert store.clear() == 0
-    assert half.exists()
 
 
 # --- the digest ---
@@ -1057,15 +475,6 @@ def test_every_input_of_a_link_changes_the_digest(
         seen[f"nvJitLink {newer}"] = of()
     doubled = {what for what, digest in seen.items() if Counter(seen.values())[digest] > 1}
     assert doubled == set()
-
-
-def test_equal_digests_mean_equal_cubins(search: KernelFamily, tmp_path: Path) -> None:
-    configurations = list(search.configurations())[1::19]
-    runs = [sail(search, tmp_path / f"{n}", configurations, 1, 1, PYTHONHASHSEED=str(n)) for n in (1, 2)]
-    assert [run["links"] for run in runs] == [len(configurations)] * 2
-    assert runs[0]["digests"] == runs[1]["digests"]
-    assert len(set(runs[0]["digests"])) == len(configurations)
-    assert runs[0]["results"][0]["cubins"] == runs[1]["results"][0]["cubins"]
 
 
 def test_found_kernels_are_logged_for_who_looks_and_for_nobody_else(

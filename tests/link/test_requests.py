@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +19,6 @@ from typing import Any, NamedTuple
 import pytest
 
 import jitlto
-from jitlto import database
 from jitlto.base import events
 from jitlto.base.errors import DatabaseError, PlanError, RegistryError, UnknownValueError
 from jitlto.cuda import libraries, nvjitlink
@@ -29,9 +27,8 @@ from jitlto.link import requests
 from jitlto.link.requests import Contents, KernelRequest, find_linker
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import Chosen
-from jitlto.plan.plan import Plan
 from jitlto.runtime import recording, session
-from jitlto.runtime.discovery.registry import DatabaseFile, Registry
+from jitlto.runtime.discovery.registry import DatabaseFile
 from jitlto.runtime.family import KernelFamily
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
@@ -77,11 +74,6 @@ def process(path: Path) -> Family:
 def _no_registry_is_left() -> Iterator[None]:
     yield
     session.default.reset()
-
-
-def registry(paths: tuple[Path, ...]) -> Registry:
-    """A registry as the session makes it."""
-    return Registry(paths, look_ups=session.default.look_ups)
 
 
 def launcher(path: Path, **configuration: Any) -> Any:
@@ -221,19 +213,6 @@ def test_a_damaged_entry_is_a_miss(path: Path, empty_cache: Path, kind: str, ope
         assert entry.read_bytes() == whole
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("payload", [b"", b"null", b"[]", b"{}", b"[1, 2, 3]", b'["a", null, {"mini": 3}]', b"\xff"])
-def test_an_entry_that_somebody_else_made_up_is_a_miss(path: Path, empty_cache: Path, payload: bytes) -> None:
-    first = launcher(path)
-    store = session.default.kernel_cache.store
-    assert store is not None
-    for kind in ("databases", "requests"):
-        for entry in (empty_cache / "cubins" / kind).rglob("*"):
-            if entry.is_file():
-                store.put(kind, entry.parent.name + entry.name, payload)
-    assert launcher(path).chosen == first.chosen
-
-
 def test_plans_are_recorded_where_kernels_were_found(path: Path, tmp_path: Path) -> None:
     launcher(path)
     with session.recording(tmp_path / "used.jsonl"):
@@ -245,36 +224,6 @@ def settings(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     session.default.reset()
-
-
-def test_recording_by_the_environment_plans_too(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    launcher(path)
-    settings(monkeypatch, JITLTO_RECORD=str(tmp_path / "used.jsonl"))
-    launcher(path)
-    assert len(recording.read(tmp_path / "used.jsonl")) == 1
-
-
-@pytest.mark.slow
-def test_without_a_cache_nothing_is_kept(
-    path: Path, empty_cache: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings(monkeypatch, JITLTO_CACHE="off")
-    launcher(path)
-    launcher(path)
-    assert len(opened) == 2
-    assert not empty_cache.exists()
-
-
-@pytest.mark.slow
-def test_a_read_only_cache_serves_and_takes_nothing(
-    path: Path, empty_cache: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    launcher(path)
-    settings(monkeypatch, JITLTO_CACHE="readonly")
-    before = sorted(empty_cache.rglob("*"))
-    assert (launcher(path).linked.layer, len(opened)) == ("disk", 1)
-    launcher(path, data_type="double", op_name="twice")
-    assert sorted(empty_cache.rglob("*")) == before
 
 
 def test_a_kernel_that_was_found_may_be_used_where_linking_is_forbidden(
@@ -310,14 +259,6 @@ def test_contents_say_what_the_database_would(path: Path, opened: list[Path]) ->
         assert list(map(str, known.configurations())) == list(map(str, direct.configurations()))
     with raises(RegistryError, "registry-unknown-family", "'mimi'", hint="did you mean 'mini'"):
         KernelFamily("mimi", known._file)
-
-
-def test_the_registry_finds_families_without_opening_what_it_knows(path: Path, opened: list[Path]) -> None:
-    for _ in range(2):
-        assert registry((path,)).find("mini").path == path
-    with raises(RegistryError, "registry-unknown-family", "'mimi'", hint="did you mean 'mini'"):
-        registry((path.parent,)).find("mimi")
-    assert len(opened) == 1
 
 
 def test_all_that_an_answer_depends_on_is_in_the_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,16 +328,6 @@ def test_options_that_change_afterwards_change_nothing(path: Path) -> None:
     assert choose("twice").chosen == found.chosen
 
 
-def test_a_class_that_plans_in_its_own_way_answers_for_itself_alone(path: Path) -> None:
-    class Own(Family):
-        def plan(self, **given: Any) -> Plan:
-            return super().plan(**given | {"link_options": {"max_registers": 40}})
-
-    session.default.reset()
-    Own("mini", session.default.registry.file(path)).launcher(**TWICE)
-    assert launcher(path).chosen.digest == process(path).plan(arch="sm_90", **TWICE).digest
-
-
 def test_a_device_that_changes_meanwhile_makes_no_answer(path: Path, capability: SimpleNamespace) -> None:
     def switch(event: events.Event) -> None:
         if event.kind == events.Kind.PLANNED:
@@ -444,35 +375,6 @@ def test_a_database_is_where_it_was_opened(path: Path, tmp_path: Path, monkeypat
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
         assert KernelFamily("mini", read)._file.location == read.location == path
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_a_fork_while_another_thread_opens_a_database_can_plan(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    process(path)
-    family = process(path)
-    inside, go = threading.Event(), threading.Event()
-
-    class Slow(FragmentDatabase):
-        def __init__(self, path: str | os.PathLike[str]) -> None:
-            inside.set()
-            go.wait(20)
-            super().__init__(path)
-
-    monkeypatch.setattr(database, "FragmentDatabase", Slow)
-    thread = threading.Thread(target=family.plan, kwargs={"arch": "sm_90", **TWICE})
-    thread.start()
-    inside.wait(20)
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.alarm(20)
-            database.FragmentDatabase = FragmentDatabase  # type: ignore[misc]
-            os._exit(0 if family.plan(arch="sm_90", **TWICE).digest else 1)
-        finally:
-            os._exit(2)
-    go.set()
-    thread.join()
-    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_library_that_another_one_brought_is_not_what_the_next_process_finds(monkeypatch: pytest.MonkeyPatch) -> None:

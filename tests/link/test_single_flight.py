@@ -12,7 +12,6 @@ import pytest
 
 from jitlto.base.errors import LinkError
 from jitlto.link.single_flight import SingleFlight, raise_copy
-from tests.support.errors import raises
 
 
 def run(flights: SingleFlight, key: object, compute: Callable[[], Any]) -> tuple[Any, float | None]:
@@ -66,35 +65,8 @@ def test_different_keys_are_computed_at_the_same_time(flights: SingleFlight) -> 
         assert [future.result(10)[0] for future in futures] == [0, 1, 2, 3]
 
 
-@pytest.mark.slow
-def test_a_waiting_thread_gets_the_value_and_does_not_compute(flights: SingleFlight) -> None:
-    started, release = threading.Event(), threading.Event()
-
-    def slow() -> str:
-        started.set()
-        assert release.wait(10)
-        return "from the first"
-
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(run, flights, "key", slow)
-        assert started.wait(10)
-        second = pool.submit(run, flights, "key", lambda: "from the second")
-        with pytest.raises(TimeoutError):
-            second.result(0.05)
-        release.set()
-        assert first.result(10)[0] == second.result(10)[0] == "from the first"
-
-
 def test_a_computation_that_asks_for_itself_does_not_wait_for_itself(flights: SingleFlight) -> None:
     assert run(flights, "key", lambda: run(flights, "key", lambda: 7)[0]) == (7, None)
-
-
-def test_nothing_is_remembered_after_the_flight(flights: SingleFlight) -> None:
-    assert run(flights, "key", lambda: 1) == (1, None)
-    assert run(flights, "key", lambda: None) == (None, None)
-    with raises(LinkError):
-        run(flights, "key", lambda: raise_copy(LinkError("does not link")))
-    assert run(flights, "key", lambda: 2) == (2, None)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from jitlto.base.config import Config
-from jitlto.base.errors import LinkError, NotCachedError
+from jitlto.base.errors import NotCachedError
 from jitlto.link.sources import SharedKernels
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 from jitlto.runtime.family import KernelFamily
@@ -93,13 +93,6 @@ def test_a_kernel_that_one_host_has_linked_is_found_by_the_next_and_kept_there(h
     assert (first.counts(), second.counts()) == ({"linked": 1}, {"found_in_store": 1, "found_on_disk": 1})
 
 
-def test_nothing_but_the_kernel_is_left_in_the_store(host: Callable[..., Host], tmp_path: Path) -> None:
-    first = host("first")
-    first.ask()
-    first.flush()
-    assert len(objects(tmp_path, "kernels")) == 1
-
-
 def test_a_damaged_or_renamed_object_is_a_miss(host: Callable[..., Host], tmp_path: Path) -> None:
     first = host("first")
     for name in ("one", "two"):
@@ -155,20 +148,6 @@ print([n for n in sys.modules if n.startswith(("jitlto.stores", "obstore", "cryp
 
 
 # --- stores that fail ---
-
-
-def test_a_link_that_fails_keeps_no_other_host_waiting(host: Callable[..., Host]) -> None:
-    first, second = host("first"), host("second")
-
-    def fail() -> None:
-        raise LinkError("no", hint="none")
-
-    with pytest.raises(LinkError):
-        first.ask(link=fail)
-    first.flush()
-    begin = time.monotonic()
-    assert second.ask().layer == "link"
-    assert time.monotonic() - begin < 1
 
 
 def test_a_store_that_cannot_be_used_costs_no_wait_and_no_error(host: Callable[..., Host], tmp_path: Path) -> None:
@@ -266,29 +245,3 @@ def test_a_store_that_dies_in_the_middle_costs_its_patience_once(
     assert {first.ask(f"later {number}").layer for number in range(20)} == {"link"}
     assert time.monotonic() - begin < 0.2 + 1
     assert first.ask("one").layer == "disk"
-
-
-@pytest.mark.slow
-def test_the_first_kernel_of_a_process_takes_a_round_trip_and_little_more(
-    ten: KernelFamily, proxy: Proxy, tmp_path: Path
-) -> None:
-    first = output_of(FRESH, ten.database.path, JITLTO_CACHE_DIR=str(tmp_path / "0"), JITLTO_STORE_PATIENCE="5")
-    assert first.split()[0] == "link"
-    proxy.set(latency=0.1)
-    seconds = []
-    for number in range(1, 6):
-        given = {"JITLTO_CACHE_DIR": str(tmp_path / str(number)), "JITLTO_STORE_PATIENCE": "5"}
-        layer, duration = output_of(FRESH, ten.database.path, **given).split()
-        assert layer == "store"
-        seconds.append(float(duration))
-    assert min(seconds) < 0.2 + 0.04  # a round trip for the connection, one for the kernel, and the import of filelock
-
-
-FRESH = """
-import sys, time, jitlto
-family = jitlto.load("ten", sys.argv[1])
-plan = family.plan(arch="sm_90", **next(family.configurations()))
-plan.digest
-begin = time.perf_counter()
-print(plan.link().layer, time.perf_counter() - begin)
-"""

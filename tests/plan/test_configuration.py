@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jitlto.base.errors import AmbiguousConfigurationError, PlanError, UnknownParameterError, UnknownValueError
 from jitlto.base.types import is_same_value
-from jitlto.plan.configuration import describe_choice, normalize_configuration
+from jitlto.plan.configuration import normalize_configuration
 from jitlto.record.fragment import Fragment, FragmentKey, Role
 from jitlto.record.index import parameter_values
 from tests.support.errors import raises
@@ -73,13 +73,7 @@ def test_index_types_are_the_same_whatever_their_spelling(given_value: object, e
 def test_numbers_and_booleans_stand_for_their_text() -> None:
     assert spelled(veclen=16, optimized=True) == {"veclen": "16", "optimized": "true"}
     assert spelled(veclen="16", optimized="true") == spelled(veclen=16, optimized=True)
-    assert spelled(optimized=False) == {"optimized": "false"}
-
-
-def test_numpy_scalars_stand_for_their_text() -> None:
-    # An index that came out of an array is a number like any other.
-    assert spelled(veclen=np.int64(8)) == {"veclen": "8"}
-    assert spelled(optimized=np.bool_(True)) == {"optimized": "true"}
+    assert spelled(veclen=np.int64(8), optimized=np.bool_(True)) == {"veclen": "8", "optimized": "true"}
 
 
 def test_the_familys_own_spelling_wins_over_an_alias() -> None:
@@ -110,20 +104,9 @@ def test_an_unknown_parameter_names_the_nearest_and_all_others() -> None:
         spelled(data_typ="float")
 
 
-def test_an_unknown_parameter_that_resembles_none_lists_them_all() -> None:
-    with raises(UnknownParameterError, None, *KNOWN) as caught:
-        spelled(zzz="float")
-    assert "did you mean" not in str(caught.value)
-
-
 def test_an_unknown_value_names_the_nearest_and_all_others() -> None:
     with raises(UnknownValueError, None, "metric=euclidian", "inner_product", hint="did you mean 'euclidean'?"):
         spelled(metric="euclidian")
-
-
-def test_a_type_that_no_fragment_has_is_an_unknown_value() -> None:
-    with raises(UnknownValueError, None, "idx_type=int"):
-        spelled(idx_type=np.int32)
 
 
 @pytest.mark.parametrize("other", ["int16", np.int16, "short", np.float64])
@@ -137,12 +120,6 @@ def test_another_type_is_no_slip_for_one_that_is_there(other: object) -> None:
 def test_values_of_other_kinds_are_plan_errors_that_name_the_parameter(odd: object) -> None:
     with raises(PlanError, "plan-invalid-value", "'data_type'", where="family"):
         spelled(data_type=odd)
-
-
-@given(st.sampled_from(sorted(KNOWN)).flatmap(lambda n: st.tuples(st.just(n), st.sampled_from(sorted(KNOWN[n])))))
-def test_every_known_value_is_spelled_as_it_is(pair: tuple[str, str]) -> None:
-    name, value = pair
-    assert spelled(**{name: value}) == {name: value}
 
 
 @pytest.mark.slow
@@ -169,7 +146,3 @@ def test_a_family_without_parameters_has_no_values_and_takes_none() -> None:
     assert normalize_configuration({}, {}, "f") == {}
     with raises(UnknownParameterError, None, "'a'", hint="none"):
         normalize_configuration({"a": "b"}, {}, "f")
-
-
-def test_a_choice_is_described_once_for_each_value() -> None:
-    assert describe_choice("veclen", ["16", "4", "16", "8"]) == "veclen (4, 8, 16)"

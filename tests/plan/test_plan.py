@@ -11,8 +11,6 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jitlto.base.errors import (
@@ -120,15 +118,9 @@ def test_a_plan_without_architecture_is_for_the_current_device_and_needs_one(min
 # --- the digest ---
 
 
-@pytest.mark.parametrize("alteration", ALTERATIONS)
-def test_the_digest_changes_with(mini: KernelFamily, plan: Plan, alteration: str) -> None:
-    arguments = {"arch": "sm_90", **TWICE, **ALTERATIONS[alteration]}
-    assert mini.plan(**arguments).digest != plan.digest  # type: ignore[arg-type]
-
-
-def test_no_two_alterations_share_a_digest(mini: KernelFamily) -> None:
+def test_the_digest_changes_with_each_alteration(mini: KernelFamily, plan: Plan) -> None:
     plans = [mini.plan(**{"arch": "sm_90", **TWICE, **new}) for new in ALTERATIONS.values()]  # type: ignore[arg-type]
-    assert len({p.digest for p in plans}) == len(ALTERATIONS)
+    assert len({plan.digest, *(p.digest for p in plans)}) == len(ALTERATIONS) + 1
 
 
 @pytest.mark.slow
@@ -146,18 +138,10 @@ def test_the_digest_changes_with_the_entry_name_alone(mini: KernelFamily, plan: 
     assert replace(plan, resolution=replace(plan.resolution, entry=entry)).digest != plan.digest
 
 
-@given(st.permutations(list(TWICE.items())))
-@settings(max_examples=10)
-def test_the_digest_does_not_change_with_the_order_of_keywords(mini_path: Path, items: list[tuple[str, str]]) -> None:
-    with FragmentDatabase(mini_path) as opened:
-        family = KernelFamily("mini", opened)
-        assert family.plan(arch="sm_90", **dict(items)).digest == family.plan(arch="sm_90", **TWICE).digest
-
-
 def test_the_digest_does_not_change_with_the_spelling_of_values_options_and_architecture(
     mini: KernelFamily, plan: Plan
 ) -> None:
-    assert mini.plan(arch="90", data_type="float32", op_name="twice").digest == plan.digest
+    assert mini.plan(arch="90", op_name="twice", data_type="float32").digest == plan.digest
     assert mini.plan(arch=Architecture(90), **TWICE).digest == plan.digest
     assert mini.plan(arch="compute_90", link_options={"fast_math": False, "ftz": None}, **TWICE).digest == plan.digest
     one = {"fast_math": True, "max_registers": 32}
@@ -205,31 +189,12 @@ def test_equal_digests_mean_equal_cubins(mini: KernelFamily, mini_path: Path) ->
 # --- linking ---
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_90a", "sm_100"])
-@pytest.mark.parametrize("mode", ["lto", "ptx"])
-def test_a_plan_links_for_every_later_architecture(plan: Plan, arch: str, mode: str) -> None:
-    linked = replace(plan, mode=mode).link(arch)
-    assert linked.cubin[:4] == b"\x7fELF"
-    assert linked.architecture == Architecture.parse(arch)
-    assert linked.entry == plan.entry.entry
-    assert linked.entry.encode() in linked.cubin
-    assert linked.seconds > 0
-
-
 def test_the_linked_ptx_has_no_call(plan: Plan) -> None:
     text = plan.link_ptx()
     assert re.search(r"\bcall\b", text) is None
     assert parse_ptx(text).requires == ()
     assert set(parse_ptx(text).declarations) == {plan.entry.entry}
     assert plan.calls_left() == []
-
-
-@pytest.mark.slow
-def test_an_interface_that_cannot_be_inlined_is_reported_as_a_call(mini: KernelFamily) -> None:
-    text = "template <> __device__ __noinline__ float mini::op<float>(float a) { return sinf(a); }"
-    plan = mini.planner(data_type="float").add_source(text).plan(arch="sm_90")
-    assert plan.calls_left() == ["float mini::op<float>(float)"]
 
 
 def test_a_link_without_lto_makes_no_ptx(plan: Plan) -> None:
@@ -249,10 +214,10 @@ def test_a_target_that_nvjitlink_does_not_know_is_an_architecture_error(plan: Pl
         plan.link(arch)
 
 
-@pytest.mark.parametrize("arch", ["", "sm", "90b", "sm_9", "hopper"])
-def test_what_is_no_architecture_is_a_plan_error(mini: KernelFamily, arch: str) -> None:
-    with raises(PlanError, "plan-invalid-link"):
-        mini.plan(arch=arch, **TWICE)
+def test_what_is_no_architecture_is_a_plan_error(mini: KernelFamily) -> None:
+    for arch in ("", "sm", "90b", "sm_9", "hopper"):
+        with raises(PlanError, "plan-invalid-link"):
+            mini.plan(arch=arch, **TWICE)
 
 
 def test_unknown_link_modes_and_options_are_plan_errors(mini: KernelFamily) -> None:
@@ -273,19 +238,14 @@ def linked_ptx(mini: KernelFamily, **options: object) -> str:
 
 
 @pytest.mark.slow
-def test_fast_math_reaches_the_code(mini: KernelFamily) -> None:
+def test_each_part_of_fast_math_reaches_the_code(mini: KernelFamily) -> None:
     precise, fast = linked_ptx(mini), linked_ptx(mini, fast_math=True)
     assert ".ftz" not in precise
     assert "div.rn.f32" in precise
-    assert "add.ftz.f32" in fast
+    assert "fma.rn.f32" in precise
     assert re.search(r"div\.(full|approx)\.ftz\.f32", fast)
-
-
-@pytest.mark.slow
-def test_each_part_of_fast_math_reaches_the_code(mini: KernelFamily) -> None:
+    assert "div.rn.ftz.f32" in linked_ptx(mini, fast_math=True, prec_div=True)
     assert "add.ftz.f32" in linked_ptx(mini, ftz=True)
-    assert re.search(r"div\.(full|approx)\.f32", linked_ptx(mini, prec_div=False))
-    assert "fma.rn.f32" in linked_ptx(mini)
     assert "fma.rn.f32" not in linked_ptx(mini, fma=False)
 
 
@@ -307,7 +267,6 @@ def test_what_the_compiler_has_decided_is_refused_at_the_link_not_ignored(mini: 
         assert planner.plan(arch="sm_90", link_mode=mode, link_options=options).link().cubin
 
 
-@pytest.mark.slow
 def code_size(cubin: bytes) -> int:
     return sum(len(s.data) for s in read_sections(cubin) if s.name.startswith(".text"))
 
@@ -378,13 +337,6 @@ def test_a_callers_source_is_compiled_with_the_options_of_its_plan(mini: KernelF
     assert _approximated(fast.link_ptx()) == {"sin", "lg2", "ftz"}
     assert fast.supplied[0].identity != precise.supplied[0].identity
     assert planner.plan(arch="sm_90", link_options={"max_registers": 32}).supplied == precise.supplied
-
-
-@pytest.mark.slow
-def test_a_part_of_fast_math_can_be_taken_back(mini: KernelFamily) -> None:
-    mixed = linked_ptx(mini, fast_math=True, prec_div=True)
-    assert "div.rn.ftz.f32" in mixed
-    assert "fma.rn.ftz.f32" in mixed
 
 
 @pytest.mark.slow
@@ -527,13 +479,6 @@ def test_different_plans_link_at_the_same_time(mini: KernelFamily) -> None:
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(lambda p: p.link(use_cache=False).cubin, plans))
     assert together == alone
-
-
-@pytest.mark.slow
-def test_one_plan_linked_by_many_threads_gives_the_same_bytes(mini: KernelFamily) -> None:
-    plan = mini.plan(arch="sm_90", **TWICE)
-    with ThreadPoolExecutor(8) as pool:
-        assert len(set(pool.map(lambda _: plan.link(use_cache=False).cubin, range(16)))) == 1
 
 
 def with_links(source: Path, target: Path, links: Mapping[str, int], family_link: int | None = None) -> KernelFamily:

@@ -12,11 +12,9 @@ from types import ModuleType
 import pytest
 
 from jitlto.base.config import Config
-from jitlto.base.errors import AmbiguousConfigurationError
 from jitlto.runtime.family import KernelFamily, load
 from jitlto.runtime.ranges import DOMAIN
 from jitlto.runtime.session import Session
-from tests.support.errors import raises
 from tests.support.launchers import FakeDriver
 
 KERNEL = "mini/kern[data_type=float]"
@@ -77,14 +75,6 @@ def test_planning_linking_and_loading_are_ranges(
     assert nvtx.began[3:] == [f"load {KERNEL}"], "it was in the cache"
 
 
-def test_a_step_that_fails_ends_its_range(mini_path: Path, tmp_path: Path, nvtx: FakeNvtx) -> None:
-    planner = open_family(mini_path, tmp_path, JITLTO_NVTX="on").planner(data_type="float")
-    with raises(AmbiguousConfigurationError):
-        planner.plan()
-    assert nvtx.began == ["plan mini"]
-    assert not nvtx.open
-
-
 @pytest.mark.parametrize("setting", ["auto", "off"])
 def test_without_a_profiler_nothing_is_imported(
     mini_path: Path, tmp_path: Path, setting: str, monkeypatch: pytest.MonkeyPatch
@@ -111,12 +101,3 @@ def test_without_the_package_there_are_no_ranges_and_only_who_asked_is_warned(
     monkeypatch.setitem(sys.modules, "nvtx", None)
     open_family(mini_path, tmp_path, JITLTO_NVTX=setting).plan(arch="sm_90", **CONFIGURATION).link()
     assert len([record for record in caplog.records if "nvtx" in record.message]) == warnings
-
-
-@pytest.mark.usefixtures("nvtx")
-def test_a_session_that_is_reset_makes_no_ranges_until_its_settings_are_read_again(tmp_path: Path) -> None:
-    session = Session(Config.read({"JITLTO_CACHE_DIR": str(tmp_path), "JITLTO_NVTX": "on"}))
-    assert session.config.nvtx == "on"
-    assert session.events.step_observer is not None
-    session.reset()
-    assert session.events.step_observer is None

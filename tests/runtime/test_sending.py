@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import multiprocessing
 import pickle
 import shutil
 import weakref
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 import jitlto
@@ -102,18 +102,6 @@ def test_copies_of_what_does_not_change_are_the_thing_itself(family: KernelFamil
         assert copy.deepcopy(holder)["kernel"][0] is copy.copy(thing) is thing
 
 
-def test_a_deep_copy_of_a_planner_is_a_planner_of_its_own(family: KernelFamily) -> None:
-    planner = family.planner(data_type="float")
-    made = copy.deepcopy(planner).add_source(SOURCE)
-    assert made.plan(arch="sm_90").supplied
-    planner.add("mini/op[data_type=float,op_name=square]")
-    assert not planner.plan(arch="sm_90").supplied
-
-
-def test_choosers_are_sent(family: KernelFamily) -> None:
-    assert send(family.best) is family.best
-
-
 def test_the_best_variant_is_copied_with_its_launch(tuned_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     best = open_tuned(tuned_path, monkeypatch).best(n=1000, data_type="float")
     best.launcher = SimpleNamespace(name="launcher")
@@ -148,13 +136,6 @@ def test_another_process_finds_a_database_that_lies_elsewhere(
     assert "[registry-not-found-again]" in done.stderr
 
 
-def test_what_is_kept_is_sent_once(family: KernelFamily, mini_path: Path, tmp_path: Path) -> None:
-    """A process that drops what it received finds the same family, with its kernels, when more is sent."""
-    sent = sent_to(tmp_path, [family])
-    again = "first = id(thing[0]); del thing; print(first == id(pickle.load(open(sys.argv[1], 'rb'))[0]))"
-    assert output_of(RECEIVE + again, sent).splitlines()[-1] == "True"
-
-
 def test_another_database_at_the_path_is_an_error_that_names_both(
     family: KernelFamily, tuned_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,31 +148,6 @@ def test_another_database_at_the_path_is_an_error_that_names_both(
     ) as caught:
         pickle.loads(sent)  # noqa: S301 - our own bytes
     assert caught.value.hint
-
-
-def test_a_package_with_another_version_is_an_error_that_names_it(
-    family: KernelFamily, tuned_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent = pickle.dumps(family)
-    family.location.unlink()
-    site = tmp_path / "site"
-    install(site, "kernels", families={"mini": "kernels.fragments"}, databases={"kernels.fragments": tuned_path})
-    monkeypatch.syspath_prepend(str(site))
-    with raises(RegistryError, "registry-not-found-again", hint=str(site / "kernels/fragments.fragdb")):
-        pickle.loads(sent)  # noqa: S301 - our own bytes
-
-
-def plans_of(things: list[Any]) -> list[str]:
-    return [thing.plan(arch="sm_90", **FLOAT).digest for thing in things]
-
-
-@pytest.mark.slow
-def test_spawned_workers_receive_families_and_send_plans(family: KernelFamily) -> None:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        (found,) = pool.map(plans_of, [[family, family]])
-        (plan,) = pool.starmap(family.plan_request, [(family.plan(**FLOAT).request, "sm_90")])
-    assert found == [family.plan(arch="sm_90", **FLOAT).digest] * 2
-    assert plan == family.plan(arch="sm_90", **FLOAT)
 
 
 @pytest.mark.slow
@@ -273,7 +229,7 @@ def test_a_family_of_another_session_is_an_error(mini_path: Path, tmp_path: Path
     assert send(sessions.default) is sessions.default
 
 
-def test_python_functions_are_not_sent(family: KernelFamily, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_functions_are_not_sent(family: KernelFamily) -> None:
     def op(a: Any) -> Any:
         return a
 
@@ -283,9 +239,8 @@ def test_python_functions_are_not_sent(family: KernelFamily, monkeypatch: pytest
     copy.deepcopy(planner).add_function(op, group="other")
     assert len(planner._functions) == 1
     planned = family.plan(arch="sm_90", **FLOAT)
-    monkeypatch.setattr(type(planner), "_request", lambda *_: None)  # as with a function, which takes Numba to compile
     with raises(JitltoError, "jitlto-not-portable", "mini/kern", hint="add_source"):
-        pickle.dumps(family.plan(arch="sm_90", **FLOAT))
+        pickle.dumps(msgspec.structs.replace(planned, request=None))  # as with a function, which takes Numba to compile
     assert copy.deepcopy(planned) is planned
 
 

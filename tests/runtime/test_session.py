@@ -65,14 +65,6 @@ def test_a_session_has_its_own_settings_caches_and_counters(mini_path: Path, tmp
     assert jitlto.load("mini", mini_path, session=other).plan(arch="sm_90", **TWICE).link().layer == "link"
 
 
-def test_a_session_finds_families_by_its_own_search_path(mini_path: Path, tmp_path: Path) -> None:
-    own = Session(settings(tmp_path, JITLTO_DATABASE_PATH=str(mini_path)))
-    mini = jitlto.family("mini", session=own)
-    assert jitlto.family("mini", session=own) is mini
-    assert mini.session is own
-    assert ("mini", None) not in session.default.families
-
-
 def test_a_reset_begins_anew_but_for_subscribers(mini_path: Path, tmp_path: Path) -> None:
     own = Session(settings(tmp_path, JITLTO_DATABASE_PATH=str(mini_path)))
     heard: list[Event] = []
@@ -84,18 +76,6 @@ def test_a_reset_begins_anew_but_for_subscribers(mini_path: Path, tmp_path: Path
     assert jitlto.family("mini", session=own) is not mini
     mini.plan(arch="sm_90", **TWICE)  # whoever holds the family goes on
     assert [event.kind for event in heard] == [Kind.PLANNED]
-
-
-def test_the_environment_is_read_once_until_a_reset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    own = Session()
-    for name in ("one", "other"):
-        monkeypatch.setenv("JITLTO_CACHE_DIR", str(tmp_path / name))
-        own.reset()
-        assert own.config.cache_dir == tmp_path / name
-    monkeypatch.setenv("JITLTO_CACHE_DIR", str(tmp_path / "third"))
-    assert own.config.cache_dir == tmp_path / "other"
-    monkeypatch.undo()
-    session.default.reset()
 
 
 @pytest.mark.slow
@@ -178,7 +158,7 @@ def test_a_subscriber_may_ask_for_the_kernel_that_it_hears_of(mini_path: Path, t
 @pytest.mark.parametrize("make", [lambda: session.default, Session], ids=["default", "own"])
 def test_a_forked_process_holds_no_lock_of_its_parents_threads(make: Callable[[], Session]) -> None:
     own = make()
-    held = [own._lock, own.events._lock, own.flights._lock, own.registry._lock]
+    held = [own._lock, own.loading, own.events._lock, own.registry._lock]
     for lock in held:
         lock.acquire()
     child = os.fork()

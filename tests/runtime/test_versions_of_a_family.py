@@ -41,7 +41,7 @@ def test_a_version_is_recorded_and_shown(renamed: KernelFamily, mini: KernelFami
     assert (renamed.version, mini.version) == ("2.1", "")
     assert renamed.record.version == "2.1"
     contents = Contents.from_database(renamed.database)
-    assert Contents.from_json(contents.to_json()) == contents
+    assert Contents.decode(contents.digest, contents.encode()) == contents
 
 
 def test_a_value_that_was_renamed_is_an_error_that_names_those_there_are(renamed: KernelFamily) -> None:

@@ -10,7 +10,7 @@ from jitlto.base.errors import JitltoError, UnknownValueError
 from jitlto.base.versions import Architecture
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.warming import WarmTarget, family_jobs
+from jitlto.runtime.warming import family_jobs, link_jobs
 from tests.support.errors import raises
 from tests.support.kernels import packed_digests
 
@@ -42,10 +42,10 @@ def test_a_pack_is_written_and_its_kernels_are_not_linked_again(
 ) -> None:
     pack = tmp_path / "mini.pack"
     jobs = family_jobs(mini, [("op_name", "twice")], [SM_90]).jobs
-    first = WarmTarget(pack).link([*jobs, *jobs])
+    first = link_jobs([*jobs, *jobs], pack)
     assert (first.linked, first.found, first.packed) == (2, 0, 2)
     assert packed_digests(pack) == sorted(outcome.job.plan().digest for outcome in first.outcomes)
-    again = WarmTarget(pack).link(jobs)
+    again = link_jobs(jobs, pack)
     assert (again.linked, again.found, again.failures) == (0, 2, [])
 
 
@@ -63,16 +63,16 @@ def test_shared_stores_get_what_is_linked_and_what_is_in_the_cache(
     mini: KernelFamily, store: Path, tmp_path: Path
 ) -> None:
     jobs = family_jobs(mini, [("op_name", "twice"), ("data_type", "float")], [SM_90]).jobs
-    first = WarmTarget().link(jobs)
+    first = link_jobs(jobs)
     assert (first.linked, first.shared, first.unshared) == (1, 1, 0)
     (written,) = (path for path in store.rglob("*") if path.is_file())
-    assert WarmTarget().link(jobs).shared == 0
+    assert link_jobs(jobs).shared == 0
     written.unlink()
-    again = WarmTarget().link(jobs)
+    again = link_jobs(jobs)
     assert (again.linked, again.shared) == (0, 1)
     own = session.default.kernel_cache.store
     assert own is not None
     own.clear()
     assert jobs[0].plan().link().layer == "store"
     own.clear()
-    assert WarmTarget(tmp_path / "mini.pack").link(jobs).linked == 0
+    assert link_jobs(jobs, tmp_path / "mini.pack").linked == 0

@@ -116,7 +116,7 @@ def _request(given: dict[str, Any], number: int, ready: int, gate: int) -> None:
     (folder / f"result{number}").write_text(json.dumps(result))
 
 
-_STATISTICS = ("hits", "misses", "rejected", "failures", "bytes_read", "bytes_written")
+_STATISTICS = ("hits", "rejected", "failures", "bytes_read", "bytes_written")
 
 
 def _main(given: dict[str, Any]) -> None:

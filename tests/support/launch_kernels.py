@@ -2,8 +2,65 @@
 
 from __future__ import annotations
 
-#: Templates by file name.
-TEMPLATES = {
+#: A family of them, by file name.
+FAMILY = {
+    "family.toml": """
+[family]
+name = "kernels"
+archs = ["75", "90"]
+
+[entrypoint.scalars]
+matrix = "one.json"
+template = "scalars.cu.jinja"
+
+[entrypoint.barrier]
+matrix = "one.json"
+template = "barrier.cu.jinja"
+
+[entrypoint.shared]
+matrix = "one.json"
+template = "shared.cu.jinja"
+
+[entrypoint.bfloat]
+matrix = "one.json"
+template = "bfloat.cu.jinja"
+params = ["__nv_bfloat16* x", "unsigned n"]
+
+[entrypoint.clusters]
+matrix = "one.json"
+template = "clusters.cu.jinja"
+
+[entrypoint.axpy]
+matrix = "one.json"
+template = "axpy.cu.jinja"
+params = ["float a", "const float* x", "float* y", "unsigned n"]
+
+[entrypoint.late]
+matrix = "one.json"
+template = "late.cu.jinja"
+""",
+    "one.json": "{}",
+    "bfloat.cu.jinja": """
+#include <cuda_bf16.h>
+__global__ void bfloat(__nv_bfloat16* x, unsigned n) {
+  if (threadIdx.x < n) x[threadIdx.x] = __float2bfloat16(2.0f * __bfloat162float(x[threadIdx.x]));
+}
+""",
+    "axpy.cu.jinja": """
+__global__ void axpy(float a, const float* x, float* y, unsigned n) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = a * x[i] + y[i];
+}
+""",
+    "late.cu.jinja": """
+// axpy after some milliseconds.
+__global__ void late(float a, const float* x, float* y, unsigned n) {
+  long long begin = clock64();
+  while (clock64() - begin < 10000000) {}
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = a * x[i] + y[i];
+}
+""",
     "scalars.cu.jinja": """
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -11,18 +11,9 @@ from jitlto.record.fragment import ImageKind
 
 
 class FakeToolchain:
-    """Finds a header by itself, or none.
-
-    Parameters
-    ----------
-    header : str, optional
-        What it says of any header of its machine.
-    """
+    """A name, a version and an identity."""
 
     name, version, identity = "fake", Version(1, 0), "fake 1.0"
-
-    def __init__(self, header: str | None = None) -> None:
-        self.header = header
 
     def identify(self, images: Sequence[ImageKind]) -> str:
         return self.identity
@@ -32,6 +23,3 @@ class FakeToolchain:
 
     def compile(self, job: CompileJob) -> CompiledSource:
         raise NotImplementedError
-
-    def external(self, name: str) -> str | None:
-        return self.header

@@ -17,12 +17,11 @@ from jitlto.base.cached import cached_property
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile.compiler import Toolchain
 from jitlto.compile.header_search import HeaderSearch
-from jitlto.compile.search_path import searched_names
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
-REVISION = 13
+REVISION = 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,15 +74,8 @@ class CompileConfig:
 
     def _state(self, name: str) -> str:
         if name not in self._states:
-            self._states[name] = self._find_state(name)
+            self._states[name] = self.search.sha256(name) or "gone"
         return self._states[name]
-
-    def _find_state(self, name: str) -> str:
-        if not name.startswith("<"):
-            return self.search.sha256(name) or "gone"
-        state = self.toolchain.external(name) or "gone"
-        # A header of the family may appear where one of the toolkit or the host was found.
-        return f"{state}/{self.search.held(names)}" if (names := searched_names(name)) else state
 
 
 def sha256(data: bytes) -> str:

@@ -17,7 +17,6 @@ T = TypeVar("T")
 
 _ADDRESS = re.compile(r"dask://((?:[^\s:/@\[\]]+|\[[0-9a-fA-F:.]+\]):\d{1,5})/?")
 _PATIENCE = 10  # seconds to wait for a scheduler's answer and for its first worker
-_JOBS_AHEAD = 3  # for each that runs: no worker is idle while a message takes no longer than a third of a job
 
 
 class DaskExecutor(Executor):
@@ -31,17 +30,6 @@ class DaskExecutor(Executor):
         self._address = address
         self._executor = client.get_executor(pure=False)  # a failed call that is submitted again runs again
         self._shared: dict[str, Any] = {}
-
-    @property
-    def workers(self) -> int:
-        """The number of calls that the cluster can run in parallel: the sum of its workers' threads, at least one."""
-        threads: dict[str, int] = self._client.nthreads()
-        return max(1, sum(threads.values()))
-
-    @property
-    def width(self) -> int:
-        """The number of calls to submit at a time, so that no worker waits for the client."""
-        return (1 + _JOBS_AHEAD) * self.workers
 
     def share(self, key: str, value: dict[str, bytes]) -> Any:
         """Send a value to the cluster once; return what stands for it in calls.

@@ -22,7 +22,7 @@ from jitlto.base.errors import ToolchainError
 from jitlto.base.text import describe_differences
 from jitlto.base.version import __version__
 from jitlto.build.execution import host
-from jitlto.build.execution.workers import ProcessExecutor, default_jobs, local_executor
+from jitlto.build.execution.workers import ProcessExecutor, local_executor
 from jitlto.compile.architectures import add_variants
 from jitlto.compile.compiler import CompileJob, CompileResult, Toolchain, find_toolchain
 from jitlto.record.headers import Source, digest_headers
@@ -66,18 +66,6 @@ def compile_job(job: CompileJob) -> CompileResult:
 def find_compiler(name: str) -> Toolchain:
     """Return a compiler, loaded once in this process."""
     return find_toolchain(name, host.shared_directory)
-
-
-def capacity(executor: Executor, jobs: int | None = None) -> int:
-    """Return the number of jobs to submit at a time.
-
-    Args:
-        executor: Where they run. It may have two attributes: ``workers``, the number of jobs that it runs at a time, by
-            default as many as this machine could; and ``width``, the number to submit, so that no worker waits.
-        jobs: How many may run at a time, if not all.
-    """
-    workers = getattr(executor, "workers", None) or max(jobs or 0, default_jobs())
-    return jobs if jobs and jobs < workers else int(getattr(executor, "width", workers))
 
 
 def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) -> Future[T]:

@@ -84,8 +84,6 @@ class ProcessExecutor(Executor):
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        #: The number of calls to submit at a time: the next one too of each worker, which then need not wait for us.
-        self.width = 2 * workers
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._futures: dict[int, Future[Any]] = {}  # of the calls that have no answer

@@ -10,7 +10,7 @@ import re
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import CompileError, PlanError
-from jitlto.base.mangling import demangle, parameter_types, split_top_level
+from jitlto.base.mangling import demangle, parameter_types, qualified_name, split_top_level
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.plan.user_code.compilation import compile_once
@@ -117,7 +117,7 @@ def _definition(symbol: Symbol) -> str:
         types = [f"{parts}::parameter<{n}>" for n in range(count)]
         result, head = f"{parts}::result", f'extern "C" __device__ {parts}::result {symbol.name}'
     else:
-        called = qualified_name(demangle(symbol.name))
+        called = qualified_name(symbol.name)
         result = f"decltype({called}({', '.join(f'jitlto_python::value<{t}>()' for t in types)}))"
         head = f"{'template <> ' if called.endswith('>') else ''}__device__ {result} {called}"
     parameters = ", ".join(f"{t} a{n}" for n, t in enumerate(types))
@@ -125,22 +125,3 @@ def _definition(symbol: Symbol) -> str:
     return (
         f"{head}({parameters}) {{ return jitlto_python::adapt<{', '.join([result, *types])}>::call({arguments}); }}\n"
     )
-
-
-def qualified_name(declaration: str) -> str:
-    """Return the qualified name of a demangled function, with its template arguments.
-
-    >>> qualified_name("float a::f<int, float (*)(int)>(int, b::c<int>)")
-    'a::f<int, float (*)(int)>'
-    """
-    depth, end = 0, len(declaration)
-    for end in range(len(declaration) - 1, -1, -1):
-        depth += {")": 1, "(": -1}.get(declaration[end], 0)
-        if depth == 0:
-            break
-    depth, start = 0, 0
-    for position in range(end):
-        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(declaration[position], 0)
-        if depth == 0 and declaration[position] == " ":
-            start = position + 1
-    return declaration[start:end]

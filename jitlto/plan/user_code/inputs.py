@@ -25,9 +25,6 @@ from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Symbol, SymbolKind
 from jitlto.record.headers import interfaces_first
 
-_LARGEST_SOURCE = 4 << 20  # bytes: compiling takes a hundred times as much memory
-
-
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
 
 
@@ -89,15 +86,6 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
             are those of ``text``.
         PlanError: If it defines nothing that a kernel could call.
     """
-    try:
-        size = len(text.encode())
-    except (UnicodeEncodeError, AttributeError) as error:
-        raise PlanError(
-            "the source is not text", code="plan-invalid-input", where=name, hint="pass CUDA C++ as a str"
-        ) from error
-    if size > _LARGEST_SOURCE:
-        what, hint = f"the source is larger than {_LARGEST_SOURCE >> 20} MiB", "pass data to the kernel as an argument"
-        raise PlanError(what, code="plan-invalid-input", where=name, hint=hint)
     # The name becomes part of the source, which a NUL would end.
     name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
     compiled = _compile(text, name, family, store)
@@ -113,14 +101,17 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
     base = base_architecture(family)
     return UserInput(
         UserSymbols(name, tuple(functions), module.requires),
-        (
-            ("lto", LinkInput(InputKind.LTOIR, compiled.ltoir[base], name)),
-            ("ptx", LinkInput(InputKind.PTX, compiled.ptx.encode(), name)),
-        ),
+        link_images(compiled, base, name),
         compiled.version,
         base,
         compiled.identity,
     )
+
+
+def link_images(compiled: nvrtc.Compiled, base: Architecture, name: str) -> tuple[tuple[str, LinkInput], ...]:
+    """Return what is linked of compiled code in each mode; ``name`` is its name in messages."""
+    ltoir, text = compiled.ltoir[base], compiled.ptx.encode()
+    return ("lto", LinkInput(InputKind.LTOIR, ltoir, name)), ("ptx", LinkInput(InputKind.PTX, text, name))
 
 
 def base_architecture(family: FamilyRecord) -> Architecture:
@@ -205,7 +196,7 @@ def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol
             )
             requires = tuple(s for s in module.requires if s.name not in names)
             # A fatbin with PTX or SASS can also be linked without LTO.
-            plain = any(image.kind in (FatbinKind.PTX, FatbinKind.CUBIN) for image in _images(item))
+            plain = any(image.kind in (FatbinKind.PTX, FatbinKind.CUBIN) for image in nvfatbin.list_images(data))
             modes = ("lto", "ptx") if plain else ("lto",)
             images = tuple((mode, item) for mode in modes)
             return UserInput(UserSymbols(name, provides, requires), images, None, None, _identity(item))
@@ -217,27 +208,21 @@ def _identity(item: LinkInput) -> str:
     return hashlib.sha256(item.kind.encode() + b"\0" + item.data).hexdigest()
 
 
-def stub_text(functions: Sequence[str], *, define: bool = False) -> str:
-    """Return the source of :func:`make_stub`."""
-    names = [name for name in functions if _IDENTIFIER.fullmatch(name)]
-    declarations = "".join(f'extern "C" __device__ void {name}(){" {}" if define else ";"}\n' for name in names)
-    uses = "".join(f"out[{n}] = (void*)&{name};\n" for n, name in enumerate(names))
-    return f'{declarations}extern "C" __global__ void jitlto_stub(void** out) {{\n{uses}}}\n'
-
-
-def make_stub(functions: Sequence[str], store: CacheDir | None, *, define: bool = False) -> LinkInput:
+def make_stub(functions: Sequence[str], store: CacheDir | None) -> LinkInput:
     """Return LTO-IR of a kernel that takes the addresses of functions, so that a link keeps their definitions.
 
     Args:
         functions: Mangled names; what is no identifier is left out, since a database may hold any text.
         store: The user's cache, where there is one.
-        define: Whether the stub also defines them, so that a link fails with an input that does unless it is inline.
 
     Raises:
         ToolchainError: If NVRTC is not installed.
         CompileError: If NVRTC declares one of them itself, as it does those of the mathematical library.
     """
-    text = stub_text(functions, define=define)
+    names = [name for name in functions if _IDENTIFIER.fullmatch(name)]
+    declarations = "".join(f'extern "C" __device__ void {name}();\n' for name in names)
+    uses = "".join(f"out[{n}] = (void*)&{name};\n" for n, name in enumerate(names))
+    text = f'{declarations}extern "C" __global__ void jitlto_stub{len(names)}(void** out) {{\n{uses}}}\n'
     base = Architecture(75)
     compiled = compile_once(text.encode(), (), base, ("--std=c++17",), store)
     return LinkInput(InputKind.LTOIR, compiled.ltoir[base], "stub")
@@ -283,11 +268,9 @@ def _targets(item: LinkInput) -> Iterator[Architecture]:
     """
     version = nvjitlink.version()
     yield Architecture(max(linkable_architectures(version)))
-    for number in sorted({image.number for image in _images(item) if image.kind == FatbinKind.LTOIR}):
+    for number in sorted(
+        {i.architecture.number for i in nvfatbin.list_images(item.data) if i.kind == FatbinKind.LTOIR}
+    ):
         for suffix in ("a", "f"):
             if can_link_for(version, target := Architecture(number, suffix)):
                 yield target
-
-
-def _images(item: LinkInput) -> list[nvfatbin.FatbinImage]:
-    return nvfatbin.list_images(item.data) if item.kind is InputKind.FATBIN else []

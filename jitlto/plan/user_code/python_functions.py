@@ -5,21 +5,20 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import NoneType
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import InterfaceMismatchError, PlanError
 from jitlto.base.mangling import base_name, demangle
 from jitlto.base.text import abbreviate, check_type, suggest
-from jitlto.base.versions import Version
-from jitlto.cuda import ptx
-from jitlto.cuda.nvjitlink import InputKind, LinkInput
+from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.cuda.ptx import Module
 from jitlto.plan.enumeration import find_user_symbols
-from jitlto.plan.resolve import is_compatible, resolve
+from jitlto.plan.resolve import Resolution, is_compatible
 from jitlto.plan.supplied import UserSymbols
 from jitlto.plan.user_code.adapter import USE_CPP, compile_adapter
-from jitlto.plan.user_code.inputs import UserInput, base_architecture
+from jitlto.plan.user_code.inputs import UserInput, base_architecture, link_images
 from jitlto.plan.user_code.numba_compiler import PythonFunction, compile_function
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, Symbol, SymbolKind
@@ -47,21 +46,18 @@ def from_functions(
     functions: Sequence[PythonFunction],
     family: FamilyRecord,
     fragments: Sequence[Fragment],
-    configuration: Mapping[str, str],
-    *,
-    entry_group: str | None = None,
-    pinned: Sequence[Fragment] = (),
-    supplied: Sequence[UserInput] = (),
+    supplied: Sequence[UserInput],
+    plan: Callable[[Sequence[UserSymbols]], Resolution],
     store: CacheDir | None,
 ) -> list[UserInput]:
-    """Compile callers' Python functions for the symbols that the configuration requires of their groups.
+    """Compile callers' Python functions for the symbols that a kernel requires of their groups.
 
     Args:
         functions: The caller's functions.
         family: The family whose interfaces they implement.
         fragments: All fragments of the family.
-        configuration, entry_group, pinned: As :func:`~jitlto.plan.resolve.resolve` takes them.
         supplied: The caller's other inputs.
+        plan: Resolves the kernel with these and with further symbols.
         store: The user's cache, if any.
 
     Raises:
@@ -72,18 +68,9 @@ def from_functions(
         CompileError: If Numba cannot compile a function for the interface's types.
         ToolchainError: If numba-cuda is not installed.
     """
-    if not functions:
-        return []
     index = Index(fragments)
     places = [UserSymbols(each.where, tuple(_defined_by(each, family, fragments, index)), ()) for each in functions]
-    resolution = resolve(
-        index,
-        configuration,
-        entry_group=entry_group,
-        pinned=pinned,
-        supplied=[*(item.symbols for item in supplied), *places],
-    )
-    owners: list[Fragment | UserSymbols] = [*resolution.fragments, *(item.symbols for item in supplied)]
+    owners: list[Fragment | UserSymbols] = [*plan(places).fragments, *(item.symbols for item in supplied)]
     needed = {symbol.name for owner in owners for symbol in owner.requires}
     return [
         _from_function(each, [s for s in place.provides if s.name in needed], family, store)
@@ -140,34 +127,25 @@ def _from_function(
             hint=f"name the Python function after one of them: {', '.join(names)}",
         )
     base = base_architecture(family)
-    images: list[tuple[str, LinkInput]] = []
-    modules: list[ptx.Module] = []
-    versions: set[Version] = set()
-    identities: list[str] = []
+    compiled: list[nvrtc.Compiled] = []
     for symbol in symbols:
         adapter, inner = compile_adapter(symbol, function.group, where, family, base, store)
         python = compile_function(function, inner, base, fast_math=family.link.fast_math)
-        module = ptx.parse_ptx(python.ptx)
-        _check_layout(inner, module, symbol, where)
-        for ltoir, text in ((adapter.ltoir[base], adapter.ptx), (python.ltoir, python.ptx)):
-            images.append(("lto", LinkInput(InputKind.LTOIR, ltoir, where)))
-            images.append(("ptx", LinkInput(InputKind.PTX, text.encode(), where)))
-        modules += [adapter.module, module]
-        versions |= {adapter.version} | ({python.version} if python.version else set())
-        identities += [adapter.identity, python.identity]
-    provides = {symbol for module in modules for symbol in module.provides}
+        _check_layout(inner, python.module, symbol, where)
+        compiled += [adapter, python]
+    provides = {symbol for each in compiled for symbol in each.module.provides}
     defined = {symbol.name for symbol in provides}
-    requires = {symbol for module in modules for symbol in module.requires if symbol.name not in defined}
+    requires = {symbol for each in compiled for symbol in each.module.requires if symbol.name not in defined}
     return UserInput(
         UserSymbols(where, tuple(sorted(provides)), tuple(sorted(requires))),
-        tuple(images),
-        max(versions),
+        tuple(image for each in compiled for image in link_images(each, base, where)),
+        max(each.version for each in compiled),
         base,
-        hashlib.sha256("\0".join(identities).encode()).hexdigest(),
+        hashlib.sha256("\0".join(each.identity for each in compiled).encode()).hexdigest(),
     )
 
 
-def _check_layout(inner: Symbol, module: ptx.Module, symbol: Symbol, where: str) -> None:
+def _check_layout(inner: Symbol, module: Module, symbol: Symbol, where: str) -> None:
     own = next((s for s in module.provides if s.name == inner.name), None)
     if own is None or not is_compatible(inner, own):
         raise InterfaceMismatchError(

@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jitlto.base import files
-from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.files import EDITABLE, GROUP, digest_of
 from jitlto.base.lock import locked
+from jitlto.base.user_caches import UserCache
 from jitlto.compile.header_places import is_outside
 from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.source_files import walk_sources
 from jitlto.cuda import libraries
 from jitlto.families import declaration
-from jitlto.families.source_files import walk_sources
 from jitlto.link import requests
 from jitlto.runtime.discovery.entry_points import InstalledFamily
 
@@ -56,10 +56,11 @@ def ensure_database(installed: InstalledFamily, source: Path, settings: Config) 
 
     Raises:
         DatabaseError: If it cannot be built or does not exist.
+        JitltoError: If the user's cache cannot be used.
     """
     path = locate_database(installed, source, settings)
     if path.is_relative_to(settings.cache_dir):
-        _require_own(path.parent.parent, installed)
+        UserCache("editable", "databases", path.parent.parent, 0).open()  # this user's own: it becomes code
         if not _is_current(path, _state(source, settings)):
             _build_once(installed, source, path, settings)
     return path
@@ -115,20 +116,6 @@ def _settings_of(source: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError, AttributeError):
         return {}
     return table if isinstance(table, dict | None) else {}
-
-
-def _require_own(directory: Path, installed: InstalledFamily) -> None:
-    """Create a directory that only this user can write to, or check it, because its content becomes code."""
-    try:
-        CacheDir(directory, 0)
-    except OSError as error:
-        raise DatabaseError(
-            f"cannot be used for the database of {installed.title}, which is installed editable: "
-            f"{error.strerror or error}",
-            code="database-unusable-directory",
-            where=str(directory),
-            hint=files.write_hint(error, "set JITLTO_CACHE_DIR to a directory that only you can write to"),
-        ) from error
 
 
 def _state(source: Path, settings: Config) -> str | None:
@@ -192,9 +179,7 @@ def _build_once(installed: InstalledFamily, source: Path, path: Path, settings: 
         state = _state(source, settings)
         if _is_current(path, state):
             return
-        why = "its sources or compiler have changed" if path.exists() else "this is its first use"
-        why = why if state else "its sources are known only to the build"
-        _log.warning("%s is installed editable from %s and %s: building its fragments", installed.title, source, why)
+        _log.warning("%s is installed editable from %s: building its fragments", installed.title, source)
         begin = time.monotonic()
         if digest_of(path) is None:
             with contextlib.suppress(OSError):

@@ -93,20 +93,12 @@ class InstalledFamily(Frozen):
             DatabaseError: If the database is missing: the wheel did not contain it, or it has been removed since.
         """
         location = self.location
-        if os.path.isfile(location):  # noqa: PTH113 - Path.is_file raises on a name that is too long
-            return location
-        what = f"{self.title} names this database for the family {self.family!r}"
-        record = _read(self.metadata, "RECORD")
-        if record and f"{self.file}," not in record:
-            raise DatabaseError(
-                f"{what}, but its wheel was built without it",
-                code="database-not-packaged",
-                where=str(location),
-                hint="report it to its author: pyproject.toml needs [tool.jitlto] and, with hatchling, "
-                "[tool.hatch.build.hooks.jitlto]; reinstalling does not help",
-            )
-        what += ", but there is no such file"
-        raise DatabaseError(what, code="database-not-found", where=str(location), hint=self.reinstall)
+        if not os.path.isfile(location):  # noqa: PTH113 - Path.is_file raises on a name that is too long
+            what = f"{self.title} names this database for the family {self.family!r}, but there is no such file"
+            hint = f"{self.reinstall}; if that does not help, its wheel was built without it: report it to its author, "
+            hint += "whose pyproject.toml needs [tool.jitlto] and, with hatchling, [tool.hatch.build.hooks.jitlto]"
+            raise DatabaseError(what, code="database-not-found", where=str(location), hint=hint)
+        return location
 
 
 def reinstall_command(distribution: str) -> str:

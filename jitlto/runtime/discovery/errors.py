@@ -90,9 +90,9 @@ def not_found_again(family: str, digest: str, paths: Sequence[Path]) -> Registry
         digest: The database's digest.
         paths: Its path in the other process, and the databases that this one sees, with other digests.
     """
-    found = {path: digest_of(path) for path in paths}
-    others = [f"{path} ({other[:_DIGITS]}…)" for path, other in found.items() if other is not None][:_MOST_NAMED]
-    seen = f"others are {', '.join(others)}" if others else "it sees no other either"
+    others = {path: digest_of(path) for path in paths}
+    named = [f"{path} ({other[:_DIGITS]}…)" for path, other in others.items() if other is not None][:_MOST_NAMED]
+    seen = f"others are {', '.join(named) or 'none'}"
     return RegistryError(
         f"this process finds no database with the digest {digest[:_DIGITS]}…, from which {family!r} was loaded",
         code="registry-not-found-again",

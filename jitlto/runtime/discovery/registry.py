@@ -7,11 +7,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jitlto.base import config
 from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.files import SUFFIX, Identity, digest_of, identity
+from jitlto.base.frozen import Frozen
 from jitlto.link.requests import Contents, FamilyContents, LookUps
 from jitlto.runtime.discovery import entry_points
 from jitlto.runtime.discovery.entry_points import InstalledFamily
@@ -20,35 +21,27 @@ if TYPE_CHECKING:  # not imported at run time: a hit in the look-ups needs none
     from jitlto.database import FragmentDatabase
 
 
-class DatabaseFile:
-    """A database file. It is opened only when more is needed than its summary (``contents``) gives.
+class DatabaseFile(Frozen):
+    """A database file. It is opened only when more is needed than its summary gives.
 
     Args:
         path: As the caller names it.
         location: The absolute path, which a later change of the working directory does not affect.
         contents: The summary.
-        open_database: Opens a database; by default it is ``database``.
-        database: The open database; None until :meth:`open` is called.
+        open_database: Opens a database.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        location: Path,
-        contents: Contents,
-        open_database: Callable[[Path], FragmentDatabase],
-        database: FragmentDatabase | None = None,
-    ) -> None:
-        self.path = path
-        self.location = location
-        self.contents = contents
-        self._open = open_database
-        self._database = database
+    path: Path
+    location: Path
+    contents: Contents
+    open_database: Callable[[Path], FragmentDatabase]
 
     @classmethod
     def from_database(cls, database: FragmentDatabase) -> DatabaseFile:
         """Wrap an open database."""
-        return cls(database.path, database.location, Contents.from_database(database), lambda _: database, database)
+        if not hasattr(database, "families"):
+            raise TypeError(f"database must be a path or a FragmentDatabase, not {type(database).__name__}")
+        return cls(database.path, database.location, Contents.from_database(database), lambda _: database)
 
     def require(self, family: str) -> FamilyContents:
         """Return what it holds of a family.
@@ -59,28 +52,24 @@ class DatabaseFile:
         """
         contents = self.contents.families.get(family)
         if contents is None or self.contents.part is not None:
-            from jitlto.runtime.discovery import errors  # imported lazily: only needed for errors
-
-            raise errors.not_held(family, self.contents, self.path)
+            raise _errors().not_held(family, self.contents, self.path)
         return contents
 
+    def point_to_sources(self, cubin: bytes, family: str) -> bytes:
+        """Return a kernel of a twin with a line table that names the files which the twin holds."""
+        return bytes(_lineinfo().point_to_sources(cubin, self.location, family))
+
     def open(self) -> FragmentDatabase:
-        """Open the database, or return the open one.
+        """Open the database.
 
         Raises:
             DatabaseError: If it can no longer be read, or was replaced by a different database.
         """
-        if self._database is None:
-            database = self._open(self.location)
-            if database.digest != self.contents.digest:
-                raise DatabaseError(
-                    "the database was replaced since the family was loaded from it",
-                    code="database-replaced",
-                    where=str(self.path),
-                    hint="load the family again",
-                )
-            self._database = database
-        return self._database
+        database = self.open_database(self.location)
+        if database.digest != self.contents.digest:
+            what, hint = "the database was replaced since the family was loaded from it", "load the family again"
+            raise DatabaseError(what, code="database-replaced", where=str(self.path), hint=hint)
+        return database
 
 
 class Registry:
@@ -147,9 +136,7 @@ class Registry:
 
     def twin(self, file: DatabaseFile, *, is_required: bool = False) -> DatabaseFile | None:
         """Return the twin of a database with line information; None if it has none."""
-        from jitlto.runtime.discovery import lineinfo  # imported lazily: only for profilers
-
-        twin = lineinfo.find_twin(file.location, file.contents.digest, is_required=is_required)
+        twin = _lineinfo().find_twin(file.location, file.contents.digest, is_required=is_required)
         return None if twin is None else self._file(twin)
 
     def _file(self, path: Path) -> DatabaseFile:
@@ -206,12 +193,10 @@ class Registry:
         found += [self.of_package(each) for each in packages]
         if len({file.contents.digest for file in found}) == 1:
             return found[0]
-        from jitlto.runtime.discovery import errors  # imported lazily: only needed for errors
-
         if found:
-            raise errors.ambiguous(family, [file.path for file in found], packages)
+            raise _errors().ambiguous(family, [file.path for file in found], packages)
         on_path = [] if distribution else [self.file(path).contents for path in self.files()]
-        raise errors.unknown(family, distribution, on_path)
+        raise _errors().unknown(family, distribution, on_path)
 
     def _on_path(self, family: str) -> list[DatabaseFile]:
         """Return the databases on the search path that hold a family.
@@ -247,9 +232,7 @@ class Registry:
         for path in paths:
             if digest_of(path) == digest:
                 return self.file(path)
-        from jitlto.runtime.discovery import errors  # imported lazily, as above
-
-        raise errors.not_found_again(family, digest, paths)
+        raise _errors().not_found_again(family, digest, paths)
 
     # --- in installed packages ---
 
@@ -276,11 +259,21 @@ class Registry:
         try:
             return self.file(path)
         except DatabaseError as error:
-            from jitlto.database import BUILD_HINT, REBUILD_HINT  # imported lazily: loads SQLite
-
-            if package.source is None and error.hint in (REBUILD_HINT, BUILD_HINT):
-                error.hint = package.reinstall
+            if package.source is None:
+                error.hint = f"{package.reinstall}; if it is damaged there too: {error.hint}"
             raise
+
+
+def _errors() -> Any:
+    from jitlto.runtime.discovery import errors  # imported lazily: loads what can be built, to name it
+
+    return errors
+
+
+def _lineinfo() -> Any:
+    from jitlto.runtime.discovery import lineinfo  # imported lazily: only for profilers
+
+    return lineinfo
 
 
 def _identity(path: Path) -> Identity | None:

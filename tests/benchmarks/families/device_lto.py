@@ -130,7 +130,7 @@ def _run(
         "sizes": dict(work.sizes),
         "milliseconds": {name: summary(each) for name, each in times.items()},
         "by_lto": {name: round(value / medians["lto"], 4) for name, value in medians.items()},
-        "registers": {name: kernel.resources.registers for name, kernel in sides.items()},
+        "registers": {name: kernel.kernel.attributes[device.ordinal()].num_regs for name, kernel in sides.items()},
         "fast_math": {
             "fluxes_that_differ": int(np.count_nonzero(flux != fast_flux)),
             "fluxes": int(flux.size),

@@ -97,8 +97,8 @@ def _grown(family: KernelFamily, case: Mapping[str, str], kernel: Launcher, opti
 
 
 def _resources(kernel: Launcher) -> dict[str, int]:
-    found = kernel.resources
-    return {"registers": found.registers, "local": found.local, "shared": found.shared}
+    found = kernel.kernel.attributes[device.ordinal()]
+    return {"registers": found.num_regs, "local": found.local_size_bytes, "shared": found.shared_size_bytes}
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -42,15 +42,17 @@ def cache(tmp_path: Path) -> Cache:
 
 def config(root: Path, host: str = "host") -> CompileConfig:
     """Create the configuration of one build, which reads every header once."""
-    search = HeaderSearch([root])
-    return CompileConfig(FakeToolchain(host), search, search, (Architecture(75),), ("-DN=1",), (ImageKind.LTOIR,))
+    (root / "system").mkdir(exist_ok=True)
+    (root / "system" / "host.h").write_text(host)
+    search = HeaderSearch([root], system=[root / "system"], as_written=True)
+    return CompileConfig(FakeToolchain(), search, search, (Architecture(75),), ("-DN=1",), (ImageKind.LTOIR,))
 
 
 def keep(cache: Cache, root: Path, log: str = "a warning", host: str = "host") -> None:
     made = config(root, host)
     source = made.closure(SOURCE)
-    headers = made.found_headers(source, ["a.cuh", "<host.h>"])
-    assert list(headers) == ["<host.h>"]
+    headers = made.found_headers(source, ["a.cuh", "<0>/host.h"])
+    assert list(headers) == ["<0>/host.h"]
     cache.put_unit(made.key(source), Unit(replace(COMPILED, log=log), headers, 1.5))
 
 
@@ -147,7 +149,7 @@ def test_headers_are_walked_once_for_sources_with_equal_directives(
     (tmp_path / "a.cuh").write_text("one")
     made = config(tmp_path)
     first = made.closure(SOURCE), made.own_closure(SOURCE)
-    monkeypatch.setattr(HeaderSearch, "_reach", None)
+    monkeypatch.setattr(HeaderSearch, "_collect", None)
     for again in (SOURCE, f"{SOURCE}// another\n"):
         assert [made.closure(again).headers, made.own_closure(again).headers] == [each.headers for each in first]
         assert made.closure(again).headers is first[0].headers

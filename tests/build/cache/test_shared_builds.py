@@ -215,7 +215,7 @@ def test_a_warm_directory_gives_stores_what_a_build_would_have(machine: Machine)
     assert read_only.objects == {}
 
 
-def test_what_waits_for_a_worker_when_the_stores_have_opened_is_looked_for_again(machine: Machine) -> None:
+def test_what_is_not_compiled_when_the_stores_have_opened_is_looked_for_again(machine: Machine) -> None:
     stores = MemoryStores()
     machine.build(stores)
     stores.is_opening = True

@@ -112,8 +112,6 @@ def test_a_cluster_compiles_the_same_bytes(executor: DaskExecutor) -> None:
 
 @pytest.mark.slow
 def test_all_workers_work_in_processes_whose_directory_is_the_root(executor: DaskExecutor) -> None:
-    assert executor.workers == 2
-    assert transport.capacity(executor) == 8  # the next jobs travel while these run
     futures = [transport.submit(executor, job, process_and_directory) for job in jobs(10)]
     parents, directories = zip(*[future.result(timeout=60) for future in futures], strict=True)
     assert set(directories) == {"/"}

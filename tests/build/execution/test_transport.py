@@ -8,7 +8,7 @@ import pickle
 import socket
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from jitlto.base.text import shorten_digests
 from jitlto.base.versions import Architecture
 from jitlto.build.execution import transport
 from jitlto.build.execution.header_files import HeaderFiles
-from jitlto.build.execution.transport import capacity, compile_job, submit
+from jitlto.build.execution.transport import compile_job, submit
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied
 from jitlto.compile import compiler as base
 from jitlto.compile.compiler import CompileJob
@@ -145,10 +145,3 @@ def test_the_worker_rejects_a_different_compiler() -> None:
             submit(pool, job(b"", {}, "nvrtc 1.0 of another build"), compile_job).result(timeout=60)
         result = submit(pool, job(b"__global__ void k() {}", {}, identity), compile_job).result(timeout=60)
         assert result.compiled.kernels == (("_Z1kv", ()),)
-
-
-def test_as_many_jobs_are_submitted_as_keep_the_workers_busy() -> None:
-    with ProcessExecutor(3) as ours:
-        assert (capacity(ours), capacity(ours, 2), capacity(ours, 9)) == (6, 2, 6)  # ours have the next job at hand
-    assert capacity(Executor()) >= 1
-    assert capacity(Executor(), 500) == 500

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from copy import deepcopy as copy
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,6 @@ from jitlto.base.versions import Architecture
 from jitlto.compile import nvcc
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda import nvfatbin, nvjitlink, toolkit
-from jitlto.cuda.nvjitlink import InputKind
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.database import FragmentDatabase
 from jitlto.plan.plan import Plan
@@ -77,6 +77,7 @@ CPP_FAMILY = calling_op(
     "__device__ float op(float a);",
     "__global__ void kern(float* x) { x[threadIdx.x] = op(x[threadIdx.x]); }",
 )
+CALLS_ELSEWHERE = "__device__ float elsewhere(float);\n" + OP.replace("a * 3.0f", "elsewhere(a)")
 
 
 def ltoir(text: str) -> bytes:
@@ -109,7 +110,6 @@ def inlined(plan: Plan) -> bool:
 # --- source ---
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
 def test_a_source_replaces_a_group_in_both_link_modes(planner: Planner, mode: str) -> None:
     plan = planner.add_source(OP).plan(link_mode=mode)
@@ -120,102 +120,94 @@ def test_a_source_replaces_a_group_in_both_link_modes(planner: Planner, mode: st
         assert "0f40400000" in plan.link_ptx("sm_90")  # 3.0f
 
 
-@pytest.mark.slow
-def test_the_interface_header_may_be_included_and_need_not_be(planner: Planner) -> None:
-    assert links(planner.add_source('#include "op.cuh"\n' + OP).plan())
-
-
-def test_a_source_that_does_not_compile_is_shown_in_its_own_lines(planner: Planner) -> None:
-    broken = "// a comment\n\nnamespace mini {\ntemplate <> __device__ float op<float>(float a) { return b; }\n}\n"
-    line = ">    4 | template <> __device__ float op<float>(float a) { return b; }"
-    with raises(CompileError, None, "my_op.cu(4): error: identifier", line, "// a comment", where="my_op.cu"):
-        planner.add_source(broken, name="my_op.cu").plan()
-
-
-def test_an_unbalanced_source_is_shown_in_its_own_lines(planner: Planner) -> None:
-    with raises(CompileError, None, "user.cu(2): ", where="user.cu"):
-        planner.add_source("namespace mini {\n__device__ float f(float a) { return a;\n").plan()
-
-
-@pytest.mark.slow
-def test_a_source_that_does_not_define_the_function_says_what_it_defines(planner: Planner) -> None:
-    with raises(PlanError, "plan-unused-input", "other(float)", "op<float>(float)", where="mine.cu"):
-        planner.add_source("__device__ float other(float a) { return a; }", name="mine.cu").plan()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text", ["", "// nothing\n", "static __device__ float f(float a) { return a; }"])
-def test_a_source_that_defines_nothing_says_so(planner: Planner, text: str) -> None:
-    with raises(PlanError, "plan-empty-input", where="user.cu"):
-        planner.add_source(text).plan()
-
-
-@pytest.mark.slow
-def test_a_static_definition_contradicts_the_interface(in_cpp: KernelFamily) -> None:
-    with pytest.raises((CompileError, PlanError), match=r"user\.cu"):
-        in_cpp.planner().add_source("static __device__ float op(float a) { return a; }").plan()
-
-
-def test_a_template_that_is_never_instantiated_says_so(mini: KernelFamily) -> None:
-    text = "namespace mini { template <typename T> __device__ T op(T a) { return a; } }"
-    with raises(PlanError, "plan-empty-input", hint="explicit instantiation"):
-        mini.planner(data_type="float").add_source(text).plan()
-
-
-def test_a_different_type_is_an_error_that_shows_both(mini: KernelFamily) -> None:
-    text = "namespace mini { template <> __device__ int op<int>(int a) { return a; } }"
-    with raises(InterfaceMismatchError, None, "int mini::op<int>(int)", "float mini::op<float>(float)"):
-        mini.planner(data_type="float").add_source(text).plan()
-
-
-def test_a_definition_for_another_kernel_of_the_family_is_an_error(mini: KernelFamily) -> None:
-    with pytest.raises(PlanError, match=r"op<float>\(float\).*op<double>\(double\)"):
-        mini.planner(data_type="double", op_name="twice").add_source(OP).plan()
-
-
-@pytest.mark.slow
-def test_a_different_return_type_is_a_compile_error_against_the_interface(in_cpp: KernelFamily) -> None:
-    with raises(CompileError, None, "user.cu(1)"):
-        in_cpp.planner().add_source("__device__ int op(float a) { return 1; }").plan()
-
-
-@pytest.mark.slow
-def test_a_different_number_of_arguments_is_an_error_that_shows_both(in_cpp: KernelFamily) -> None:
-    with raises(InterfaceMismatchError, None, "op(float, float)", "op(float)", where="user.cu"):
-        in_cpp.planner().add_source("__device__ float op(float a, float b) { return a; }").plan()
-
-
-def test_c_linkage_where_cpp_is_wanted_is_an_error(in_cpp: KernelFamily) -> None:
-    with pytest.raises((CompileError, InterfaceMismatchError), match=r"user\.cu"):
-        in_cpp.planner().add_source('extern "C" __device__ float op(float a) { return a; }').plan()
-
-
-@pytest.mark.slow
-def test_c_linkage_is_kept_by_a_definition_that_does_not_repeat_it(plain: KernelFamily) -> None:
-    assert links(plain.planner().add_source("__device__ float op(float a) { return a; }").plan())
-    assert inlined(plain.planner().add_source("__device__ float op(float a) { return a; }").plan())
+TOOLKIT = "__half2float(__float2half(a)) + cuda::std::numeric_limits<float>::max()"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "text",
+    "texts",
     [
-        "__device__ int op(float a) { return 1; }",
-        'extern "C" __device__ float op(double a) { return 1; }',
-        'extern "C" __device__ float op(float a, float b) { return a; }',
-        'extern "C" __device__ float op(int a) { return a; }',
+        ['#include "op.cuh"\n' + OP],
+        ["#include <cuda/std/limits>\n#include <cuda_fp16.h>\n" + OP.replace("a * 3.0f", TOOLKIT)],
+        ["__constant__ float factor = 3.0f;\n" + OP.replace("3.0f", "factor")],
+        ["// größer – 大\n" + OP],
+        [CALLS_ELSEWHERE, "__device__ float elsewhere(float a) { return a + 1.0f; }"],
     ],
-    ids=["return type", "argument type", "number of arguments", "same size, other type"],
+    ids=["interface", "toolkit headers", "own constant", "not ASCII", "two sources"],
 )
-def test_other_types_of_a_function_with_c_linkage_are_compile_errors(plain: KernelFamily, text: str) -> None:
-    with raises(CompileError, None, "user.cu(1): error"):
-        plain.planner().add_source(text).plan()
+def test_what_a_source_may_hold(planner: Planner, texts: list[str]) -> None:
+    for number, text in enumerate(texts):
+        planner.add_source(text, name=f"{number}.cu")
+    plan = planner.plan()
+    assert links(plan)
+    assert inlined(plan)
 
 
 @pytest.mark.slow
-def test_cpp_linkage_where_c_is_wanted_is_an_error(plain: KernelFamily) -> None:
-    with raises(InterfaceMismatchError, None, "op(double)", where="user.cu", hint='extern "C"'):
-        plain.planner().add_source("__device__ float op(double a) { return 1.0f; }").plan()
+@pytest.mark.parametrize("name", ['quote".cu', "back\\slash.cu", "new\nline.cu", "Ω.cu"])
+def test_any_name_may_be_given_to_a_source(planner: Planner, name: str) -> None:
+    assert links(planner.add_source(OP, name=name).plan())
+
+
+@pytest.mark.slow
+def test_c_linkage_is_kept_by_a_definition_that_does_not_repeat_it(plain: KernelFamily) -> None:
+    plan = plain.planner().add_source("__device__ float op(float a) { return a; }").plan()
+    assert links(plan)
+    assert inlined(plan)
+
+
+INSTANTIATED = "namespace mini {{ template <> __device__ {0} op<{0}>({0} a) {{ return {1}; }} }}\n"
+TEMPLATE = "namespace mini { template <typename T> __device__ T op(T a) { return a; } }"
+WRONG: dict[str, tuple[str, str, type[JitltoError], str | None, list[str], str]] = {
+    "compile error": ("mini", f"// a comment\n\n{INSTANTIATED.format('float', 'b')}", CompileError, None,
+        ["my.cu(3): error: identifier", ">    3 | namespace mini", "// a comment"], ""),
+    "unbalanced": ("mini", "namespace mini {\n__device__ float f(float a) { return a;\n", CompileError, None,
+        ["my.cu(2): "], ""),
+    "other function": ("mini", "__device__ float other(float a) { return a; }", PlanError, "plan-unused-input",
+        ["other(float)", "op<float>(float)"], ""),
+    "nothing": ("mini", "// nothing\n", PlanError, "plan-empty-input", [], ""),
+    "static": ("mini", "static __device__ float f(float a) { return a; }", PlanError, "plan-empty-input", [], ""),
+    "kernel": ("mini", "__global__ void mine(float* x) { *x = 1.0f; }", PlanError, "plan-empty-input", [], ""),
+    "template": ("mini", TEMPLATE, PlanError, "plan-empty-input", [], "explicit instantiation"),
+    "other type": ("mini", INSTANTIATED.format("int", "a"), InterfaceMismatchError, None,
+        ["int mini::op<int>(int)", "float mini::op<float>(float)"], ""),
+    "other number": ("in_cpp", "__device__ float op(float a, float b) { return a; }", InterfaceMismatchError, None,
+        ["op(float, float)", "op(float)"], ""),
+    "other result": ("in_cpp", "__device__ int op(float a) { return 1; }", CompileError, None, ["my.cu(1)"], ""),
+    "C for C++": ("in_cpp", 'extern "C" __device__ float op(float a) { return a; }', CompileError, None,
+        ["my.cu(1)"], ""),
+    "C++ for C": ("plain", "__device__ float op(double a) { return 1.0f; }", InterfaceMismatchError, None,
+        ["op(double)"], 'extern "C"'),
+    "C, other result": ("plain", "__device__ int op(float a) { return 1; }", CompileError, None,
+        ["my.cu(1): error"], ""),
+    "C, same size": ("plain", 'extern "C" __device__ float op(int a) { return a; }', CompileError, None,
+        ["my.cu(1): error"], ""),
+    "missing header": ("mini", '#include "not_there.cuh"\n' + OP, CompileError, "compile-missing-header",
+        [], "not_there.cuh"),
+    "host header": ("mini", "#include <limits>\n" + OP, CompileError, "compile-missing-header",
+        [], "include <cuda/std/limits>"),
+    "missing function": ("mini", CALLS_ELSEWHERE, MissingProviderError, None, ["elsewhere(float)", "my.cu"], ""),
+    "missing constant": ("mini", "extern __constant__ float factor;\n" + OP.replace("3.0f", "factor"),
+        MissingProviderError, None, ["factor"], ""),
+}  # fmt: skip
+FAST = ("compile error", "other type", "host header", "missing function")
+
+
+@pytest.mark.parametrize("case", [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in WRONG])
+def test_a_source_that_cannot_serve_is_an_error_that_says_why(
+    mini: KernelFamily, plain: KernelFamily, in_cpp: KernelFamily, case: str
+) -> None:
+    family, text, error, code, words, hint = WRONG[case]
+    planner = in_cpp.planner() if family == "in_cpp" else (mini, plain)[family == "plain"].planner(data_type="float")
+    where = None if error is MissingProviderError else "my.cu"
+    with raises(error, code, *words, where=where, hint=hint or None):
+        planner.add_source(text, name="my.cu").plan()
+
+
+def test_a_source_must_be_text(planner: Planner) -> None:
+    for wrong in ("// \ud800\n" + OP, OP.encode()):
+        with raises(PlanError, "plan-invalid-input", where="user.cu"):
+            planner.add_source(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -241,23 +233,6 @@ def test_a_source_does_not_change_what_the_interfaces_mean(
 
 
 @pytest.mark.slow
-def test_toolkit_headers_can_be_included(planner: Planner) -> None:
-    headers = "#include <cuda/std/limits>\n#include <cuda_fp16.h>\n"
-    text = headers + OP.replace("a * 3.0f", "__half2float(__float2half(a)) + cuda::std::numeric_limits<float>::max()")
-    assert links(planner.add_source(text).plan())
-
-
-def test_a_missing_header_is_named(planner: Planner) -> None:
-    with raises(CompileError, "compile-missing-header", hint="not_there.cuh"):
-        planner.add_source('#include "not_there.cuh"\n' + OP).plan()
-
-
-def test_a_host_header_gets_the_advice_to_include_its_cuda_twin(planner: Planner) -> None:
-    with raises(CompileError, "compile-missing-header", hint="include <cuda/std/limits>"):
-        planner.add_source("#include <limits>\n" + OP).plan()
-
-
-@pytest.mark.slow
 def test_a_source_with_a_host_header_can_be_compiled_by_nvcc_as_the_advice_says(
     planner: Planner, tmp_path: Path
 ) -> None:
@@ -273,84 +248,22 @@ def test_a_source_with_a_host_header_can_be_compiled_by_nvcc_as_the_advice_says(
     assert "add_ltoir" in (caught.value.hint or "")
 
 
-def test_files_of_the_machine_cannot_be_included(planner: Planner, tmp_path: Path) -> None:
-    header = tmp_path / "private.cuh"
-    header.write_text("#define PRIVATE 1\n")
-    with raises(JitltoError, "jitlto-header-absolute", hint="of the toolkit"):
-        planner.add_source(f'#include "{header}"\n' + OP).plan()
-
-
 @pytest.mark.parametrize(
     ("lines", "code"),
     [
+        ('\n#include "{path}"', "absolute"),
         ('#define H "{path}"\n#include H', "unknown"),
         ('\n#if __has_include("{path}")\n#endif', "absolute"),
         ('#line 1 "{path}"\n#include __FILE__', "unknown"),
     ],
 )
-def test_no_macro_makes_the_name_of_a_file_of_the_machine(
-    planner: Planner, tmp_path: Path, lines: str, code: str
-) -> None:
+def test_files_of_the_machine_cannot_be_included(planner: Planner, tmp_path: Path, lines: str, code: str) -> None:
     header = tmp_path / "private.cuh"
     header.write_text("#define PRIVATE 1\n")
     text = lines.format(path=header)
     line = next(number for number, line in enumerate(text.split("\n"), 1) if "include" in line)
     with raises(JitltoError, f"jitlto-header-{code}", where=f"mine.cu:{line}", hint="of the toolkit"):
         planner.add_source(f"{text}\n{OP}", "mine.cu").plan()
-
-
-@pytest.mark.slow
-def test_a_source_that_calls_an_undefined_function_is_an_error_that_names_it(planner: Planner) -> None:
-    text = "__device__ float elsewhere(float);\n" + OP.replace("a * 3.0f", "elsewhere(a)")
-    with raises(MissingProviderError, None, "elsewhere(float)", "user.cu"):
-        planner.add_source(text).plan()
-
-
-@pytest.mark.slow
-def test_two_sources_may_share_the_work(planner: Planner) -> None:
-    first = "__device__ float elsewhere(float);\n" + OP.replace("a * 3.0f", "elsewhere(a)")
-    second = "__device__ float elsewhere(float a) { return a + 1.0f; }"
-    plan = planner.add_source(first, name="first.cu").add_source(second, name="second.cu").plan()
-    assert links(plan)
-    assert inlined(plan)
-
-
-@pytest.mark.slow
-def test_two_sources_for_one_function_are_an_error_that_names_both(planner: Planner) -> None:
-    with raises(PlanError, "plan-duplicate-definition", "first.cu", "second.cu"):
-        planner.add_source(OP, name="first.cu").add_source(OP + "\n", name="second.cu").plan()
-
-
-def test_a_missing_constant_is_an_error_that_names_it(planner: Planner) -> None:
-    text = "extern __constant__ float factor;\n" + OP.replace("3.0f", "factor")
-    with raises(MissingProviderError, None, "factor"):
-        planner.add_source(text).plan()
-
-
-@pytest.mark.slow
-def test_a_source_may_define_its_own_constant(planner: Planner) -> None:
-    assert links(planner.add_source("__constant__ float factor = 3.0f;\n" + OP.replace("3.0f", "factor")).plan())
-
-
-@pytest.mark.slow
-def test_a_kernel_in_a_source_is_not_a_device_function(planner: Planner) -> None:
-    with raises(PlanError, "plan-empty-input"):
-        planner.add_source("__global__ void mine(float* x) { *x = 1.0f; }").plan()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ['quote".cu', "back\\slash.cu", "new\nline.cu", "Ω.cu"])
-def test_any_name_may_be_given_to_a_source(mini: KernelFamily, name: str) -> None:
-    assert links(mini.planner(data_type="float").add_source(OP, name=name).plan())
-
-
-@pytest.mark.slow
-def test_a_source_need_not_be_ascii_but_must_be_text(mini: KernelFamily) -> None:
-    assert links(mini.planner(data_type="float").add_source("// größer – 大\n" + OP).plan())
-    with raises(PlanError, "plan-invalid-input", where="user.cu"):
-        mini.planner(data_type="float").add_source("// \ud800\n" + OP).plan()
-    with raises(PlanError, "plan-invalid-input", where="user.cu"):
-        mini.planner(data_type="float").add_source(OP.encode()).plan()  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -377,22 +290,12 @@ def test_ltoir_bare_or_in_a_fatbin_replaces_a_group(mini: KernelFamily) -> None:
         assert inlined(plan)
 
 
-@pytest.mark.slow
-def test_ltoir_cannot_take_part_in_a_link_without_lto(mini: KernelFamily) -> None:
-    plan = mini.planner(data_type="float").add_ltoir(ltoir(ALONE)).plan(link_mode="ptx")
-    with raises(LinkError, "link-needs-lto", "user.ltoir"):
-        plan.link("sm_90")
-
-
-def test_ltoir_that_provides_something_else_is_an_error(mini: KernelFamily) -> None:
+def test_ltoir_says_what_it_provides_and_requires(planner: Planner) -> None:
     with raises(PlanError, "plan-unused-input", where="user.ltoir"):
-        mini.planner(data_type="float").add_ltoir(ltoir("__device__ float other(float a) { return a; }")).plan()
-
-
-def test_ltoir_that_requires_more_says_what(mini: KernelFamily) -> None:
-    text = "__device__ float elsewhere(float);\n" + ALONE.replace("a * 3.0f", "elsewhere(a)")
+        copy(planner).add_ltoir(ltoir("__device__ float other(float a) { return a; }")).plan()
+    more = "__device__ float elsewhere(float);\n" + ALONE.replace("a * 3.0f", "elsewhere(a)")
     with raises(MissingProviderError, None, "elsewhere(float)", "user.ltoir"):
-        mini.planner(data_type="float").add_ltoir(ltoir(text)).plan()
+        copy(planner).add_ltoir(ltoir(more)).plan()
 
 
 @pytest.mark.slow
@@ -408,16 +311,18 @@ def test_relocatable_ptx_replaces_a_group_and_stays_a_call(mini: KernelFamily, m
 OTHER_LAYOUT = 'extern "C" __device__ float op(double a, int b) { return a + b; }'
 
 
-def test_a_different_layout_in_ptx_is_an_error(plain: KernelFamily) -> None:
+@pytest.mark.parametrize("kind", ["ptx", "ltoir", "fatbin", "fatbin with PTX"])
+def test_a_different_layout_is_an_error(plain: KernelFamily, kind: str) -> None:
+    text, data = compiled(OTHER_LAYOUT).ptx, ltoir(OTHER_LAYOUT)
+    planner = {
+        "ptx": lambda: plain.planner().add_ptx(text),
+        "ltoir": lambda: plain.planner().add_ltoir(data),
+        "fatbin": lambda: plain.planner().add_binary(fatbin_of(ltoir=data), "fatbin"),
+        "fatbin with PTX": lambda: plain.planner().add_binary(fatbin_of(text, data), "fatbin"),
+    }[kind]()
     layouts = "op", "(4)(8,4)", "plain/kern", "(4)(4)"
-    with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", *layouts, where="user.ptx"):
-        plain.planner().add_ptx(compiled(OTHER_LAYOUT).ptx).plan()
-
-
-@pytest.mark.slow
-def test_a_different_layout_in_ltoir_is_an_error(plain: KernelFamily) -> None:
-    with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", "(4)(8,4)", where="user.ltoir"):
-        plain.planner().add_ltoir(ltoir(OTHER_LAYOUT)).plan()
+    with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", *layouts, where=f"user.{kind.split()[0]}"):
+        planner.plan()
 
 
 @pytest.mark.slow
@@ -433,18 +338,18 @@ def test_two_inputs_may_have_the_same_name(planner: Planner) -> None:
             planner.add_source(OP).add_source(OP).plan(link_mode=mode)
 
 
-@pytest.mark.slow
 def test_inputs_may_be_anything_that_holds_bytes_and_nothing_else(mini: KernelFamily) -> None:
-    data = ltoir(ALONE)
-    for same in (bytearray(data), memoryview(data)):
-        assert links(mini.planner(data_type="float").add_ltoir(same).plan())  # type: ignore[arg-type]
+    planner = mini.planner(data_type="float")
+    assert planner.add_ltoir(memoryview(ltoir(ALONE))).plan().supplied  # type: ignore[arg-type]
     for wrong in ("text", 1, None, ["a"]):
         with raises(PlanError, "plan-invalid-input", type(wrong).__name__, where="mine"):
-            mini.planner(data_type="float").add_ltoir(wrong, name="mine")  # type: ignore[arg-type]
+            planner.add_ltoir(wrong, name="mine")  # type: ignore[arg-type]
         with raises(PlanError, "plan-invalid-input", type(wrong).__name__, where="mine"):
-            mini.planner(data_type="float").add_binary(wrong, "cubin", name="mine")  # type: ignore[arg-type]
+            planner.add_binary(wrong, "cubin", name="mine")  # type: ignore[arg-type]
     with raises(PlanError, "plan-invalid-input", "int", where="user.ptx"):
-        mini.planner(data_type="float").add_ptx(1)  # type: ignore[arg-type]
+        planner.add_ptx(1)  # type: ignore[arg-type]
+    with raises(PlanError, "plan-invalid-input", "'exe'", hint="fatbin, cubin, object, library"):
+        planner.add_binary(b"", "exe")
 
 
 @pytest.mark.parametrize(
@@ -466,11 +371,6 @@ def test_truncated_ltoir_is_a_plan_error(mini: KernelFamily) -> None:
 # --- other binaries ---
 
 
-def test_an_unknown_kind_of_binary_is_a_plan_error(mini: KernelFamily) -> None:
-    with raises(PlanError, "plan-invalid-input", "'exe'", hint="fatbin, cubin, object, library"):
-        mini.planner(data_type="float").add_binary(b"", "exe")
-
-
 @pytest.mark.parametrize("kind", ["cubin", "object", "library", "fatbin"])
 def test_garbage_of_any_kind_is_one_of_our_errors(mini: KernelFamily, kind: str) -> None:
     with pytest.raises((LinkError, PlanError), match=f"user.{kind}"):
@@ -484,15 +384,8 @@ def test_a_cubin_that_does_not_define_the_function_is_an_unresolved_symbol(mini:
         mini.planner(data_type="float").add_binary(whole, "cubin").plan(arch="sm_90").link()
 
 
-def test_an_object_is_trusted_to_define_the_function() -> None:
-    taken = inputs.from_binary(b"opaque", InputKind.OBJECT, "mine.o", (), None)
-    assert taken.symbols.opaque
-    assert (taken.symbols.provides, taken.symbols.requires) == ((), ())
-    assert [mode for mode, _ in taken.images] == ["lto", "ptx"]
-
-
-def fatbin_of(ptx: str = "", ltoir: bytes = b"", architecture: str = "75") -> bytes:
-    """A fatbin that holds PTX, LTO-IR or both."""
+def fatbin_of(ptx: str = "", ltoir: bytes = b"", cubin: bytes = b"", architecture: str = "75") -> bytes:
+    """A fatbin that holds PTX, LTO-IR, machine code, or several of them."""
     bindings = toolkit.bindings("nvfatbin")
     handle = bindings.create([], 0)
     try:
@@ -501,6 +394,8 @@ def fatbin_of(ptx: str = "", ltoir: bytes = b"", architecture: str = "75") -> by
             bindings.add_ptx(handle, text, len(text), architecture, "user", "")
         if ltoir:
             bindings.add_ltoir(handle, ltoir, len(ltoir), architecture, "user", "")
+        if cubin:
+            bindings.add_cubin(handle, cubin, len(cubin), architecture, "user")
         buffer = bytearray(bindings.size(handle))
         bindings.get(handle, buffer)
     finally:
@@ -508,13 +403,8 @@ def fatbin_of(ptx: str = "", ltoir: bytes = b"", architecture: str = "75") -> by
     return bytes(buffer)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["lto", "ptx"])
-def test_a_fatbin_of_ptx_replaces_a_group_and_stays_a_call(mini: KernelFamily, mode: str) -> None:
-    data = fatbin_of(ptx=compiled(ALONE).ptx)
-    plan = mini.planner(data_type="float").add_binary(data, "fatbin").plan(arch="sm_90", link_mode=mode)
-    assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
-    assert compiled(ALONE).module.provides[0].name.encode() in plan.link().cubin
+def in_a_fatbin(cubin: bytes, architecture: str = "90") -> bytes:
+    return fatbin_of(cubin=cubin, architecture=architecture)
 
 
 @pytest.mark.slow
@@ -525,24 +415,13 @@ def test_a_fatbin_of_ltoir_and_ptx_serves_both_link_modes(mini: KernelFamily) ->
     assert links(planner.plan(link_mode="ptx"))
 
 
-def test_a_fatbin_of_ltoir_alone_serves_no_link_without_lto(mini: KernelFamily) -> None:
-    plan = mini.planner(data_type="float").add_binary(fatbin_of(ltoir=ltoir(ALONE)), "fatbin").plan(link_mode="ptx")
-    with raises(LinkError, "link-needs-lto", "user.fatbin"):
-        plan.link("sm_90")
-
-
-@pytest.mark.parametrize("with_ptx", [False, True])
-def test_a_different_layout_in_a_fatbin_with_ltoir_is_an_error(plain: KernelFamily, with_ptx: bool) -> None:
-    text = compiled(OTHER_LAYOUT).ptx if with_ptx else ""
-    with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", "(4)(8,4)", where="user.fatbin"):
-        plain.planner().add_binary(fatbin_of(text, ltoir(OTHER_LAYOUT)), "fatbin").plan()
-
-
-def test_a_fatbin_of_ptx_for_another_function_is_an_unresolved_symbol(mini: KernelFamily) -> None:
-    data = fatbin_of(ptx=compiled("__device__ float other(float a) { return a; }").ptx)
-    plan = mini.planner(data_type="float").add_binary(data, "fatbin").plan(arch="sm_90")
-    with raises(UnresolvedSymbolError, None, "mini::op<float>(float)"):
-        plan.link()
+def test_ltoir_alone_serves_no_link_without_lto(planner: Planner) -> None:
+    for add in (
+        lambda: copy(planner).add_ltoir(ltoir(ALONE), "mine"),
+        lambda: copy(planner).add_binary(fatbin_of(ltoir=ltoir(ALONE)), "fatbin", "mine"),
+    ):
+        with raises(LinkError, "link-needs-lto", "mine"):
+            add().plan(link_mode="ptx").link("sm_90")
 
 
 def suffixes() -> list[str]:
@@ -564,35 +443,22 @@ def test_ltoir_for_one_architecture_or_family_is_read_bare_and_in_a_fatbin(plain
                         planner.plan()
 
 
-def in_a_fatbin(cubin: bytes, architecture: str = "90") -> bytes:
-    bindings = toolkit.bindings("nvfatbin")
-    handle = bindings.create([], 0)
-    try:
-        bindings.add_cubin(handle, cubin, len(cubin), architecture, "user")
-        buffer = bytearray(bindings.size(handle))
-        bindings.get(handle, buffer)
-    finally:
-        bindings.destroy(handle)
-    return bytes(buffer)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
-@pytest.mark.parametrize("kind", ["cubin", "fatbin"])
-def test_relocatable_machine_code_replaces_a_group_and_stays_a_call(mini: KernelFamily, mode: str, kind: str) -> None:
-    cubin = relocatable_cubin(ALONE)
-    planner = mini.planner(data_type="float").add_binary(in_a_fatbin(cubin) if kind == "fatbin" else cubin, kind)
-    plan = planner.plan(arch="sm_90", link_mode=mode)
-    assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
-    assert compiled(ALONE).module.provides[0].name.encode() in plan.link().cubin
+@pytest.mark.parametrize("kind", ["cubin", "fatbin", "fatbin of PTX"])
+def test_what_is_not_ltoir_replaces_a_group_and_stays_a_call(planner: Planner, mode: str, kind: str) -> None:
+    def made(text: str) -> bytes:
+        if kind == "fatbin of PTX":
+            return fatbin_of(ptx=compiled(text).ptx)
+        return in_a_fatbin(relocatable_cubin(text)) if kind == "fatbin" else relocatable_cubin(text)
 
+    def plan(text: str) -> Plan:
+        return copy(planner).add_binary(made(text), kind.split()[0]).plan(arch="sm_90", link_mode=mode)
 
-@pytest.mark.slow
-def test_a_relocatable_cubin_for_another_function_is_an_unresolved_symbol(mini: KernelFamily) -> None:
-    other = relocatable_cubin("__device__ float other(float a) { return a; }")
-    plan = mini.planner(data_type="float").add_binary(other, "cubin").plan(arch="sm_90")
+    assert [str(f.key) for f in plan(ALONE).fragments] == ["mini/kern[data_type=float]"]
+    assert compiled(ALONE).module.provides[0].name.encode() in plan(ALONE).link().cubin
     with raises(UnresolvedSymbolError, None, "mini::op<float>(float)"):
-        plan.link()
+        plan("__device__ float other(float a) { return a; }").link()
 
 
 def test_a_relocatable_cubin_for_another_architecture_is_an_architecture_error(mini: KernelFamily) -> None:
@@ -728,17 +594,6 @@ def test_a_second_process_compiles_nothing(mini: KernelFamily, kept: CacheDir, n
 
 
 @pytest.mark.slow
-def test_what_ltoir_provides_is_found_without_a_compiler(
-    mini: KernelFamily, kept: CacheDir, no_compiler: Callable[[], None]
-) -> None:
-    data = ltoir(ALONE)
-    first = mini.planner(data_type="float").add_ltoir(data).plan()
-    toolkit.header_roots()
-    no_compiler()
-    assert mini.planner(data_type="float").add_ltoir(data).plan() == first
-
-
-@pytest.mark.slow
 def test_a_different_text_name_or_header_is_compiled_separately(mini: KernelFamily, kept: CacheDir) -> None:
     record = mini.record
     changed = replace(record, headers=tuple((name, text + "// more\n") for name, text in record.headers))
@@ -755,12 +610,6 @@ def test_a_source_that_does_not_compile_is_not_kept(mini: KernelFamily, kept: Ca
         with pytest.raises(CompileError):
             inputs.from_source("nonsense", "user.cu", mini.record, kept)
     assert source_keys(kept) == []
-
-
-@pytest.mark.parametrize("text", ["#include </opt/h.h>\n", "#if __has_include(</opt/h.h>)\n#endif\n"])
-def test_an_absolute_path_in_a_source_is_refused(text: str) -> None:
-    with raises(JitltoError, "jitlto-header-absolute", "/opt/h.h"):
-        compile_once(text.encode(), (), BASE, (), None)
 
 
 @pytest.mark.slow
@@ -795,33 +644,7 @@ def test_a_new_header_that_hides_one_of_the_same_name_is_noticed(
         assert str(number) in compile_once(text, (), BASE, (), kept).ptx
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda entry: {},
-        lambda entry: dict.fromkeys(entry),
-        lambda entry: entry | {"ltoir": "no base64"},
-        lambda entry: entry | {"ptx": "no PTX"},
-        lambda entry: entry | {"headers": 1},
-        lambda entry: entry | {"version": "new"},
-    ],
-    ids=["empty", "null", "LTO-IR", "PTX", "headers", "version"],
-)
-def test_an_entry_that_cannot_be_read_is_made_again(
-    mini: KernelFamily, kept: CacheDir, damage: Callable[[dict[str, object]], dict[str, object]]
-) -> None:
-    first = inputs.from_source(OP, "user.cu", mini.record, kept)
-    (key,) = source_keys(kept)
-    whole = json.loads(read_source(kept, key))
-    kept.put(compilation.ENTRIES, key, json.dumps(damage(whole)).encode())
-    compile_once.cache_clear()
-    again = inputs.from_source(OP, "user.cu", mini.record, kept)
-    assert (again.symbols, again.identity) == (first.symbols, first.identity)
-    assert json.loads(read_source(kept, key)) == whole
-
-
-def test_an_entry_under_a_wrong_name_is_a_miss(mini: KernelFamily, kept: CacheDir) -> None:
+def test_an_entry_that_cannot_be_read_or_has_a_wrong_name_is_a_miss(kept: CacheDir) -> None:
     def compiled(text: str) -> str:
         compile_once.cache_clear()
         return compile_once(text.encode(), (), BASE, (), kept).ptx
@@ -832,7 +655,10 @@ def test_an_entry_under_a_wrong_name_is_a_miss(mini: KernelFamily, kept: CacheDi
     compiled(two)
     (other,) = {*source_keys(kept)} - {key}
     payload = read_source(kept, other)
-    for wrong in (payload, b"[]", b"{}", b"\xff", b'{"key": 1}', b"[" * 100_000):
+    whole = json.loads(read_source(kept, key))
+    changed = ({"ltoir": "no base64"}, {"ptx": "no PTX"}, {"identity": 1}, {"version": "new"})
+    damaged = [json.dumps(whole | change).encode() for change in changed]
+    for wrong in (payload, b"[]", b"{}", b"\xff", b'{"key": 1}', b"[" * 100_000, *damaged):
         kept.put(compilation.ENTRIES, key, wrong)
         assert compiled(one) == expected
 
@@ -848,12 +674,6 @@ def test_a_read_only_cache_is_read_and_not_written(
     assert source_keys(kept) == before
     no_compiler()
     inputs.from_source(OP, "user.cu", mini.record, readonly)
-
-
-def test_sources_compile_without_a_cache(mini: KernelFamily) -> None:
-    compile_once.cache_clear()
-    made = inputs.from_source(OP + "// uncached", "user.cu", mini.record, None)
-    assert [symbol.name for symbol in made.symbols.provides] == ["_ZN4mini2opIfEET_S1_"]
 
 
 @pytest.mark.slow

@@ -5,24 +5,19 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 import jitlto
 from jitlto.base import files
-from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
-from jitlto.database import FragmentDatabase, writer
+from jitlto.base.errors import DatabaseError, RegistryError
 from jitlto.runtime import session
 from jitlto.runtime.discovery import entry_points
 from jitlto.runtime.discovery.registry import Registry
@@ -75,27 +70,6 @@ def test_a_family_is_found_in_an_installed_package_whose_code_does_not_run(site:
 
 
 @pytest.mark.slow
-def test_the_function_is_there_whatever_was_imported_before() -> None:
-    for package in ("hatchling", "setuptools"):  # build backends, which hooks import
-        pytest.importorskip(package, reason=f"{package} is not installed; the extra test brings it")
-    code = """
-import importlib, pathlib, jitlto
-package = pathlib.Path(jitlto.__path__[0])
-for file in sorted(package.rglob("*.py")):
-    name = ".".join(("jitlto", *file.relative_to(package).with_suffix("").parts)).removesuffix(".__init__")
-    if not name.endswith("__main__"):
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError as error:  # of frameworks that callers bring
-            assert error.name in ("torch", "jax", "numba"), error
-from jitlto import family
-print(family.__module__, jitlto.family is family)
-"""
-    done = process(code)
-    assert done.stdout == "jitlto.runtime.family True\n", done.stderr
-
-
-@pytest.mark.slow
 def test_finding_imports_no_metadata_machinery_and_no_package(site: Path, mini_path: Path) -> None:
     install_mini(site, mini_path)
     code = """
@@ -128,18 +102,6 @@ def test_a_process_gets_one_family_until_the_database_changes(site: Path, mini_p
         jitlto.family("mini")
 
 
-def test_threads_that_ask_at_once_get_one_family(site: Path, mini_path: Path) -> None:
-    install_mini(site, mini_path)
-    start = threading.Barrier(8)
-
-    def ask(_: int) -> KernelFamily:
-        start.wait(10)
-        return jitlto.family("mini")
-
-    with ThreadPoolExecutor(8) as pool:
-        assert len({id(found) for found in pool.map(ask, range(8))}) == 1
-
-
 def test_a_database_on_the_search_path_comes_first_and_others_are_not_opened(site: Path, mini_path: Path) -> None:
     path = install_mini(site, mini_path)
     path.write_bytes(b"damaged")
@@ -152,16 +114,6 @@ def test_a_named_package_takes_precedence_over_the_search_path(site: Path, mini_
     path = install_mini(site, mini_path)
     other = rewritten(mini_path, site / "other.fragdb", options=("-DOTHER",))
     assert Registry((other,)).find("mini", "my-package").path == path
-
-
-def test_only_the_database_that_is_needed_is_opened(
-    site: Path, mini_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install_mini(site, mini_path)
-    install(site, "other", families={"other": "other.fragments"}, databases={"other.fragments": mini_path})
-    (site / "other" / "fragments.fragdb").write_bytes(b"damaged")
-    install(site, "absent", families={"absent": "absent.fragments"})
-    assert jitlto.family("mini").name == "mini"
 
 
 # Several packages
@@ -258,20 +210,7 @@ def test_a_missing_database_names_the_package_and_the_remedy(site: Path, mini_pa
     path = install_mini(site, mini_path)
     path.unlink()
     remedy = "pip install --force-reinstall --no-deps my-package"
-    with raises(DatabaseError, "database-not-found", "my-package 1.0", "'mini'", where=str(path), hint=remedy):
-        jitlto.family("mini")
-
-
-def test_a_wheel_without_its_database_is_reported_to_its_author(site: Path, mini_path: Path) -> None:
-    path = install_mini(site, mini_path)
-    path.unlink()
-    record = next(site.glob("*.dist-info")) / "RECORD"
-    record.write_text("my_package/__init__.py,sha256=x,9\nmy_package-1.0.dist-info/RECORD,,\n")
-    with raises(DatabaseError, "database-not-packaged", hint="[tool.hatch.build.hooks.jitlto]") as caught:
-        jitlto.family("mini")
-    assert "--force-reinstall" not in str(caught.value.hint)
-    record.write_text(f"{path.relative_to(site)},sha256=x,9\n")
-    with raises(DatabaseError, "database-not-found", hint="--force-reinstall"):
+    with raises(DatabaseError, "database-not-found", "my-package 1.0", "[tool.jitlto]", where=str(path), hint=remedy):
         jitlto.family("mini")
 
 
@@ -366,12 +305,6 @@ def test_no_entry_points_take_a_database_from_elsewhere(site: Path, text: str, l
         assert location.suffix == ".fragdb"
 
 
-@pytest.mark.slow
-@given(st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", fullmatch=True))
-def test_names_are_normalised_as_pep_503_says(name: str) -> None:
-    assert entry_points.canonical_name(name) == re.sub(r"[-_.]+", "-", name).lower()
-
-
 def test_importlib_metadata_finds_the_same_distributions(
     site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -430,96 +363,3 @@ def test_nothing_is_written_beside_a_package_and_a_read_only_one_works(
         for directory, _, _ in os.walk(site):
             Path(directory).chmod(0o755)
     assert path.is_file()
-
-
-@pytest.mark.slow
-def test_a_shared_installation_serves_a_user_without_a_cache(site: Path, mini_path: Path, tmp_path: Path) -> None:
-    install_mini(site, mini_path)
-    (tmp_path / "home").write_text("no directory")
-    code = f"import jitlto; print(jitlto.family('mini').plan(arch='sm_90', **{TWICE}).link().architecture.sm)"
-    done = process(code, site, JITLTO_CACHE_DIR=str(tmp_path / "home"))
-    assert done.stdout == "sm_90\n"
-    assert done.stderr.count("is ignored") == 1
-
-
-def damage(path: Path, configuration: dict[str, str]) -> None:
-    """Flip a bit in the images of the device function that a configuration takes, in the file itself."""
-    with FragmentDatabase(path) as opened:
-        plan = KernelFamily("mini", opened).plan(arch="sm_90", **configuration)
-        fragment = next(f for f in plan.fragments if f.key.group == "op")
-        images = [opened.read(image) for image in fragment.images]
-    data = bytearray(path.read_bytes())
-    for image in images:
-        assert data.count(image[-200:]) == 1
-        data[data.index(image[-200:]) + 100] ^= 1
-    path.write_bytes(data)
-
-
-@pytest.mark.slow
-def test_a_damaged_image_is_one_clear_error_of_the_plans_that_use_it(
-    site: Path, mini_path: Path, empty_cache: Path
-) -> None:
-    path = install_mini(site, mini_path)
-    damage(path, TWICE)
-    mini = jitlto.family("mini")
-    assert list(mini.configurations())
-    good, bad = mini.plan(arch="sm_90", **SQUARE), mini.plan(arch="sm_90", **TWICE)
-    assert good.link().cubin[:4] == b"\x7fELF"
-    for _ in range(2):
-        with raises(DatabaseError, "database-damaged", where=str(path), hint="build it again") as caught:
-            bad.link()
-        assert re.search(r"image [0-9a-f]{64}", caught.value.what)
-    assert good.link(use_cache=False).cubin[:4] == b"\x7fELF"
-    with raises(DatabaseError, "database-damaged", where=str(path)):
-        mini.database.verify()
-
-
-# What it costs: the time of this process, for others share the cores of a machine that tests.
-
-LIST = """
-import json, sys, time
-from jitlto.runtime.discovery import installed
-from jitlto.runtime import session
-from jitlto.runtime.discovery import entry_points
-begin = time.process_time()
-listed = installed.installed_families(session.default.registry)
-seconds = time.process_time() - begin
-opened = "jitlto.database" in sys.modules
-print(json.dumps([seconds, opened, [[each.family, each.trouble, each.compilers != ()] for each in listed]]))
-"""
-
-
-@pytest.mark.timing
-@pytest.mark.slow
-def test_listing_a_hundred_installed_databases_opens_none_twice(
-    site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # most of the time that making them takes
-    with FragmentDatabase(mini_path) as opened:
-        record = opened.families["mini"]
-        of_one = [f for f in opened.fragments() if f.key.group == "kern"][:1]
-        blobs = {image.sha256: opened.read(image) for f in of_one for image in f.images}
-    for number in range(100):
-        name = f"family_{number:03}"
-        path = tmp_path / "made.fragdb"
-        fragments = [replace(f, key=replace(f.key, family=name)) for f in of_one]
-        writer.write(path, [replace(record, name=name)], fragments, blobs)
-        install(site, f"package-{number}", families={name: f"p{number}.f"}, databases={f"p{number}.f": path})
-    cache = str(tmp_path / "cache")
-    listed = [json.loads(process(LIST, site, JITLTO_CACHE_DIR=cache).stdout) for _ in range(5)]
-    for *_, rows in listed:
-        assert [row for row in rows if row[0].startswith("family_")] == [
-            [f"family_{number:03}", None, True] for number in range(100)
-        ]
-    # The first of them opens all the databases, which nobody has opened before; the others know them by their digests.
-    assert [opened for _, opened, _ in listed] == [True, *[False] * 4]
-    seconds = [first for first, *_ in listed[1:]]
-    assert min(seconds) < 0.040, seconds  # some 12 ms where nobody else computes
-
-
-def test_errors_are_all_jitltos(site: Path) -> None:
-    install(site, "aaa", families={"bad": "a-b"})
-    for family, distribution in (("bad", None), ("bad", "aaa"), ("no", "aaa"), ("no", "nobody"), ("", None)):
-        with pytest.raises(JitltoError) as caught:
-            jitlto.family(family, distribution=distribution)
-        assert caught.value.hint

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.config import Config
-from jitlto.base.errors import JitltoError, LinkError
+from jitlto.base.errors import LinkError
 from jitlto.database.twin import TwinManifest, twin_directory
 from jitlto.runtime.discovery.lineinfo import point_to_sources
-from jitlto.runtime.family import KernelFamily, family, load
+from jitlto.runtime.family import KernelFamily, load
 from jitlto.runtime.session import Session
 from tests.support.errors import raises
 from tests.support.launchers import FakeDriver
@@ -32,11 +32,6 @@ def test_a_setting_replaces_databases_by_their_twins(twin_path: Path, tmp_path: 
     on, off = session(tmp_path, JITLTO_LINEINFO="1"), session(tmp_path, JITLTO_LINEINFO="0")
     assert load("mini", twin_path, session=on).database.path == twin_of(twin_path)
     assert load("mini", twin_path, session=off).database.path == twin_path
-
-
-def test_it_does_so_for_databases_that_are_searched_for(twin_path: Path, tmp_path: Path) -> None:
-    variables = {"JITLTO_LINEINFO": "1", "JITLTO_DATABASE_PATH": str(twin_path.parent)}
-    assert family("mini", session=session(tmp_path, **variables)).database.path == twin_of(twin_path)
 
 
 def test_a_database_without_a_twin_is_used_itself_with_one_warning(
@@ -84,13 +79,6 @@ def test_what_is_loaded_names_the_files_of_the_twin(
     assert found.dispatcher("op_name", data_type="float", link_options=options)("twice").linked == launcher.linked
 
 
-@pytest.mark.usefixtures("capability")
-def test_without_a_request_nothing_changes(twin_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    FakeDriver(monkeypatch)
-    launcher = load("mini", twin_path, session=session(tmp_path)).launcher(**CONFIGURATION)
-    assert read_files(launcher.linked.cubin) == []
-
-
 def test_a_plan_links_to_the_same_bytes_wherever_the_twin_is(twin_path: Path, tmp_path: Path) -> None:
     shutil.copytree(twin_path.parent, tmp_path / "copy")
     plans = [
@@ -105,12 +93,6 @@ def test_line_information_that_nobody_built_is_an_error_that_says_how(mini: Kern
     plan = mini.plan(arch="sm_90", link_options={"lineinfo": True}, **CONFIGURATION)
     with raises(LinkError, "link-option-late", "lineinfo", hint="--lineinfo"):
         plan.link()
-
-
-@pytest.mark.parametrize("value", ["yes", "2"])
-def test_the_setting_is_one_or_zero(value: str) -> None:
-    with raises(JitltoError, "jitlto-setting", where="JITLTO_LINEINFO"):
-        Config.read({"JITLTO_LINEINFO": value})
 
 
 def test_a_kernel_that_cannot_be_read_is_loaded_as_it_is(twin_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -76,16 +76,6 @@ def test_the_command_that_builds_a_family_is_that_of_one_that_can_be_built() -> 
     assert "build serch" not in str(caught.value)
 
 
-def test_without_a_search_path_the_error_says_how_to_give_one() -> None:
-    with raises(RegistryError, "registry-unknown-family", hint="JITLTO_DATABASE_PATH"):
-        Registry().find("mini")
-
-
-def test_a_directory_without_databases_holds_no_family(tmp_path: Path) -> None:
-    with raises(RegistryError, "registry-unknown-family", "'mini'"):
-        Registry((tmp_path,)).find("mini")
-
-
 def test_two_databases_with_the_same_content_do_not_contradict(mini_path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.fragdb"
     shutil.copyfile(mini_path, copy)
@@ -140,16 +130,6 @@ def test_a_damaged_file_on_the_search_path_is_an_error_and_not_passed_over(mini_
     damaged.write_bytes(mini_path.read_bytes()[:8192])
     with raises(DatabaseError, "database-damaged", where="damaged.fragdb"):
         Registry((damaged, mini_path)).find("mini")
-
-
-def test_a_file_that_was_mended_is_read_afresh(mini_path: Path, tmp_path: Path) -> None:
-    path = tmp_path / "mended.fragdb"
-    path.write_bytes(b"no database at all")
-    registry = Registry((path,))
-    with raises(DatabaseError, "database-foreign", where="mended.fragdb"):
-        registry.find("mini")
-    shutil.copyfile(mini_path, path)
-    assert registry.find("mini").path == path
 
 
 @pytest.mark.slow
@@ -207,27 +187,3 @@ def test_of_many_databases_on_the_path_none_is_opened_to_find_a_family_again(
     with raises(RegistryError, "registry-unknown-family", "'f77'", hint="known families: f0, f1"):
         fresh(tmp_path / "made", cache=tmp_path / "cache").find("f77")
     assert opened == []
-
-
-@pytest.mark.slow
-def test_databases_that_were_replaced_added_or_removed_since_are_noticed(
-    mini_path: Path, tmp_path: Path, opened: list[Path]
-) -> None:
-    paths = renamed(mini_path, tmp_path / "made", 4)
-    fresh(tmp_path / "made", cache=tmp_path / "cache").find("f1")
-    rewritten(mini_path, paths[2], name="other")
-    opened.clear()
-    assert fresh(tmp_path / "made", cache=tmp_path / "cache").find("other").path == paths[2]
-    assert paths[2] in opened
-    with raises(RegistryError, "registry-unknown-family"):
-        fresh(tmp_path / "made", cache=tmp_path / "cache").find("f2")
-    rewritten(mini_path, paths[3], name="other", options=("-DX",))
-    with raises(RegistryError, "registry-ambiguous-database", "'other'"):
-        fresh(tmp_path / "made", cache=tmp_path / "cache").find("other")
-    paths[3].unlink()
-    rewritten(mini_path, tmp_path / "made" / "new.fragdb", name="new")
-    for family, name in (("other", "f2"), ("new", "new"), ("f1", "f1")):
-        assert fresh(tmp_path / "made", cache=tmp_path / "cache").find(family).path.stem == name
-    paths[0].write_bytes(b"damaged")
-    with raises(DatabaseError, "database-foreign", where=str(paths[0])):
-        fresh(tmp_path / "made", cache=tmp_path / "cache").find("f1")

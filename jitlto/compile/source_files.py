@@ -47,9 +47,13 @@ def _walk(folder: str, thorough: bool, above: tuple[tuple[int, int], ...]) -> It
     if identity in above or any(entry.name == "pyvenv.cfg" for entry in entries):
         return
     for entry in entries:
-        if not thorough and (entry.name.startswith(".") or (entry.is_symlink() and entry.is_dir())):
+        try:
+            is_folder = entry.is_dir()
+        except OSError:  # a link to itself
             continue
-        if entry.is_dir():
+        if not thorough and (entry.name.startswith(".") or (entry.is_symlink() and is_folder)):
+            continue
+        if is_folder:
             if entry.name not in _NO_FOLDERS:
                 yield from _walk(entry.path, thorough, (*above, identity))
         elif entry.is_file() and not _EDITORS_FILE.fullmatch(entry.name):  # reading a FIFO would block

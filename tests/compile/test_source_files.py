@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.families.source_files import walk_sources
+from jitlto.compile.source_files import walk_sources
 
 
 def walk(folder: Path, *, thorough: bool = True, limit: int | None = None) -> list[str]:

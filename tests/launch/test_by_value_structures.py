@@ -123,13 +123,6 @@ def test_every_form_of_a_structure_gives_its_bytes(argument: Any) -> None:
         assert str(read(convert(argument))) == str(read(BYTES))
 
 
-def test_a_dataclass_is_laid_out_as_its_annotations_say() -> None:
-    value = PairData(InnerData(1, (2.0, 3.0)), InnerData(-4, np.array([5.0, 6.0], np.float32)))
-    converted = convert(value, 24, 4)
-    expected = bytes((Inner * 2)(Inner(1, (2.0, 3.0)), Inner(-4, (5.0, 6.0))))
-    assert str(np.frombuffer(converted, INNER)) == str(np.frombuffer(expected, INNER))
-
-
 def test_values_of_a_dataclass_are_converted_by_the_types_of_its_fields() -> None:
     for case, where, value in (
         ("range", "'p.first.x' (short)", PairData(InnerData(1 << 15, (0, 0)), InnerData(0, (0, 0)))),
@@ -213,17 +206,6 @@ def test_bytes_that_no_kernel_can_read_are_refused() -> None:
 )
 def test_what_is_no_structure_is_refused(argument: Any) -> None:
     refused("type", argument, type(argument).__name__)
-
-
-def test_unions_and_bit_fields_are_taken_by_their_size() -> None:
-    class Union(ctypes.Union):
-        _fields_ = [("a", ctypes.c_int * 2), ("b", ctypes.c_double)]
-
-    class Bits(ctypes.Structure):
-        _fields_ = [("a", ctypes.c_uint64, 3), ("b", ctypes.c_uint64, 61)]
-
-    assert convert(Union(b=1.5), 8) == np.float64(1.5).tobytes()
-    assert convert(Bits(5, 1), 8) == (13).to_bytes(8, "little")
 
 
 @pytest.mark.slow
