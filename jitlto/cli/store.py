@@ -140,7 +140,7 @@ def prune(url: str, age: float | None, size: int | None, pushed: bool, dry_run: 
         raise click.UsageError("give --older-than, --size or both")
     backend = _open(url, writes=not dry_run)
     done = upkeep.prune(backend, older_than=age, size=size, with_artifacts=pushed, dry_run=dry_run)
-    removed = ", ".join(f"{count} {kind}" for kind, count in sorted(done.removed.items()))
+    removed = ", ".join(pluralize(count, kind.removesuffix("s")) for kind, count in sorted(done.removed.items()))
     verb = "would remove" if dry_run else "removed"
     gone = f"{pluralize(sum(done.removed.values()), 'object')}, {format_bytes(done.size)}"
     click.echo(f"{url}: {verb} {gone}{f' ({removed})' if removed else ''}; {format_bytes(done.size_left)} left")

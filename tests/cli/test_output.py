@@ -14,6 +14,7 @@ import pytest
 from jitlto.cli import output
 from tests.support.process import ROOT
 
+
 def test_a_log_gets_no_progress_whatever_colours_are_forced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(sys, "stderr", io.StringIO())
