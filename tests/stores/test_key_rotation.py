@@ -128,12 +128,6 @@ def test_an_entry_holds_nothing_but_its_name_its_payload_and_its_signature(tmp_p
     assert written.stat().st_size == unsigned + 32 + 64
 
 
-def test_an_entry_that_is_signed_is_read_by_those_who_trust_checksums(tmp_path: Path) -> None:
-    key, store = KeyPair.create(tmp_path / "key"), store_in(tmp_path / "store")
-    put(store | signed(trust(tmp_path / "signers", key), key), b"kernel")
-    assert get(store | {"JITLTO_STORE_TRUST": "checksum"}) == b"kernel"
-
-
 def test_without_a_private_key_nothing_is_written_where_signatures_are_needed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -370,13 +370,6 @@ def test_what_was_read_and_rejected_is_replaced_whatever_its_head_says(store: Sh
     assert backend.held == {NAME: GOOD}
 
 
-def test_what_was_missing_is_not_asked_for_again(store: SharedStore, backend: Fake) -> None:
-    opened(store).get("kernels", KEY)
-    store.put("kernels", KEY, b"linked")
-    assert store.flush(10)
-    assert backend.requests == ["v1/probe", NAME, f"put {NAME}"]
-
-
 @pytest.mark.parametrize(("age", "is_written"), [(0.0, False), (REFRESH_AFTER - 60, False), (REFRESH_AFTER + 60, True)])
 def test_the_date_of_last_use_is_right_to_a_day(
     store: SharedStore, backend: Fake, age: float, is_written: bool
