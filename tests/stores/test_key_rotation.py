@@ -61,11 +61,11 @@ def test_what_cannot_be_signed_counts_as_not_written(tmp_path: Path) -> None:
     with opened(store) as stores:
         stores.put("kernels", KEY, b"kernel")
         assert stores.flush(10)
-        assert (stores.statistics.writes, stores.statistics.dropped) == (0, 1)
+        assert (stores.counts["writes"], stores.counts["dropped"]) == (0, 1)
     with opened(store | {"JITLTO_STORE": f"{store['JITLTO_STORE']}#read"}) as stores:
         stores.put("kernels", KEY, b"kernel")
         assert stores.flush(10)
-        assert stores.statistics.dropped == 0  # nobody asked for it
+        assert stores.counts["dropped"] == 0  # nobody asked for it
 
 
 def test_a_writer_whose_key_its_own_readers_reject_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

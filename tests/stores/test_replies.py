@@ -82,4 +82,4 @@ def test_of_10000_wrong_replies_none_is_taken_and_none_is_an_error(
                 sent += 1
             assert stores.get(wanted.kind, wanted.key) == wanted.payload  # the store is still asked
         assert proxy.counts()["GET"] >= sent == 10_000
-        assert stores.statistics.rejected >= sent - stores.statistics.hits
+        assert stores.counts["rejected"] >= sent - stores.counts["hits"]
