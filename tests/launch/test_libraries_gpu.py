@@ -220,22 +220,6 @@ def test_every_tensor_is_taken_or_refused_as_by_the_converters(make: Any, monkey
     signature.make_signature.cache_clear()  # of the noted launches
 
 
-def test_streams_come_and_go_and_each_launch_is_in_its_own(make: Any) -> None:
-    import cupy
-
-    launcher = make("add")
-    x, y = cupy.arange(N, dtype=np.float32), cupy.zeros(N, np.float32)
-    synchronize()
-    for number in range(300):
-        stream = cupy.cuda.Stream(non_blocking=bool(number % 2))
-        y.fill(0)
-        synchronize()
-        launcher(stream, 4, 256, x, y, N)
-        stream.synchronize()
-        cupy.testing.assert_array_equal(y, x + 3)
-        del stream  # the driver may give its handle to the next
-
-
 def test_a_thread_without_a_context_launches_in_the_default_stream(make: Any) -> None:
     import cupy
 
