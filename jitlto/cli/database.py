@@ -82,14 +82,16 @@ def show(database: Path, key: str, as_json: bool) -> None:
     """
     opened, family = open_noted(database)
     with opened:
-        found = find_key(key, opened.fragment_keys(family))
+        found = find_key(key, (fragment.key for fragment in opened.iterate(family)))
         fragment = opened.get(found) if found else None
         if fragment is None:
             what, hint = f"no fragment {key}", None
             if left_out := find_key(key, opened.gaps):
                 what = f"{left_out} was left out at the merge"
             else:
-                hint = describe_nearest(key, [*opened.fragment_keys(family)], f"jitlto ls {database}")
+                hint = describe_nearest(
+                    key, [fragment.key for fragment in opened.iterate(family)], f"jitlto ls {database}"
+                )
             raise DatabaseError(what, code="database-no-such-fragment", where=str(database), hint=hint)
         group = opened.families[fragment.key.family].group(fragment.key.group)
     tune = group.tune.describe() if group and group.tune else {}

@@ -71,7 +71,7 @@ def _verify(path: Path, *, named: bool) -> tuple[list[Path], set[str] | None]:
     with FragmentDatabase(path) if named else open_noted(path)[0] as opened:
         beside, count = list(files.beside(opened.path, ".pack")), opened.verify()
         images = {image.sha256 for fragment in opened.iterate() for image in fragment.images} if beside else None
-        held = f"{pluralize(sum(1 for _ in opened.fragment_keys()), 'fragment')} and {pluralize(count, 'image')}"
+        held = f"{pluralize(len(opened.fragments()), 'fragment')} and {pluralize(count, 'image')}"
         click.echo(f"{opened.path}: {held} intact, digest {opened.digest}")
     return beside, images
 
