@@ -259,9 +259,9 @@ def test_demo_holds() -> None:
     done = jitlto("demo")
     assert done.returncode == 0, done.stderr
     assert "32 fragments" in done.stdout
-    assert done.stdout.count("no call left") == 3
-    launched = done.stdout.count("results agree with NumPy")
-    assert launched == 3 or "kernels were not launched" in done.stdout
+    assert done.stdout.count("no call left") == 2
+    launched = done.stdout.count("results are right")
+    assert launched == 2 or "kernels were not launched" in done.stdout
 
 
 def test_verify_reads_all_databases_after_a_damaged_one(tmp_path: Path, mini_path: Path) -> None:
