@@ -656,7 +656,7 @@ def test_an_entry_that_cannot_be_read_or_has_a_wrong_name_is_a_miss(kept: CacheD
     (other,) = {*source_keys(kept)} - {key}
     payload = read_source(kept, other)
     whole = json.loads(read_source(kept, key))
-    changed = ({"ltoir": "no base64"}, {"ptx": "no PTX"}, {"headers": 1}, {"version": "new"})
+    changed = ({"ltoir": "no base64"}, {"ptx": "no PTX"}, {"identity": 1}, {"version": "new"})
     damaged = [json.dumps(whole | change).encode() for change in changed]
     for wrong in (payload, b"[]", b"{}", b"\xff", b'{"key": 1}', b"[" * 100_000, *damaged):
         kept.put(compilation.ENTRIES, key, wrong)
