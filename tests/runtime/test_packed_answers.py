@@ -202,7 +202,7 @@ def test_requests_name_no_more_than_they_have_to(search: KernelFamily, tmp_path:
         path.with_suffix(".pack"), {REQUESTS: find_answers(search, Request("search", None, configuration), plan)}
     )
     without = {n: value for n, value in configuration.items() if n != "optimized_name"}
-    look_ups = LookUps(packs.beside(path))
+    look_ups = LookUps(lambda: packs.beside(path))
     for named in (configuration, without):
         assert look_ups.find_chosen(asked(search, named)) == plan.chosen
     assert look_ups.find_chosen(asked(search, configuration | {"unknown": "1"})) is None
@@ -230,7 +230,7 @@ def test_what_a_pack_answers_is_what_planning_answers(
     if data.draw(st.booleans()):
         configuration = dict(data.draw(st.sampled_from(list(search.configurations())))) | configuration
         configuration.pop(data.draw(st.sampled_from(sorted(configuration))))
-    found = LookUps(packs.beside(whole_pack)).find_chosen(asked(search, configuration))
+    found = LookUps(lambda: packs.beside(whole_pack)).find_chosen(asked(search, configuration))
     try:
         expected = search.plan(arch="sm_90", **configuration).chosen
     except JitltoError:
