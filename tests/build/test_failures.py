@@ -144,12 +144,6 @@ def test_the_number_of_instances_of_a_diagnostic_does_not_split_a_cause() -> Non
     assert len(group_failures([Failure(one, error_of(one, "bad")), Failure(two, twice)], [one, two])) == 1
 
 
-def test_a_second_diagnostic_makes_a_different_cause() -> None:
-    one, two = product("g", t="float double")
-    more = CompileError("x", log=error_of(two, "bad").log + error_of(two, "worse", 2).log)
-    assert len(group_failures([Failure(one, error_of(one, "bad")), Failure(two, more)], [one, two])) == 2
-
-
 def test_errors_of_other_tools_are_grouped_by_their_messages() -> None:
     sources = product("g", t="float double int")
     logs = ["ptxas /tmp/a1/x.ptx, line 3; error : bad", "ptxas /tmp/b2/y.ptx, line 77; error : bad", "ptxas fatal: no"]
