@@ -22,7 +22,6 @@ from jitlto.cuda.compatibility import (
     newest_ptx_isa,
     select_images,
 )
-from jitlto.cuda.driver import Driver, Forward, find_incompatibility
 from jitlto.database import MERGE_HINT, FragmentDatabase
 from jitlto.launch.core import extension
 from jitlto.runtime import session
@@ -182,9 +181,10 @@ def _version(query: Callable[[], Version]) -> Version | None:
 
 
 def _driver() -> Iterator[Component]:
-    found = driver.find_driver()
-    if found is not None:
-        yield from describe_driver(found, _version(nvjitlink.version))
+    cuda, linker = driver.cuda_version(), _version(nvjitlink.version)
+    if cuda is not None:
+        refused = driver.find_incompatibility(cuda, linker, None) if linker else None
+        yield Component("driver", f"for CUDA {cuda}", refused is None, ": ".join(refused) if refused else None)
     try:
         current = device.current()
     except JitltoError as error:
@@ -195,26 +195,6 @@ def _driver() -> Iterator[Component]:
         major, minor = each.compute_capability
         mark = ", current" if each.device_id == current.device_id else ""
         yield Component(f"device {each.device_id}", f"{each.name}, sm_{major}{minor}{mark}")
-
-
-_FORWARD = {
-    Forward.NONE: "not in use",
-    Forward.ACTIVE: "in use: {ours} with a kernel module of {theirs}; the newer libcuda decides what can be loaded",
-    Forward.MISMATCH: "{ours} is older than the kernel module's {theirs}: CUDA fails to initialize",
-}
-
-
-def describe_driver(found: Driver, linker: Version | None) -> Iterator[Component]:
-    """Yield the driver: its CUDA version, what it cannot load, and whether it comes from a cuda-compat package."""
-    refused = find_incompatibility(found.cuda, linker, None) if found.cuda and linker else None
-    remedy = ": ".join(refused) if refused else None
-    place = found.library or "libcuda at an unknown place"
-    yield Component("driver", f"for CUDA {found.cuda}, {place}", refused is None, remedy)
-    ours = f"libcuda {found.release}" if found.release else "a package's libcuda"
-    state = _FORWARD[found.forward].format(ours=ours, theirs=found.module or "an unknown release")
-    directory = found.library and found.library.parent
-    remedy = f"remove {directory} from LD_LIBRARY_PATH, or uninstall the cuda-compat package, which is older than the "
-    yield Component("forward compatibility", state, found.forward is not Forward.MISMATCH, remedy + "driver")
 
 
 def _settings() -> tuple[Config, list[Component]]:

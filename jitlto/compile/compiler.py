@@ -155,5 +155,6 @@ def find_toolchain(name: str, shared_directory: Path | None = None) -> Toolchain
         ToolchainError: If it is not installed.
     """
     # Imported by name: the modules of the compilers import this one.
-    toolchain: Toolchain = import_module(_MODULES[name]).Compiler(shared_directory=shared_directory)
+    make = import_module(_MODULES[name]).Compiler
+    toolchain: Toolchain = make(shared_directory=shared_directory) if name == "nvrtc" else make()
     return toolchain

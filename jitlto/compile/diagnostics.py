@@ -13,14 +13,6 @@ _C_HEADERS = frozenset((
     "memory.h", "pthread.h", "setjmp.h", "signal.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h",
     "stdio.h", "stdlib.h", "string.h", "threads.h", "time.h", "uchar.h", "unistd.h", "wchar.h",
 ))  # fmt: skip
-#: Packages of CUDA's device libraries, which jitlto does not install, by how the names of their headers begin.
-_PACKAGES = {
-    "curand": "nvidia-curand",
-    "nvshmem": "nvidia-nvshmem-cu13",
-    **dict.fromkeys(("cutlass/", "cute/"), "nvidia-cutlass"),
-    **dict.fromkeys(("cublasdx", "cufftdx", "cusolverdx", "curanddx", "commondx"), "nvidia-mathdx"),
-}
-_PACKAGES_12 = {"nvidia-curand": "nvidia-curand-cu12", "nvidia-nvshmem-cu13": "nvidia-nvshmem-cu12"}
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 _PROGRAM_NAME = re.compile(r"\b[0-9a-f]{20}\.cu\b")  # nvrtc.program_name
 _CONTEXT_LINES = 3
@@ -63,13 +55,10 @@ def find_hint(log: str, otherwise: str = 'compile the family with toolchain = "n
         return f"NVRTC has no host C++ library: {instead}, or {otherwise}"
     if "@" in name:
         return f'{name} contains a CMake placeholder: declare syntax = "cmake" for the group or the family'
-    for begin, package in _PACKAGES.items():
-        if name.startswith(begin):
-            if toolkit.cuda_major() == 12:
-                package = _PACKAGES_12.get(package, package)
-            more = "" if begin == "curand" else ", and name its directory of headers in include in family.toml"
-            return f"{name} is in a package of its own: pip install {package}{more}"
-    return f"{name} is not beside the including file, in the family's include directories or in the toolkit"
+    return (
+        f"{name} is not beside the including file, in the family's include directories or in the toolkit; packages of "
+        "their own, such as nvidia-curand and nvidia-cutlass, have the headers of device libraries"
+    )
 
 
 def _find_device_header(name: str) -> str | None:

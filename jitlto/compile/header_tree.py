@@ -1,21 +1,18 @@
 """A source and its family's include directories, laid out for a preprocessor that reads real files.
 
 nvcc reads a header under a path relative to its working directory, so its output does not depend on where that is, nor
-on where the headers came from. A large tree is written once for all processes that compile together.
+on where the headers came from.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.header_places import split_name
-from jitlto.record.headers import Source, digest_headers
+from jitlto.record.headers import Source
 
 _HEADERS = "include"
 #: The link to the toolkit, beside the family's include directories.
@@ -24,28 +21,17 @@ TOOLKIT = "toolkit"
 SOURCE = "s/o/u/r/c/e"
 
 
-def lay_out(work: Path, source: Source, shared: Path | None = None) -> None:
-    """Put a source and its :func:`include_directories` into ``work``.
-
-    Args:
-        work: An empty directory.
-        source: With all headers.
-        shared: A directory where headers are kept for other compiles, and for other processes.
-    """
-    (work / SOURCE).mkdir(parents=True)
+def lay_out(work: Path, source: Source) -> None:
+    """Put a source, which has all headers, and its :func:`include_directories` into an empty directory."""
+    paths = header_paths(source.headers)
+    for directory in {SOURCE, *include_directories(source.headers), *map(os.path.dirname, paths)}:
+        (work / directory).mkdir(parents=True, exist_ok=True)
     (work / SOURCE / nvrtc.program_name(source)).write_bytes(source.text)
-    if shared is None:
-        _write_headers(work, source.headers)
-        return
-    place = shared / f"headers-{digest_headers(source.headers)}"
-    if not place.exists():
-        temporary = Path(tempfile.mkdtemp(dir=shared))
-        _write_headers(temporary, source.headers)
-        with suppress(OSError):  # another process was faster
-            temporary.rename(place)
-        shutil.rmtree(temporary, ignore_errors=True)
-    for directory in place.iterdir():
-        (work / directory.name).symlink_to(directory, target_is_directory=True)
+    for path, name in paths.items():
+        with open(f"{work}/{path}", "wb") as file:  # noqa: PTH123 - there may be thousands
+            file.write(source.headers[name])
+        # By content and time GCC knows a header with `#pragma once` that is in two places.
+        os.utime(f"{work}/{path}", (0, 0))
 
 
 def include_directories(headers: Mapping[str, bytes]) -> list[str]:
@@ -61,17 +47,3 @@ def header_paths(headers: Mapping[str, bytes]) -> dict[str, str]:
     directories = include_directories(headers)
     places = {name: split_name(name) for name in headers}
     return {os.path.normpath(f"{directories[root]}/{path}"): name for name, (root, path) in places.items()}
-
-
-def _write_headers(work: Path, headers: Mapping[str, bytes]) -> None:
-    for root in include_directories(headers):
-        (work / root).mkdir(parents=True)
-    paths = header_paths(headers)
-    for directory in {os.path.dirname(path) for path in paths}:  # noqa: PTH120 - there may be thousands
-        (work / directory).mkdir(parents=True, exist_ok=True)
-    for path, name in paths.items():
-        place = f"{work}/{path}"
-        with open(place, "wb") as file:  # noqa: PTH123 - as above
-            file.write(headers[name])
-        # By content and time GCC knows a header with `#pragma once` that is in two places.
-        os.utime(place, (0, 0))

@@ -14,13 +14,14 @@ from typing import NamedTuple
 from jitlto.compile.tokens import plain_text
 
 # Blanks, comments and continued lines may stand between the words of a directive.
-_COMMENT = rb"/\*(?:[^*]|\*(?!/))*+\*/"
+_COMMENT = rb"/\*(?:[^*]++|\*(?!/))*+\*/"
 _GAP = rb"(?:[ \t\f\v]|" + _COMMENT + rb"|\\\r?\n)*+"
 _NAME = rb'(?:"[^"\r\n]*+"|<[^>\r\n]*+>)'
-_STRING = rb'"(?:[^"\\\n]|\\\r?\n|\\.)*+"'
-_LINE_COMMENT = rb"//(?:[^\n\\]|\\\r?\n|\\)*+"
-_REST = rb"(?:\([ \t]*<[^>\r\n]*+>|" + b"|".join((_LINE_COMMENT, _COMMENT, _STRING)) + rb"|\\\r?\n|[^\n])*+"
-_LINE_REST = rb"(?:[^\n\\]|\\\r?\n|\\)*+"
+_STRING = rb'"(?:[^"\\\n]++|\\\r?\n|\\.)*+"'
+_LINE_REST = rb"(?:[^\n\\]++|\\\r?\n|\\)*+"
+_LINE_COMMENT = rb"//" + _LINE_REST
+_HIDING = b"|".join((_LINE_COMMENT, _COMMENT, _STRING))
+_REST = rb"(?:[^\n(/\"\\]++|\([ \t]*<[^>\r\n]*+>|" + _HIDING + rb"|\\\r?\n|[^\n])*+"
 _WORDS = rb"(include\w*+|import|embed|if|elif|define)\b"
 # A toolkit's headers are megabytes: a # counts wherever only blanks stand before it, also in a comment.
 _LINE = re.compile(rb"#[ \t\f\v]*+" + _WORDS + rb"(" + _LINE_REST + rb")")
@@ -35,8 +36,9 @@ _WHOLE = re.compile(
 _INCLUDED = re.compile(_GAP + rb"(" + _NAME + rb")")
 _ASKED = re.compile(
     rb"\bdefined" + _GAP + rb"\(?" + _GAP + rb"__has_include\b"
-    rb"|\b\w++" + _GAP + rb"\(" + _GAP + rb"(?P<name>" + _NAME + rb")" + _GAP + rb"\)|(?P<open>(?i:\w*has_include\w*+))"
+    rb"|\b\w++" + _GAP + rb"\(" + _GAP + rb"(?P<name>" + _NAME + rb")" + _GAP + rb"\)|(?P<open>(?i:has_include))"
 )  # fmt: skip
+_MAY_ASK = re.compile(rb'[Nn][Cc][Ll][Uu][Dd][Ee]|[>"]')  # only in these a name can stand, or be asked for
 _SPLICE = re.compile(rb"\\[ \t\f\v]*+\r?\n")
 _DIRECTIVE = re.compile(r"^[ \t\f\v]*(?:#|%:)[ \t]*(\w+)[ \t]*([^\n]*)", re.M)
 _NVCC = 'compile the family with toolchain = "nvcc"'
@@ -122,6 +124,8 @@ def _read(text: bytes, pattern: re.Pattern[bytes]) -> tuple[list[Include], list[
     for match in pattern.finditer(text):
         word, (start, end) = match[1], match.span(2)
         if word is None or (word == b"define" and b"nclude" not in match[2]):
+            continue
+        if word in (b"if", b"elif") and not _MAY_ASK.search(match[2]):
             continue
         if pattern is _LINE and text[text.rfind(b"\n", 0, match.start()) + 1 : match.start()].strip():
             continue

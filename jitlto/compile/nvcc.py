@@ -38,17 +38,13 @@ _KEPT = "kept"  # intermediate files, in the private directory
 _HERE = "/proc/self/cwd"
 # For finding programs and libraries. Variables that change the result (CPATH, NVCC_APPEND_FLAGS) are left out.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
-_OF_MACHINE = "a build must not depend on files of this machine"
-_REFUSED = {
-    **dict.fromkeys(("-ccbin", "--compiler-bindir"), "set the environment variable NVCC_CCBIN to the host compiler"),
-    **dict.fromkeys(
-        ("-I", "-isystem", "--system-include", "-o", "--output-file", "-odir", "--output-directory", "-optf",
-         "--options-file", "-M", "-MM", "-MD", "-MMD", "-MF", "-keep", "--keep", "-save-temps", "--save-temps",
-         "-keep-dir", "--keep-dir", "-dryrun", "--dryrun", "-E", "-c", "-dc", "-ptx", "-cubin", "-fatbin", "-ldir",
-         "-idp", "-ddp", "-Xcicc", "-time", "--time"),
-        _OF_MACHINE,
-    ),
-}  # fmt: skip
+# A build must not depend on files of this machine.
+_REFUSED = frozenset((
+    "-ccbin", "--compiler-bindir", "-I", "-isystem", "--system-include", "-o", "--output-file", "-odir",
+    "--output-directory", "-optf", "--options-file", "-M", "-MM", "-MD", "-MMD", "-MF", "-keep", "--keep",
+    "-save-temps", "--save-temps", "-keep-dir", "--keep-dir", "-dryrun", "--dryrun", "-E", "-c", "-dc", "-ptx",
+    "-cubin", "-fatbin", "-ldir", "-idp", "-ddp", "-Xcicc", "-time", "--time",
+))  # fmt: skip
 # Flag 1: a file is entered. A #line directive leaves a marker without flags, so it can neither fake nor hide one.
 _ENTERED = re.compile(rb'^# \d+ "((?:[^"\\\n]|\\.)*)" 1(?: [234])*$', re.M)
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
@@ -83,8 +79,7 @@ class Compiler:
 
     name = "nvcc"
 
-    def __init__(self, environment: Mapping[str, str] | None = None, *, shared_directory: Path | None = None) -> None:
-        self._shared = shared_directory
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         environment = os.environ if environment is None else environment
         self._environment = {name: environment[name] for name in _ENVIRONMENT if name in environment}
         self._environment |= {"PWD": _HERE, "LC_ALL": "C"}
@@ -144,8 +139,9 @@ class Compiler:
             ToolchainError: If nvcc cannot be run, is killed or does not write all files.
         """
         for option in job.options:
-            if reason := _REFUSED.get(re.split(r"[=\s]", option, maxsplit=1)[0]):
-                raise CompileError(f"option {option!r} is not allowed: {reason}", code="compile-options")
+            if re.split(r"[=\s]", option, maxsplit=1)[0] in _REFUSED:
+                hint = "remove it; the environment variable NVCC_CCBIN names the host compiler"
+                raise CompileError(f"option {option!r} is not allowed in a build", code="compile-options", hint=hint)
         architectures = sorted(job.architectures)
         reads_ltoir, makes_ltoir = self._reads_ltoir(job.images), ImageKind.LTOIR in job.images
         made = self._run_nvcc(job, architectures, ltoir=makes_ltoir, ptx=not reads_ltoir)
@@ -187,7 +183,7 @@ class Compiler:
             command += ["-gencode", f"arch={a.compute},code=[{','.join(codes)}]"]
         with temporary_directory("jitlto-nvcc-") as name:
             work, kept = Path(name), Path(name) / _KEPT
-            header_tree.lay_out(work, job.source, self._shared)
+            header_tree.lay_out(work, job.source)
             (work / TOOLKIT).symlink_to(self._top, target_is_directory=True)
             kept.mkdir()
             result = self._run(command, work)

@@ -1,77 +1,12 @@
-"""The installed driver: its CUDA version, whether it runs in forward compatibility, and why it rejects a kernel.
-
-A driver has two parts: ``libcuda``, in user mode, and the kernel module. NVIDIA's packages ``cuda-compat`` bring a
-newer ``libcuda`` to an older module ("CUDA Compatibility", forward compatibility). Both are named by the driver's
-release: ``libcuda.so.580.65.06``, and the first line of ``/proc/driver/nvidia/version``.
-"""
+"""The installed driver: its CUDA version, and why it rejects a kernel."""
 
 from __future__ import annotations
-
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
 
 from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Version
 from jitlto.cuda import nvjitlink, toolkit
 from jitlto.cuda.compatibility import newest_ptx_isa, oldest_toolkit
 from jitlto.cuda.ptx import parse_ptx
-
-_MAPS = Path("/proc/self/maps")
-_MODULE = (Path("/proc/driver/nvidia/version"), Path("/sys/module/nvidia/version"))
-_RELEASE = r"\d{3,}\.\d+(?:\.\d+)?"
-
-
-class Forward(StrEnum):
-    """Relation of ``libcuda`` and the kernel module."""
-
-    #: Of one release, as a driver's installation leaves them.
-    NONE = "none"
-    #: A newer ``libcuda`` over an older module: forward compatibility.
-    ACTIVE = "active"
-    #: A ``libcuda`` older than the module, as where the driver was updated and a compatibility package stayed. CUDA
-    #: rejects that (``CUDA_ERROR_SYSTEM_DRIVER_MISMATCH``).
-    MISMATCH = "mismatch"
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """A driver; what was not found of it is None.
-
-    Args:
-        cuda: The newest CUDA that it supports.
-        library: Its ``libcuda``.
-        module: The kernel module's release, e.g. ``580.65.06``.
-    """
-
-    cuda: Version | None
-    library: Path | None
-    module: str | None
-
-    @property
-    def release(self) -> str | None:
-        """Release of ``libcuda``; None if its file is not named by it."""
-        match = re.search(rf"libcuda\.so\.({_RELEASE})$", str(self.library))
-        return match[1] if match else None
-
-    @property
-    def is_packaged(self) -> bool:
-        """True if ``libcuda`` is where packages put it: in ``compat`` (deb, rpm) or ``cuda-compat`` (conda)."""
-        return self.library is not None and any(part in ("compat", "cuda-compat") for part in self.library.parts)
-
-    @property
-    def forward(self) -> Forward:
-        """Relation of ``libcuda`` and the kernel module, by their releases and places."""
-        if self.release and self.module:
-            ours, theirs = _numbers(self.release), _numbers(self.module)
-            return Forward.ACTIVE if ours > theirs else Forward.MISMATCH if ours < theirs else Forward.NONE
-        return Forward.ACTIVE if self.is_packaged else Forward.NONE
-
-
-def _numbers(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in release.split("."))
 
 
 def cuda_version() -> Version | None:
@@ -82,44 +17,6 @@ def cuda_version() -> Version | None:
     except (JitltoError, RuntimeError):  # cuda.bindings' own where libcuda is missing
         return None
     return None if int(status) or not number else Version(number // 1000, number % 1000 // 10)
-
-
-def find_driver() -> Driver | None:
-    """Return the driver that this process loads; None if there is none."""
-    cuda = cuda_version()
-    return cuda and Driver(cuda, find_loaded_library(_MAPS), read_module_release(_MODULE))
-
-
-def find_loaded_library(maps: Path) -> Path | None:
-    """Return the ``libcuda`` among the files that a process has mapped, links followed.
-
-    Args:
-        maps: In the form of ``/proc/PID/maps``.
-    """
-    try:
-        lines = maps.read_text("utf-8", "replace")
-    except OSError:
-        return None
-    match = re.search(r"(/\S.*/libcuda\.so[.\d]*)$", lines, re.M)
-    return Path(match[1]).resolve() if match else None
-
-
-def read_module_release(files: Iterable[Path]) -> str | None:
-    """Return the kernel module's release, from the first of some files that contains it.
-
-    Args:
-        files: In the form of ``/proc/driver/nvidia/version`` or of ``/sys/module/nvidia/version``.
-    """
-    for file in files:
-        try:
-            text = file.read_text("utf-8", "replace")
-        except OSError:
-            continue
-        # After these words: a later line has a compiler's version.
-        match = re.search(rf"Kernel Module\b.*?\s({_RELEASE})\s", text) or re.match(rf"({_RELEASE})\s*$", text)
-        if match:
-            return match[1]
-    return None
 
 
 def explain_load_failure(target: str, code: bytes, error: Exception) -> tuple[str, str]:

@@ -98,15 +98,9 @@ class Structure:
     def __init__(self, parameter: Parameter, layout: Layout | None, make: Make) -> None:
         self._parameter, self._make = parameter, make
         self._layout = layout if layout is not None and layout.fields else None
-        self._fields = [
-            (
-                field.name,
-                field.offset,
-                field.layout.size,
-                _make_encoder(f"{parameter.name}.{field.name}", field.layout, make),
-            )
-            for field in (self._layout.fields if self._layout is not None else ())
-        ]
+        fields = self._layout.fields if self._layout is not None else ()
+        encoders = [_make_encoder(f"{parameter.name}.{field.name}", field.layout, make) for field in fields]
+        self._fields = [(f.name, f.offset, f.layout.size, e) for f, e in zip(fields, encoders, strict=True)]
         self._checked: dict[Any, Structure] = {}  # by type or dtype: what converts values of its fields
 
     def __call__(self, argument: Any) -> bytes:
@@ -267,8 +261,9 @@ def _dtype_layout(dtype: np.dtype[Any]) -> Layout:
             layout = array(layout, extent)
         return layout
     if dtype.fields is not None:
-        members = [Field(name, offset, _dtype_layout(member)) for name, (member, offset, *_) in dtype.fields.items()]
-        fields = tuple(sorted(members, key=lambda field: field.offset))
+        members = [(name, *dtype.fields[name][:2]) for name in dtype.names or ()]
+        parts = [Field(name, offset, _dtype_layout(member)) for name, member, offset in members]
+        fields = tuple(sorted(parts, key=lambda field: field.offset))
         if any(a.offset + a.layout.size > b.offset for a, b in pairwise(fields)):  # a union
             return Layout(str(dtype), dtype.itemsize, dtype.alignment, "bytes")
         is_aligned = not any(field.offset % field.layout.alignment for field in fields)

@@ -22,7 +22,7 @@ from jitlto.cuda import device
 _INTERFACE = 10  # as in _launch.c
 _MODULE = "jitlto.launch._launch"
 _MOST_ANSWERS = 1 << 15  # as in _table.c
-_EXACT = frozenset((str, int, bool, type, NoneType))  # equal values of one of these are the same
+_exact: set[type] = {str, int, bool, type, NoneType}  # equal values of one of these are the same; others are added
 _SPELLED = object()  # marks a request whose values are spelled, or that is for one of several kinds of devices
 _Class = TypeVar("_Class")
 _Arguments = ParamSpec("_Arguments")
@@ -110,7 +110,7 @@ def remembered(
             values = (*args, *how.values()) if how else args
             try:
                 number = place()
-                if number or not _EXACT.issuperset(map(type, values)):
+                if number or not _exact.issuperset(map(type, values)):
                     values = _spell_all(values, number)
             except (JitltoError, TypeError):  # no device, or a wrong value, which the method reports
                 return method(self, *args, **how)
@@ -136,6 +136,7 @@ def _spell_all(values: tuple[Any, ...], number: int) -> tuple[Any, ...]:
 def _spell(value: Any) -> Any:
     """Return what a value means: itself, or a text if it may change or be equal to another one."""
     if value is None or is_exact(value):
+        _exact.add(type(value))
         return value
     return repr(sorted(value.items())) if isinstance(value, Mapping) else f"{type(value).__name__} {cpp_name(value)}"
 

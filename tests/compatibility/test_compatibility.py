@@ -18,10 +18,9 @@ from msgspec.structs import replace
 
 from jitlto.base.errors import ArchitectureError, LaunchError, ToolchainError
 from jitlto.base.versions import Architecture, Version
-from jitlto.check.environment import describe_driver
 from jitlto.cuda import device, driver, nvjitlink
 from jitlto.cuda.compatibility import newest_ptx_isa
-from jitlto.cuda.driver import Driver, Forward, find_incompatibility
+from jitlto.cuda.driver import find_incompatibility
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.database import FragmentDatabase
 from jitlto.launch.launcher import Launcher
@@ -285,34 +284,6 @@ def test_ptx_that_is_too_new_for_the_driver_is_refused_with_both_versions(mini: 
         Launcher.from_plan(plan, linked)
     assert f"a driver for CUDA {cuda} compiles PTX up to" in str(caught.value)
     assert f"this is PTX {cuda.major - 4}.{cuda.minor + 9}" in str(caught.value)
-
-
-@pytest.mark.parametrize("cell", **named(cases.FORWARD.cells))
-def test_forward_compatibility(cell: Cell, tmp_path: Path) -> None:
-    halves = cases.HALVES[cell.name]
-    library, maps, module = tmp_path / halves.library[1:], tmp_path / "maps", tmp_path / "version"
-    library.parent.mkdir(parents=True)
-    library.touch()
-    # As found: the link that a loader follows, and the forms of /proc.
-    link = library.parent / "libcuda.so.1"
-    link.symlink_to(library.name)
-    maps.write_text(f"7f5e00000000-7f5e00200000 r-xp 00000000 fe:00 1234567                    {link}\n")
-    if halves.module:
-        module.write_text(
-            f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {halves.module}  Release Build  (root@host)\n"
-            "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"
-        )
-    found = Driver(Version(13, 0), driver.find_loaded_library(maps), driver.read_module_release([module]))
-    _, said = describe_driver(found, Version(13, 0))
-    states = {cases.IN_USE: Forward.ACTIVE, cases.NOT_IN_USE: Forward.NONE}
-    assert found.forward == states.get(cell.holds, cell.holds)
-    assert said.ok == (cell.holds != "mismatch")
-    assert (said.value == "not in use") == (cell.holds == cases.NOT_IN_USE)
-    if cell.holds == cases.IN_USE:
-        assert "580.65.06" in said.value
-        assert (halves.module or "an unknown release") in said.value
-    if cell.holds == "mismatch":
-        assert said.remedy and str(library.parent) in said.remedy
 
 
 # The page.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from jitlto.base.errors import ToolchainError, VersionError
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.pipeline import BuildReport, build
-from jitlto.compile.compiler import CompileJob
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.compile.nvcc import Compiler
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
@@ -109,23 +107,6 @@ def test_a_header_that_appears_in_an_earlier_directory_rebuilds(tmp_path: Path, 
     assert ", 8;" in made(tmp_path, files, cache)[0]
     text, report = made(tmp_path, files | {"inc/value.h": "#define VALUE 2\n"}, cache)
     assert ", 9;" in text and report.compiled == 1
-
-
-@pytest.mark.parametrize("option", ["--std=c++17", "--generate-line-info"])
-def test_headers_laid_out_for_many_compiles_give_the_same_bytes(
-    compiler: Compiler, tmp_path: Path, option: str
-) -> None:
-    text = b"#include <a/b.h>\n#include <thrust/version.h>\n__device__ const char* f(int) { return helper(); }\n"
-    helper = b"#pragma once\nstatic __device__ __noinline__ const char* helper() { return __FILE__; }\n"
-    headers = {"a/b.h": b'#include "../../c.h"\n', "../c.h": helper, "unused.h": b"", "+1//d.h": b""}
-    images = (ImageKind.LTOIR, ImageKind.PTX)
-    job = CompileJob("nvcc", compiler.identity, Source(text, headers), (Architecture(75),), (option,), images)
-    expected = compiler.compile(job)
-    assert {name for name in expected.reads if not name.startswith("<")} == {"a/b.h", "../c.h"}
-    sharing = Compiler(shared_directory=tmp_path)
-    assert [sharing.compile(job) for _ in range(2)] == [expected, expected]
-    assert [sharing.compile(replace(job, source=Source(text, dict(headers)))) for _ in range(2)] == [expected, expected]
-    assert len(list(tmp_path.glob("headers-*"))) == 1
 
 
 def test_what_no_compiler_could_mean_is_not_given(tmp_path: Path) -> None:

@@ -211,25 +211,6 @@ def test_a_host_header_without_a_device_one_is_to_be_removed(name: str) -> None:
     assert "NVRTC" in hint and "remove" in hint and "cuda/std" not in hint
 
 
-@pytest.mark.parametrize(
-    ("name", "twelve", "thirteen"),
-    [
-        ("curand_kernel.h", "nvidia-curand-cu12", "nvidia-curand"),
-        ("curand_philox4x32_x.h", "nvidia-curand-cu12", "nvidia-curand"),
-        ("nvshmemx.h", "nvidia-nvshmem-cu12", "nvidia-nvshmem-cu13"),
-        ("cufftdx.hpp", "nvidia-mathdx", "nvidia-mathdx"),
-        ("cutlass/gemm/gemm.h", "nvidia-cutlass", "nvidia-cutlass"),
-    ],
-)
-def test_a_header_of_a_device_library_is_answered_with_its_package(
-    name: str, twelve: str, thirteen: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = f't.cu(1): catastrophic error: could not open source file "{name}" (no directories in search list)'
-    for major, package in ((12, twelve), (13, thirteen)):
-        monkeypatch.setattr(toolkit, "cuda_major", lambda major=major: major)
-        assert package in str(diagnostics.find_hint(log)).replace(",", " ").split()
-
-
 def test_a_header_without_suffix_of_the_author_is_none_of_the_hosts() -> None:
     assert "NVRTC" not in str(failure('#include "mine"\n').hint)
 

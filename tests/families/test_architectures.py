@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.errors import ArchitectureError
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import Cache
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.shards import Shard
-from jitlto.check.check import check
 from jitlto.cuda import nvdisasm, toolkit
 from jitlto.cuda.compatibility import native_target
 from jitlto.database import FragmentDatabase
@@ -22,7 +20,6 @@ from jitlto.families.declaration import load_family
 from jitlto.plan.plan import Plan
 from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
-from tests.support.errors import raises
 from tests.support.families import CONVERT, write_family
 from tests.support.line_information import count_instructions
 
@@ -109,27 +106,6 @@ def test_a_plan_mixes_the_best_image_of_each_fragment(auto: KernelFamily) -> Non
 
 
 @pytest.mark.slow
-def test_it_is_the_code_of_a_family_compiled_for_the_target(
-    auto: KernelFamily, directory: Path, cache: Cache, tmp_path: Path
-) -> None:
-    write_family(tmp_path, CONVERT | {"family.toml": CONVERT["family.toml"].replace('"auto"', '["90"]')})
-    for_target = opened(made(tmp_path, cache, "target", is_auto=False))
-    for values in (TO_BF16, TO_FP8):
-        own, expected = (family.plan(arch="sm_90", **values).link().cubin for family in (auto, for_target))
-        assert count_instructions(own) == count_instructions(expected)
-
-
-@pytest.mark.slow
-def test_every_kernel_links_for_every_target(auto: KernelFamily) -> None:
-    targets = [auto.plan(arch=arch, **TO_BF16).target for arch in ("sm_75", "sm_80", "sm_89", "sm_90", "sm_120")]
-    result = check(auto.database, targets=targets, compare=False)
-    assert result.holds
-    assert result.link is not None
-    assert len(result.link.archs) == 5
-    assert [links.linked for links in result.link.families] == [4]
-
-
-@pytest.mark.slow
 def test_parts_merge_to_the_bytes_of_one_build(directory: Path, cache: Cache, auto: KernelFamily) -> None:
     parts = [made(directory, None, f"part{n}", shard=f"{n}/2").path for n in (1, 2)]
     merged = merge_databases(parts, directory / "merged.fragdb")
@@ -196,20 +172,3 @@ def test_a_plan_takes_the_images_of_a_group_for_one_architecture_or_family_there
     fragments = family.plan(arch="sm_90", from_type="float", to_type="float").fragments
     devices = {number: str(native_target(Architecture(number), fragments)) for number in (75, 90, 100, 103, 120)}
     assert devices == {75: "75", 90: "90a", 100: "100a", 103: "103a", 120: "120"}
-
-
-@pytest.mark.slow
-def test_a_group_with_nothing_but_one_architecture_links_for_no_other(tmp_path: Path, cache: Cache) -> None:
-    write_family(tmp_path, CONVERT | {"family.toml": CONVERT["family.toml"].replace('"auto"', '["90a"]')})
-    family = opened(made(tmp_path, cache, "only", is_auto=False))
-    with raises(ArchitectureError, "link-architecture"):
-        family.plan(arch="sm_100", **TO_BF16).link()
-
-
-@pytest.mark.slow
-def test_digests_are_those_of_the_images_taken(auto: KernelFamily, base: KernelFamily) -> None:
-    def digest(family: KernelFamily, arch: str) -> str:
-        return family.plan(arch=arch, **TO_BF16).digest
-
-    assert digest(auto, "sm_75") == digest(base, "sm_75")
-    assert digest(auto, "sm_90") == digest(auto, "sm_90") != digest(base, "sm_90")

@@ -50,13 +50,6 @@ def test_a_family_as_declared(tmp_path: Path) -> None:
     assert (op.name, op.role, op.interface, op.syntax) == ("op", Role.DEVICE, "op.cuh", "jinja")
 
 
-def test_defaults(tmp_path: Path) -> None:
-    declared = load(tmp_path, TOML)
-    assert (declared.std, declared.toolchain, declared.options) == ("c++17", "nvrtc", ())
-    assert declared.architectures == (Architecture(75),)
-    assert declared.link == LinkOptions()
-
-
 def test_syntax_of_the_family_and_of_a_group(tmp_path: Path) -> None:
     toml = TOML.replace('name = "mini"', 'name = "mini"\nsyntax = "cmake"').replace(
         "[device.op]", '[device.op]\nsyntax = "jinja"'
@@ -271,23 +264,10 @@ def test_a_group_sets_only_link_options_that_may_differ_by_group(
     assert names in error.what
 
 
-def test_options_of_a_group_follow_the_rules_of_the_familys(tmp_path: Path) -> None:
-    error = failure(tmp_path, TOML.replace("[device.op]", '[device.op]\noptions = ["-I/usr/include"]'))
-    assert (error.code, "[device.op]" in str(error.where)) == ("family-option", True)
-
-
 @pytest.mark.parametrize("line", ['options = ["-DN=1"]', "link = {max_registers = 8}"])
 def test_a_group_that_callers_supply_has_no_options(tmp_path: Path, line: str) -> None:
     error = failure(tmp_path, f'{TOML}\n[device.user]\ninterface = "op.cuh"\n{line}\n')
     assert (error.code, "[device.user]" in str(error.where)) == ("family-unknown-key", True)
-
-
-def test_exclusions_are_sorted(tmp_path: Path) -> None:
-    toml = TOML.replace(
-        "[device.op]", '[device.op]\nexclude = [{op_name = "b", data_type = "float"}, {data_type = "double"}]'
-    )
-    exclude = load(tmp_path, toml).groups[1].exclude
-    assert exclude == ((("data_type", "double"),), (("data_type", "float"), ("op_name", "b")))
 
 
 @pytest.mark.parametrize(
@@ -306,12 +286,6 @@ def test_an_exclusion_names_parameters_in_the_key(tmp_path: Path, exclude: str, 
     assert hint in str(error.hint)
 
 
-def test_an_exclusion_in_a_group_without_a_key_is_answered_with_the_key(tmp_path: Path) -> None:
-    toml = TOML.replace('key = ["data_type", "op_name"]', 'exclude = [{op_name = "b"}]')
-    assert toml != TOML
-    assert 'key = ["op_name"]' in str(failure(tmp_path, toml).hint)
-
-
 def test_a_family_without_a_kernel_is_refused(tmp_path: Path) -> None:
     assert failure(tmp_path, '[family]\nname = "x"\n').code == "family-no-entrypoint"
     assert failure(tmp_path, "").code == "family-missing-table"
@@ -321,10 +295,6 @@ def test_bad_toml_is_answered_with_its_line(tmp_path: Path) -> None:
     error = failure(tmp_path, '[family]\nname = "x"\nstd = = 3\n')
     assert error.code == "family-syntax"
     assert "line 3" in error.what
-
-
-def test_a_table_declared_twice_is_invalid_toml(tmp_path: Path) -> None:
-    assert failure(tmp_path, TOML + "[device.op]\n").code == "family-syntax"
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

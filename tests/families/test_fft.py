@@ -8,15 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from docs.examples import fft as front
 from docs.examples.fft import Launch
-from jitlto.base.errors import (
-    AmbiguousConfigurationError,
-    CompileError,
-    InterfaceMismatchError,
-    PlanError,
-    UnknownValueError,
-)
 from jitlto.base.versions import Architecture
 from jitlto.check.covering_array import choose_cover
 from jitlto.cuda import ptx
@@ -24,7 +16,6 @@ from jitlto.cuda.nvjitlink import InputKind, LinkInput, find_undefined, link
 from jitlto.record.fragment import ImageKind, Role
 from jitlto.record.tuning import launch
 from jitlto.runtime.family import KernelFamily
-from tests.support.errors import raises
 from tests.support.fft_reference import DTYPES, SIZES, TRANSFORMS
 
 # Those that CUDA 12.9 and 13 both know.
@@ -43,17 +34,6 @@ def test_there_are_2496_kernels_of_180_fragments(fft: KernelFamily) -> None:
     kernels = len(SIZES) * len(TRANSFORMS) * len(DTYPES)
     assert kernels == 156
     assert kernels * 4 * 4 == 2496
-
-
-def test_the_parameters_have_exactly_the_declared_values(fft: KernelFamily) -> None:
-    assert {name: set(values) for name, values in fft.parameters.items()} == {
-        "kind": {"c2c", "r2c", "c2r"},
-        "direction": {"forward", "inverse"},
-        "data_type": {"float", "double", "__half"},
-        "size": {str(2**n) for n in range(1, 14)},
-        "load": {"identity", "scale", "window", "pad"},
-        "store": {"identity", "scale", "window", "crop"},
-    }
 
 
 def test_every_configuration_plans_to_its_kernel_and_two_callbacks(fft: KernelFamily) -> None:
@@ -111,35 +91,6 @@ def test_a_tuned_launch_is_that_of_the_example(fft: KernelFamily) -> None:
         ]
 
 
-def test_callers_see_the_declared_names_and_types(fft: KernelFamily) -> None:
-    expected = {
-        ("c2c", "float"): ("float2 const* input", "float2* output"),
-        ("r2c", "double"): ("double const* input", "double2* output"),
-        ("c2r", "__half"): ("__half2 const* input", "__half* output"),
-    }
-    for (kind, data_type), arrays in expected.items():
-        direction = "inverse" if kind == "c2r" else "forward"
-        plan = fft.plan(kind=kind, direction=direction, data_type=data_type, size=64, load="pad", store="crop")
-        others = ("unsigned int batch", "void* load_info", "void* store_info")
-        assert tuple(str(parameter) for parameter in plan.entry.signature) == arrays + others
-
-
-def test_real_transforms_have_one_direction(fft: KernelFamily) -> None:
-    callbacks = {"load": "identity", "store": "identity"}
-    plan = fft.plan(kind="r2c", data_type="float", size=32, **callbacks)
-    assert plan.configuration["direction"] == "forward"
-    with raises(UnknownValueError, "plan-unknown-value-combination", "direction", "inverse"):
-        fft.plan(kind="r2c", direction="inverse", data_type="float", size=32, **callbacks)
-    with raises(AmbiguousConfigurationError, None, "direction"):
-        fft.plan(kind="c2c", data_type="float", size=32, **callbacks)
-
-
-@pytest.mark.parametrize("size", [1, 96, 16384])
-def test_other_sizes_are_errors(fft: KernelFamily, size: int) -> None:
-    with raises(UnknownValueError, None, "size", str(size)):
-        fft.plan(**{**CHOSEN, "size": size}, load="identity", store="identity")  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("given", [(LOAD,), (STORE,), (LOAD, STORE)], ids=["load", "store", "both"])
 def test_a_callers_callback_takes_the_place_of_the_shipped_ones(
@@ -162,66 +113,3 @@ def test_a_callers_arithmetic_is_in_the_kernel(fft: KernelFamily) -> None:
     plan = fft.planner(**CHOSEN, store="identity").add_source(source).plan(arch="sm_90")
     assert "sin.approx" in plan.link_ptx()
     assert "sin.approx" not in fft.plan(arch="sm_90", **CHOSEN, load="identity", store="identity").link_ptx()
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        "const float2* data, unsigned long long offset, void* info, void* shared",
-        "float2* data, unsigned row, unsigned index, unsigned length, void* info",
-        "const float2* data, int row, unsigned index, unsigned length, void* info",
-        "const float2* data, unsigned row, unsigned index, unsigned length, const void* info",
-    ],
-)
-def test_other_parameters_are_an_error_that_shows_both_signatures(fft: KernelFamily, parameters: str) -> None:
-    source = f"__device__ float2 fft_load({parameters}) {{ return {{}}; }}"
-    required = "fft_load(float2 const*, unsigned int, unsigned int, unsigned int, void*)"
-    with raises(InterfaceMismatchError, None, required, "mine.cu"):
-        fft.planner(**CHOSEN, store="identity").add_source(source, "mine.cu").plan(arch="sm_90")
-
-
-def test_another_result_contradicts_the_interface(fft: KernelFamily) -> None:
-    source = LOAD.replace("float2 fft_load", "double2 fft_load") + "{ return {}; }"
-    with raises(CompileError, None, "mine.cu(1): error"):
-        fft.planner(**CHOSEN, store="identity").add_source(source, "mine.cu").plan(arch="sm_90")
-
-
-@pytest.mark.parametrize(("data", "result"), [("__half2", "float2"), ("float", "float")])
-def test_a_callback_for_other_data_leaves_the_callback_open(fft: KernelFamily, data: str, result: str) -> None:
-    source = f"__device__ {result} fft_load(const {data}* data, unsigned, unsigned, unsigned, void*) {{ return {{}}; }}"
-    with raises(AmbiguousConfigurationError, None, "fft_load(float2 const*"):
-        fft.planner(**CHOSEN, store="identity").add_source(source).plan(arch="sm_90")
-
-
-def test_one_source_may_define_the_callbacks_of_several_kernels(fft: KernelFamily) -> None:
-    source = "\n".join(
-        f"__device__ {result} fft_load(const {data}* data, unsigned, unsigned, unsigned, void*) {{ return {{}}; }}"
-        for data, result in (("float2", "float2"), ("float", "float"), ("__half2", "float2"))
-    )
-    for kind, data_type in (("c2c", "float"), ("r2c", "float"), ("c2c", "__half")):
-        configuration = {**CHOSEN, "kind": kind, "data_type": data_type, "store": "identity"}
-        plan = fft.planner(**configuration).add_source(source).plan(arch="sm_90")  # type: ignore[arg-type]
-        assert plan.calls_left() == []
-
-
-def test_two_sources_for_one_callback_are_an_error(fft: KernelFamily) -> None:
-    source = LOAD + "{ return {}; }"
-    with raises(PlanError, "plan-duplicate-definition", "fft_load", "a.cu", "b.cu"):
-        fft.planner(**CHOSEN, store="identity").add_source(source, "a.cu").add_source(source, "b.cu").plan(arch="sm_90")
-
-
-def test_without_a_load_callback_the_error_names_those_there_are(fft: KernelFamily) -> None:
-    with raises(AmbiguousConfigurationError, None, "load", "identity, pad, scale, window"):
-        fft.plan(arch="sm_90", **CHOSEN, store="identity")
-
-
-@pytest.mark.parametrize(("side", "name"), [("load", n) for n in ("scale", "window", "pad")] + [("store", "crop")])
-def test_a_callback_without_what_it_needs_is_refused(fft: KernelFamily, side: str, name: str) -> None:
-    """Not given None for a number, which NumPy takes for NaN."""
-    with pytest.raises(ValueError, match=f"{name} needs .*: give {side}_info"):
-        front.plan(16, 10, family=fft, **{side: name})  # type: ignore[arg-type]
-
-
-def test_a_plan_is_for_one_row_or_more(fft: KernelFamily) -> None:
-    with pytest.raises(ValueError, match="one row or more, not 0"):
-        front.plan(16, 0, family=fft)

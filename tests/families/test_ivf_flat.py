@@ -12,13 +12,11 @@ from itertools import product
 
 import pytest
 
-from jitlto.base.errors import UnknownValueError
 from jitlto.check.covering_array import choose_cover
 from jitlto.cuda import ptx
 from jitlto.plan.plan import Plan
 from jitlto.record.fragment import Role, SymbolKind
 from jitlto.runtime.family import KernelFamily
-from tests.support.errors import raises
 
 Configuration = dict[str, str]
 
@@ -109,36 +107,6 @@ def test_every_combination_plans_and_there_is_no_other(ivf_flat: KernelFamily) -
     assert len(digests) == 3840
 
 
-def test_a_data_type_decides_its_accumulator(ivf_flat: KernelFamily) -> None:
-    given = {name: value for name, value in KERNELS[0].items() if name != "acc_type"}
-    assert ivf_flat.plan(arch="sm_90", **given).configuration == KERNELS[0]
-
-
-def test_a_vector_length_of_another_type_is_an_error(ivf_flat: KernelFamily) -> None:
-    with raises(UnknownValueError, "plan-unknown-value-combination", "veclen=16", hint="1, 4"):
-        ivf_flat.plan(arch="sm_90", **{**KERNELS[0], "veclen": "16"})
-
-
-def test_callers_see_the_declared_names_and_types(ivf_flat: KernelFamily) -> None:
-    plan = ivf_flat.plan(arch="sm_90", **KERNELS[-1])
-    assert [str(parameter) for parameter in plan.entry.signature] == [
-        "signed char const* vectors",
-        "long long const* ids",
-        "unsigned int const* list_sizes",
-        "unsigned int const* list_groups",
-        "signed char const* queries",
-        "unsigned int const* probes",
-        "unsigned int const* probe_offsets",
-        "void const* filter_data",
-        "float* distances",
-        "long long* neighbours",
-        "unsigned int num_probes",
-        "unsigned int blocks_per_query",
-        "unsigned int num_chunks",
-        "unsigned int row_length",
-    ]
-
-
 def test_all_pairs_of_variants_link_and_nothing_is_left_to_call(ivf_flat: KernelFamily) -> None:
     assert failures(ivf_flat, "sm_90", covering(2)) == []
 
@@ -174,50 +142,3 @@ def test_bytes_are_taken_four_at_a_time(ivf_flat: KernelFamily, data_type: str) 
     text = ivf_flat.plan(arch="sm_90", **{**chosen, "metric_name": "inner_product"}).link_ptx()
     assert "dp4a" in text
     assert "vabsdiff4" not in text
-
-
-def test_ids_are_not_read_where_nobody_filters(ivf_flat: KernelFamily) -> None:
-    """Only for the few results: in a list that is scanned each would be 8 bytes of traffic beside a vector."""
-    chosen = {**KERNELS[0], "capacity": "16", "post_lambda_name": "identity"}
-    loads = {}
-    for name in ("none", "bitset"):
-        text = ivf_flat.plan(arch="sm_90", **{**chosen, "filter_name": name}).link_ptx()
-        loads[name] = len(re.findall(r"ld\.global\S*\.\w64", text))
-    assert loads == {"none": 1, "bitset": 2}
-
-
-def test_the_dispatcher_takes_dtypes_and_numbers(ivf_flat: KernelFamily) -> None:
-    import numpy
-
-    for dtype, name in ((numpy.float16, "__half"), (numpy.uint8, "uint8_t"), (numpy.dtype("int8"), "int8_t")):
-        plan = ivf_flat.plan(
-            arch="sm_90",
-            data_type=dtype,
-            veclen=1,
-            capacity=16,
-            order="ascending",
-            compute_norm=True,
-            metric_name="euclidean",
-            post_lambda_name="sqrt",
-            filter_name="none",
-        )
-        assert plan.configuration["data_type"] == name
-
-
-@pytest.mark.slow  # imports CuPy
-def test_the_capacity_is_the_next_power_of_two_and_beyond_256_there_is_no_selection() -> None:
-    scan = pytest.importorskip("docs.examples.ivf_flat.scan", exc_type=ImportError)
-    for k in range(1, 257):
-        capacity = scan.capacity_for(k)
-        assert str(capacity) in CAPACITIES
-        assert capacity // 2 < k <= capacity
-    assert scan.capacity_for(257) == 0
-
-
-@pytest.mark.slow  # imports CuPy
-def test_vectors_are_read_16_bytes_at_a_time_unless_that_reads_much_in_vain() -> None:
-    lists = pytest.importorskip("docs.examples.ivf_flat.lists", exc_type=ImportError)
-    dims = (1, 7, 32, 100, 128, 768)
-    assert [lists.veclen_for(dim, "float32") for dim in dims] == [1, 4, 4, 4, 4, 4]
-    assert [lists.veclen_for(dim, "float16") for dim in dims] == [1, 8, 8, 8, 8, 8]
-    assert [lists.veclen_for(dim, "uint8") for dim in dims] == [1, 1, 16, 16, 16, 16]

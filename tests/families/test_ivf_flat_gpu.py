@@ -130,22 +130,6 @@ def link_ahead(family: KernelFamily, configurations: list[dict[str, str]]) -> No
         list(pool.map(lambda configuration: family.plan(arch=arch, **configuration).link(), configurations))
 
 
-@pytest.mark.parametrize("n", [0, 1, 31, 32, 33])
-@pytest.mark.parametrize("capacity", ["0", "1", "16", "256"])
-def test_few_vectors_and_none_at_all_leave_places_empty(ivf_flat: KernelFamily, n: int, capacity: str) -> None:
-    configuration = {
-        "data_type": "float",
-        "veclen": "4",
-        "capacity": capacity,
-        "order": "ascending",
-        "compute_norm": "false",
-        "metric_name": "euclidean",
-        "post_lambda_name": "identity",
-        "filter_name": "none",
-    }
-    verify(ivf_flat, np.random.default_rng(n), configuration, 20, n)
-
-
 def test_what_is_not_a_number_is_never_found(ivf_flat: KernelFamily) -> None:
     import cupy
 
@@ -161,52 +145,6 @@ def test_what_is_not_a_number_is_never_found(ivf_flat: KernelFamily) -> None:
     distances, neighbours = index.search(np.full((2, 16), np.nan, np.float32), 5, n_probes=2)
     assert bool((neighbours == -1).all())
     assert bool((distances == np.inf).all())
-
-
-@pytest.mark.parametrize("dim", [8192, 10_000, 12_300])
-def test_long_queries_fit_beside_the_queues_in_shared_memory(ivf_flat: KernelFamily, dim: int) -> None:
-    """A query of 40 KB is granted without being asked for, queues of 16 KB too; not both together."""
-    configuration = {
-        "data_type": "float",
-        "veclen": "4",
-        "capacity": "256",
-        "order": "ascending",
-        "compute_norm": "false",
-        "metric_name": "euclidean",
-        "post_lambda_name": "identity",
-        "filter_name": "none",
-    }
-    verify(ivf_flat, np.random.default_rng(dim), configuration, dim, 300)
-
-
-def test_a_data_set_with_what_is_not_a_number_has_sound_centres(ivf_flat: KernelFamily) -> None:
-    import cupy
-
-    from docs.examples.ivf_flat import Index
-
-    dataset = np.random.default_rng(1).standard_normal((2000, 16)).astype(np.float32)
-    dataset[7, 3], dataset[8, 3] = np.nan, np.inf
-    index = Index.build(dataset, 20, kernels=ivf_flat)
-    assert len(index) == 2000
-    assert bool(cupy.isfinite(index.centres).all())
-    _, neighbours = index.search(dataset[100:200], 1, n_probes=5)
-    np.testing.assert_array_equal(cupy.asnumpy(neighbours)[:, 0], np.arange(100, 200))
-    with pytest.raises(ValueError, match="3 of the vectors are finite, fewer than 4 lists"):
-        Index.build(np.concatenate([dataset[:3], dataset[7:9]]), 4, kernels=ivf_flat)
-
-
-@pytest.mark.parametrize("m", [1, 300])
-def test_of_equal_distances_the_same_are_found_every_time(ivf_flat: KernelFamily, m: int) -> None:
-    """Whichever warp comes first, and however many blocks share a query."""
-    from docs.examples.ivf_flat import Index
-
-    rng = np.random.default_rng()
-    dataset = rng.integers(0, 2, (5000, 6), np.uint8)  # 64 different vectors
-    index = Index.build(dataset, 7, kernels=ivf_flat)
-    first = index.search(dataset[:m], 20, n_probes=7)
-    for _ in range(20):
-        for one, other in zip(first, index.search(dataset[:m], 20, n_probes=7), strict=True):
-            assert bool((one == other).all())
 
 
 def index_data(rng: np.random.Generator, n: int, m: int, dim: int, data_type: str) -> tuple[Any, Any]:
@@ -265,31 +203,6 @@ def test_an_index_can_be_saved_and_loaded(ivf_flat: KernelFamily, tmp_path: Path
     assert sorted(again.search(dataset[:1], 2, n_probes=20)[1][0].tolist()) == [0, 2000]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"ids": np.arange(5)},
-        {"sizes": np.array([2**32 - 1], np.uint32)},
-        {"sizes": np.array([1, 2], np.int64)},
-        {"vectors": np.zeros(7, np.int8)},
-        {"vectors": np.zeros(64, np.float64)},
-        {"centres": np.zeros((3, 9), np.float32)},
-        {"veclen": np.int64(0)},
-        {"dim": None},
-    ],
-)
-def test_a_file_that_holds_no_index_is_refused(ivf_flat: KernelFamily, tmp_path: Path, change: dict[str, Any]) -> None:
-    """Rather than scanned, which would read beyond its arrays."""
-    from docs.examples.ivf_flat import Index
-
-    Index.build(np.ones((100, 8), np.int8), 3, kernels=ivf_flat).save(tmp_path / "index.npz")
-    with np.load(tmp_path / "index.npz") as saved:
-        arrays = {name: value for name, value in {**saved, **change}.items() if value is not None}
-    np.savez(tmp_path / "damaged.npz", **arrays)
-    with pytest.raises(ValueError, match=r"damaged\.npz is not an index"):
-        Index.load(tmp_path / "damaged.npz", kernels=ivf_flat)
-
-
 def test_many_queries_and_few_give_the_same_answers(ivf_flat: KernelFamily) -> None:
     """A block for each query and a block for each probe merge differently."""
     import cupy
@@ -304,26 +217,6 @@ def test_many_queries_and_few_give_the_same_answers(ivf_flat: KernelFamily) -> N
     assert none[0].shape == none[1].shape == (0, 10)
     assert bool((many[0][:3] == few[0]).all())
     np.testing.assert_array_equal(np.sort(many[1][:3].get()), np.sort(few[1].get()))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"metric": "euclid"}, "metric 'euclid' is not one of"),
-        ({"k": 0}, "at least 1"),
-        ({"n_probes": 0}, "at least 1"),
-        ({"order": "up"}, "neither ascending nor descending"),
-        ({"queries": np.zeros((2, 7), np.float32)}, "queries: expected a matrix of float32 with 8 columns"),
-        ({"queries": np.zeros((2, 8), np.float64)}, "queries: expected a matrix of float32 with 8 columns"),
-        ({"allowed": np.ones(10, bool)}, "a bool for each id, 100 or more"),
-    ],
-)
-def test_what_cannot_be_searched_is_refused(ivf_flat: KernelFamily, arguments: dict[str, Any], message: str) -> None:
-    from docs.examples.ivf_flat import Index
-
-    index = Index.build(np.zeros((100, 8), np.float32), 3, kernels=ivf_flat)
-    with pytest.raises(ValueError, match=message):
-        index.search(**{"queries": np.zeros((2, 8), np.float32), "k": 3, **arguments})
 
 
 @pytest.mark.parametrize("data_type", DTYPES)

@@ -9,14 +9,12 @@ from itertools import product
 
 import pytest
 
-from jitlto.base.errors import AmbiguousConfigurationError, UnknownValueError
 from jitlto.base.versions import Architecture
 from jitlto.cuda import nvjitlink, ptx
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
 from jitlto.record.fragment import Role, SymbolKind
 from jitlto.runtime.family import KernelFamily
-from tests.support.errors import raises
 
 Configuration = dict[str, str]
 
@@ -112,65 +110,6 @@ def test_there_are_96_kernels_of_32_fragments(search: KernelFamily) -> None:
     assert [f.key.group for f in fragments if f.role is Role.ENTRYPOINT] == ["search_kernel"] * 24
     assert len(KERNELS) == 96
     assert len({search.plan(arch="sm_90", **configuration).digest for configuration in KERNELS}) == 96
-
-
-def test_the_parameters_have_exactly_the_declared_values(search: KernelFamily) -> None:
-    assert search.parameters == {
-        "data_type": ("__half", "float"),
-        "distance_name": ("euclidean", "inner_product"),
-        "filter_name": ("filter_bitset", "filter_none"),
-        "idx_type": ("int64_t", "uint32_t"),
-        "optimized_name": ("optimized", "standard"),
-        "out_type": ("double", "float"),
-        "veclen": ("1", "4", "8", "16"),
-    }
-
-
-def test_the_kernels_are_exactly_those_of_the_matrix(search: KernelFamily) -> None:
-    entries = {f.key.parameters for f in search.database.fragments("search") if f.role is Role.ENTRYPOINT}
-    names = ("data_type", "out_type", "idx_type", "optimized_name", "veclen")
-    assert entries == {tuple(sorted((n, c[n]) for n in names)) for c in KERNELS}
-
-
-def test_every_kernel_is_made_of_its_entrypoint_a_distance_and_a_filter(search: KernelFamily) -> None:
-    for configuration in KERNELS:
-        plan = search.plan(**configuration)
-        assert [f.key.group for f in plan.fragments] == ["search_kernel", "apply_filter", "compute_distance"]
-
-
-def test_callers_see_the_declared_names_and_types(search: KernelFamily) -> None:
-    plan = search.plan(**KERNELS[0])
-    assert [str(parameter) for parameter in plan.entry.signature] == [
-        "float const* dataset",
-        "float const* queries",
-        "unsigned int* indices",
-        "float* distances",
-        "unsigned int num_rows",
-        "unsigned int num_queries",
-        "unsigned int dim",
-        "void const* filter_data",
-    ]
-
-
-def test_an_output_type_that_a_data_type_does_not_have_is_an_error(search: KernelFamily) -> None:
-    with raises(UnknownValueError, "plan-unknown-value-combination", "out_type=double", "data_type=__half"):
-        search.plan(**{**KERNELS[0], "data_type": "__half", "out_type": "double"})
-
-
-def test_a_vector_length_of_the_other_kind_is_an_error(search: KernelFamily) -> None:
-    with raises(UnknownValueError, "plan-unknown-value-combination", "veclen=8"):
-        search.plan(**{**KERNELS[0], "veclen": "8"})
-
-
-@pytest.mark.parametrize("missing", sorted(KERNELS[0]))
-def test_leaving_out_what_the_rest_does_not_decide_names_it(search: KernelFamily, missing: str) -> None:
-    configuration = {name: value for name, value in KERNELS[0].items() if name != missing}
-    # A veclen of 1 is found in optimised kernels alone; everything else is left open.
-    if missing == "optimized_name":
-        assert search.plan(**configuration).configuration == KERNELS[0]
-    else:
-        with raises(AmbiguousConfigurationError, None, missing, hint=f"give {missing}"):
-            search.plan(**configuration)
 
 
 def test_ptx_links_too_and_keeps_the_calls(search: KernelFamily) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jitlto.base.errors import FamilyError, RenderError
 from jitlto.families import declaration
-from jitlto.families.templates import RenderedSource, describe_combination, render_family
+from jitlto.families.templates import RenderedSource, render_family
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 
@@ -52,11 +52,6 @@ def test_what_is_rendered(tmp_path: Path) -> None:
     assert "return a * a;" in rendered[4].text
     assert rendered[4].combination == {"data_type": "float", "op_name": "square", "expr": "a * a"}
     assert rendered[4].text.endswith("}\n")
-
-
-def test_the_origin_names_template_group_and_combination(tmp_path: Path) -> None:
-    assert render(tmp_path)[1].origin == f"{tmp_path / 'kern.cu.jinja'} (group kern, data_type=double)"
-    assert describe_combination({}) == "the empty combination"
 
 
 def test_cpp_is_not_escaped_and_other_syntaxes_are_left_alone(tmp_path: Path) -> None:
@@ -99,11 +94,6 @@ def test_an_undefined_name_in_params(tmp_path: Path, toml: str, placeholder: str
     failure(tmp_path, "render-undefined", *names, where="family.toml [entrypoint.kern]", family__toml=toml)
 
 
-def test_a_name_that_is_near_no_other_gets_the_list(tmp_path: Path) -> None:
-    error = failure(tmp_path, "render-undefined", where="op.cu.jinja:1", op__cu__jinja="{{ zzz }}")
-    assert str(error.hint).endswith("expr, op_name, data_type")
-
-
 @pytest.mark.parametrize(
     ("entry", "code"),
     [
@@ -126,19 +116,6 @@ def test_an_undefined_name_in_an_included_template(tmp_path: Path) -> None:
         }
         names = ["'nobody'", "group kern", "data_type=float"]
         failure(tmp_path, "render-undefined", *names, where=f"{name}:4", **files)
-
-
-def test_includes_macros_and_conditions_work(tmp_path: Path) -> None:
-    text = "{% include 'part.jinja' %}{% if data_type == 'float' %}F{% else %}D{% endif %}"
-    assert [r.text for r in render(tmp_path, kern__cu__jinja=text, part__jinja="{{data_type}} ")[:2]] == [
-        "float F",
-        "double D",
-    ]
-
-
-def test_an_include_of_nothing(tmp_path: Path) -> None:
-    text = "\n\n{% include 'none.jinja' %}\n"
-    failure(tmp_path, "render-missing-template", "none.jinja", where="kern.cu.jinja:3", kern__cu__jinja=text)
 
 
 @pytest.mark.parametrize("broken", ["{% if %}", "{{ }}", "{% endfor %}", "{{ x", "{% unknown %}", "{{ a b }}"])

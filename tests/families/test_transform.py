@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from jitlto.base.errors import CompileError, InterfaceMismatchError, MissingProviderError, PlanError
+from jitlto.base.errors import MissingProviderError
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.plan.plan import Plan
 from jitlto.runtime.family import KernelFamily
@@ -77,62 +77,6 @@ def test_the_users_arithmetic_is_in_the_kernel(transform: KernelFamily) -> None:
     assert "0f3F800000" in text  # 1.0f
 
 
-def test_one_source_may_define_both_overloads(transform: KernelFamily) -> None:
-    both = "\n".join(source(data_type) for data_type in TYPES)
-    for data_type in TYPES:
-        plan = planned(transform, both, data_type)
-        assert plan.calls_left() == []
-        assert plan.link().cubin[:4] == b"\x7fELF"
-
-
 def test_without_a_function_the_error_says_what_to_supply(transform: KernelFamily) -> None:
     with raises(MissingProviderError, None, "user_transform(float)", hint="add_source"):
         transform.plan(data_type="float", arch="sm_90")
-
-
-def test_a_source_that_does_not_compile_is_shown_in_its_own_lines(transform: KernelFamily) -> None:
-    shown = ('user.cu(3): error: identifier "y" is undefined', ">    3 |   return x + y;")
-    with raises(CompileError, None, *shown):
-        planned(transform, "// mine\n__device__ float user_transform(float x) {\n  return x + y;\n}\n")
-
-
-def test_a_source_that_defines_something_else_says_so(transform: KernelFamily) -> None:
-    with raises(PlanError, "plan-unused-input", "user_transfrom(float)", "user_transform(float)"):
-        planned(transform, "__device__ float user_transfrom(float x) { return x; }")
-
-
-@pytest.mark.parametrize(
-    ("parameters", "shown"),
-    [("int x", "int"), ("float x, float y", "float, float"), ("", ""), ("const float* x", "float const*")],
-)
-def test_other_argument_types_show_both_signatures(transform: KernelFamily, parameters: str, shown: str) -> None:
-    with raises(InterfaceMismatchError, None, f"user_transform({shown})", "user_transform(float)", where="user.cu"):
-        planned(transform, f"__device__ float user_transform({parameters}) {{ return 1; }}")
-
-
-def test_the_overload_for_the_other_kernel_is_not_the_one_wanted(transform: KernelFamily) -> None:
-    with raises(InterfaceMismatchError, None, "user_transform(double)", "user_transform(float)", where="user.cu"):
-        planned(transform, source("double"), "float")
-
-
-@pytest.mark.parametrize("result", ["double", "void", "int"])
-def test_another_return_type_contradicts_the_interface(transform: KernelFamily, result: str) -> None:
-    with raises(CompileError, None, "user.cu(1): error"):
-        planned(transform, f"__device__ {result} user_transform(float x) {{ return {result}(x); }}")
-
-
-def test_c_linkage_contradicts_the_interface(transform: KernelFamily) -> None:
-    with pytest.raises((CompileError, InterfaceMismatchError), match=r"user\.cu"):
-        planned(transform, 'extern "C" __device__ float user_transform(float x) { return x; }')
-
-
-def test_a_function_in_a_namespace_is_another_function(transform: KernelFamily) -> None:
-    with raises(InterfaceMismatchError, None, "mine::user_transform(float)", " user_transform(float)", where="user.cu"):
-        planned(transform, "namespace mine { __device__ float user_transform(float x) { return x; } }")
-
-
-def test_the_execution_space_may_be_left_to_the_interface(transform: KernelFamily) -> None:
-    # The declaration before it says __device__, and the compiler holds the definition to that.
-    plan = planned(transform, "float user_transform(float x) { return x; }")
-    assert plan.calls_left() == []
-    assert functions(plan.link().cubin) == {plan.entry.entry}

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.errors import AmbiguousConfigurationError, UnknownValueError
 from jitlto.base.versions import Architecture
 from jitlto.record.fragment import Role
 from jitlto.runtime.family import KernelFamily
-from tests.support.errors import raises
 from tests.support.transport_variants import CONFIGURATIONS, COVER, FRAGMENTS, PARAMETERS
 
 # Those that CUDA 12.9 and 13 both know.
@@ -38,16 +36,6 @@ def test_every_configuration_plans_and_one_kernel_calls_fifteen_fragments(transp
         assert sorted(f.key.group for f in plan.fragments) == sorted(FRAGMENTS)
         digests.add(plan.digest)
     assert len(digests) == 576
-
-
-def test_every_device_function_is_a_source_of_its_own(transport: KernelFamily) -> None:
-    for fragment in transport.database.fragments("transport"):
-        names = {symbol.name for symbol in fragment.provides}
-        if fragment.key.group == "tally":
-            assert len(names) == 2
-        elif fragment.role is Role.DEVICE:
-            assert len(names) == 1
-            assert fragment.key.group in names.pop()
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -84,26 +72,6 @@ def test_no_step_is_free_to_round_differently(transport: KernelFamily) -> None:
     # The test would notice: with contraction the same code leaves it to the assembler.
     free = transport.plan(arch="sm_90", link_options={"fma": True}, **COVER[0])
     assert _FREE_TO_FUSE.search(free.link_ptx())
-
-
-def test_callers_see_names_and_types(transport: KernelFamily) -> None:
-    signature = [str(parameter) for parameter in transport.plan(arch="sm_90", **COVER[0]).entry.signature]
-    assert len(signature) == 23
-    assert signature[:3] == ["unsigned long long seed", "unsigned long long num_particles", "unsigned int max_flights"]
-    assert signature[-3:] == ["float flux_scale", "unsigned long long* flux", "unsigned long long* ledger"]
-
-
-@pytest.mark.parametrize("name", PARAMETERS)
-def test_a_variant_that_is_missing_is_named_with_those_there_are(transport: KernelFamily, name: str) -> None:
-    with raises(UnknownValueError, None, name, "exotic", *PARAMETERS[name]):
-        transport.plan(arch="sm_90", **COVER[0] | {name: "exotic"})
-
-
-@pytest.mark.parametrize("name", PARAMETERS)
-def test_leaving_out_a_variant_names_the_parameter(transport: KernelFamily, name: str) -> None:
-    configuration = {other: value for other, value in COVER[0].items() if other != name}
-    with raises(AmbiguousConfigurationError, None, name, hint=f"give {name}"):
-        transport.plan(arch="sm_90", **configuration)
 
 
 def test_a_law_of_scattering_can_be_the_callers_own(transport: KernelFamily) -> None:

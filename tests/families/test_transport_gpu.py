@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from docs.examples.transport import FULL_WEIGHT, Run, Tallies, launch, shield, simulate
+from docs.examples.transport import Run, Tallies, launch, shield, simulate
 from jitlto.cuda import toolkit
 from jitlto.families import declaration
 from jitlto.families.templates import render_family
-from jitlto.runtime.family import KernelFamily, load
+from jitlto.runtime.family import KernelFamily
 from tests.support.transport_host import COMPILER, Host
 from tests.support.transport_physics import CHECKS, Simulate, agree, balanced, check_against_reference, problem_of
 from tests.support.transport_variants import COVER
@@ -86,35 +85,9 @@ def test_tallies_do_not_depend_on_the_launch(transport: KernelFamily) -> None:
             same(launch(kernel, problem, run, grid=grid, block=block), first, f"{particles} in {grid} × {block}")
 
 
-def test_a_run_is_a_part_of_a_longer_one(transport: KernelFamily) -> None:
-    """What a particle does is a function of the seed and its number alone."""
-    problem = shield()
-    short = simulate(transport, problem, Run(1000, seed=8, batches=1))
-    longer = simulate(transport, problem, Run(1001, seed=8, batches=1))
-    difference = longer.ledger.astype(np.int64) - short.ledger.astype(np.int64)
-    assert (difference >= 0).all()
-    assert difference[0, :7].sum() + difference[0, 8] - difference[0, 7] == FULL_WEIGHT
-
-
 def test_fast_math_at_the_link_gives_other_tallies_within_the_error(transport: KernelFamily) -> None:
     problem, run = shield(), Run(1_000_000, seed=5)
     exact = simulate(transport, problem, run)
     fast = balanced(simulate(transport, problem, run, link_options={"fast_math": True}))
     agree("flux", fast.flux, exact.flux)
     agree("transmission", fast.balance["high x"], exact.balance["high x"])
-
-
-def test_a_large_run_has_small_errors_and_the_same_mean(transport: KernelFamily) -> None:
-    small, large = (simulate(transport, shield(), Run(n, seed=n, batches=64)) for n in (100_000, 10_000_000))
-    balanced(large)
-    agree("flux", small.flux, large.flux)
-    ratio = small.balance["absorbed"].error / large.balance["absorbed"].error
-    assert 5 < ratio < 20, "a hundred times the particles, a tenth of the error"
-
-
-@pytest.mark.skipif("JITLTO_TEST_DATABASE" not in os.environ, reason="no database of another toolkit is given")
-def test_tallies_are_those_of_another_toolkits_fragments(transport: KernelFamily) -> None:
-    other = load("transport", os.environ["JITLTO_TEST_DATABASE"])
-    for configuration in COVER:
-        problem, run = problem_of(configuration)
-        same(simulate(other, problem, run), simulate(transport, problem, run), "another toolkit")

@@ -144,11 +144,6 @@ def test_shapes_are_known_without_a_device(operators: dict[str, Operator], targe
     assert "jitlto_launch" in jax.jit(make(operators["square"])).lower(shape).as_text()
 
 
-def test_a_program_that_is_lowered_twice_is_the_same(operators: dict[str, Operator]) -> None:
-    texts = [jax.jit(lambda x: make(operators["square"])(x)).lower(rows()).as_text() for _ in range(2)]
-    assert texts[0] == texts[1]
-
-
 def test_wrong_arguments_are_named(operators: dict[str, Operator]) -> None:
     reduce_rows, square = make(operators["reduce_rows"]), make(operators["square"])
     with raises(OperatorError, "operator-call", "x"):

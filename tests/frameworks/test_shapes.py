@@ -40,13 +40,6 @@ def test_a_shape_that_does_not_fit_is_described(text: str, shape: tuple[int, ...
     assert isinstance(bind_shape(parse_shape(text, ""), shape, {}), str)
 
 
-def test_a_name_has_one_size_in_all_shapes() -> None:
-    bound: dict[str, object] = {}
-    assert bind_shape(parse_shape("m n", ""), (2, 3), bound) is None
-    assert "dimension n" in (bind_shape(parse_shape("n", ""), (2,), bound) or "")
-    assert bind_shape(parse_shape("n m 7", ""), (3, 2, 7), bound) is None
-
-
 def test_a_dtype_is_its_name_and_knows_its_name_in_cpp_and_its_size() -> None:
     assert {name: (DType(name).cpp, DType(name).itemsize) for name in ("float32", "float16", "complex128", "bool")} == {
         "float32": ("float", 4), "float16": ("__half", 2), "complex128": ("double2", 16), "bool": ("bool", 1),

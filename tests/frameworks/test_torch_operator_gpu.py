@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,14 @@ import numpy as np
 import pytest
 
 from jitlto import torch_operator
-from jitlto.base.errors import OperatorError, UnknownValueError
+from jitlto.base.errors import OperatorError
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.families import write_family
-from tests.support.operators import FAMILY, declare, interpreted_and_compiled_gradients
+from tests.support.operators import FAMILY, declare
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -104,25 +103,6 @@ def test_a_tensor_on_the_cpu_is_refused(world: World) -> None:
         world.square(torch.ones(3))
 
 
-@pytest.mark.slow
-def test_opcheck_passes(world: World) -> None:
-    for operator, args in (
-        (world.square, (rows(), 2.0)),
-        (world.square, (rows(4, 5, torch.float64).requires_grad_(),)),
-        (world.reduce_rows, (rows(),)),
-        (world.reduce_rows, (rows().t(), torch.ones(100, dtype=torch.bool, device="cuda"), "largest")),
-        (world.accumulate, (torch.zeros(100, 37, device="cuda"), rows())),
-    ):
-        assert set(torch.library.opcheck(operator, args).values()) == {"SUCCESS"}
-
-
-@pytest.mark.slow
-def test_gradients_agree_with_differences(world: World) -> None:
-    x = rows(3, 4, torch.float64).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: world.square(x, 1.5), (x,))
-    assert torch.autograd.gradcheck(lambda x: world.square(x.t() * 2).sum(0), (x,))
-
-
 def _model(world: World) -> Callable[[Any], Any]:
     square, reduce_rows = world.square, world.reduce_rows
 
@@ -147,11 +127,6 @@ def test_compiled_code_has_no_graph_break_and_the_same_numbers(
 
 
 @pytest.mark.slow
-def test_compiled_gradients_are_those_of_the_interpreter(world: World, compiled: Callable[..., Any]) -> None:
-    torch.testing.assert_close(*interpreted_and_compiled_gradients(world.square, compiled, rows))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_a_float_may_vary_in_compiled_code(world: World, compiled: Callable[..., Any], mode: str) -> None:
     def model(x: Any, factor: float) -> Any:
@@ -171,11 +146,6 @@ def test_transforms_of_torch_func(world: World) -> None:
             torch.func.jvp(function, (x,), (x,))
     with torch.autocast("cuda", torch.bfloat16), raises(OperatorError, "operator-call", "bfloat16", hint="autocast"):
         world.square(x.t() @ x)
-
-
-def test_a_call_that_fits_no_kernel_is_refused_before_it_is_launched(world: World) -> None:
-    with pytest.raises(UnknownValueError):
-        world.reduce_rows(torch.empty(3, 4, device="meta"), None, "mean")
 
 
 class _Model(torch.nn.Module):  # type: ignore[misc]
@@ -273,28 +243,6 @@ def test_memory_that_a_stream_still_reads_is_not_reused(world: World, monkeypatc
     fresh = World(world.declared["square"].loaded)
     fresh.square(torch.ones(1 << 22, device="cuda"))
     assert _reuse_memory_early(fresh) != 9.0
-
-
-@pytest.mark.slow
-def test_streams_in_threads_do_not_mix_their_results(world: World) -> None:
-    wrong: list[object] = []
-
-    def work(number: int) -> None:
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
-            for turn in range(200):
-                x = torch.full((1000 + number,), float(turn % 7), device="cuda")
-                y = world.square(x, 2.0)
-                del x
-                if turn % 10 == 0 and y.unique().tolist() != [2.0 * (turn % 7) ** 2]:
-                    wrong.append((number, turn))
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
 
 
 def test_every_device_is_used_whatever_the_current_one_is(world: World) -> None:

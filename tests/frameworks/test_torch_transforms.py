@@ -144,13 +144,6 @@ def test_transforms_of_torch_func_compose(square: Any) -> None:
     torch.testing.assert_close(mixed, 3 * x * x)
 
 
-def test_gradients_of_torch_func_and_of_tensors_mix(square: Any) -> None:
-    x, weight = rows(), torch.full((4, 6), 2.0, requires_grad=True)
-    loss = torch.func.grad(lambda x: square(x).sum())(x * weight.detach()).sum() + square(weight).sum()
-    loss.backward()
-    torch.testing.assert_close(weight.grad, 2 * weight.detach())
-
-
 def test_second_derivatives_need_a_backward_of_the_second_operator(operators: dict[str, Operator]) -> None:
     grad = torch.func.grad
     square = torch_operator(operators["square"])
@@ -170,23 +163,6 @@ def test_second_derivatives_need_a_backward_of_the_second_operator(operators: di
     )
     twice = torch_operator(first)
     torch.testing.assert_close(grad(lambda x: grad(lambda x: twice(x).sum())(x).sum())(rows()), torch.full((4, 6), 2.0))
-
-
-def test_a_module_is_called_with_other_parameters(square: Any) -> None:
-    class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.ones(6))
-
-        def forward(self, x: Any) -> Any:
-            return square(x * self.weight)
-
-    model, x = Model(), rows()
-    call = lambda parameters: torch.func.functional_call(model, parameters, (x,))  # noqa: E731
-    parameters = {"weight": torch.full((6,), 3.0)}
-    torch.testing.assert_close(call(parameters), (3 * x) ** 2)
-    found = torch.func.grad(lambda p: call(p).sum())(parameters)["weight"]
-    torch.testing.assert_close(found, (2 * 3 * x * x).sum(0))
 
 
 def test_vmap_over_nothing_is_refused(square: Any) -> None:

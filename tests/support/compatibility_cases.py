@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
 #: What tests/support/compatibility_gpu.py wrote.
 RECORDED = PAGE.parent / "benchmarks" / "compatibility.json"
 LTO, PTX, JIT, REFUSED = "LTO", "PTX", "JIT", "refused"
-LOADS, IN_USE, NOT_IN_USE = "loads", "in use", "not in use"
+LOADS = "loads"
 
 
 @dataclass(frozen=True)
@@ -115,40 +115,7 @@ CODE = _table(
     "test_drivers", decided=True, gpu=("E4", "E9", "E14", "E19", "E24", "E29"),
 )  # fmt: skip
 
-
-@dataclass(frozen=True)
-class Halves:
-    """A place of libcuda, its release, and the kernel module's release ("" for one that cannot be read)."""
-
-    library: str
-    module: str
-
-
-_USUAL, _PACKAGE = "/usr/lib/x86_64-linux-gnu", "/usr/local/cuda-13.0/compat"
-_CONDA = "/opt/conda/cuda-compat"
-HALVES = {
-    "F1": Halves(f"{_USUAL}/libcuda.so.580.65.06", "580.65.06"),
-    "F2": Halves(f"{_PACKAGE}/libcuda.so.580.65.06", "535.129.03"),
-    "F3": Halves(f"{_CONDA}/libcuda.so.580.65.06", "570.86.15"),
-    "F4": Halves(f"{_PACKAGE}/libcuda.so.580.65.06", "580.65.06"),
-    "F5": Halves(f"{_PACKAGE}/libcuda.so.550.54.15", "580.65.06"),
-    "F6": Halves(f"{_PACKAGE}/libcuda.so.580.65.06", ""),
-    "F7": Halves(f"{_USUAL}/libcuda.so.580.65.06", ""),
-}
-_STATES = {
-    "F1": NOT_IN_USE, "F2": IN_USE, "F3": IN_USE, "F4": NOT_IN_USE, "F5": "mismatch", "F6": IN_USE, "F7": NOT_IN_USE,
-}  # fmt: skip
-#: Where libcuda lies and of which release it and the kernel module are.
-FORWARD = Table(
-    "F", "libcuda and kernel module",
-    tuple(
-        Cell(name, f"`{halves.library}`, {halves.module or 'not to be read'}", "doctor says", _STATES[name], True)
-        for name, halves in HALVES.items()
-    ),
-    "test_forward_compatibility",
-)  # fmt: skip
-
-TABLES = (BOTH, LTOIR, ASKED, TARGETS, CODE, FORWARD)
+TABLES = (BOTH, LTOIR, ASKED, TARGETS, CODE)
 
 
 def named(cells: tuple[Cell, ...]) -> dict[str, object]:

@@ -8,17 +8,15 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from itertools import islice
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitlto.base.errors import MatrixError
 from jitlto.families import matrix
-from jitlto.families.matrix.document import _find_lines
 from tests.support.errors import raises
 
 pytestmark = pytest.mark.one_major
@@ -74,46 +72,7 @@ def documents(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 strings = st.sampled_from(["x", "y"])
 anything = strings | st.none() | st.booleans() | st.integers(0, 1) | st.just(1.5)
-disjoint_dimensions = st.dictionaries(
-    st.text(min_size=1, max_size=3),
-    st.lists(st.text(max_size=2), min_size=1, max_size=4, unique=True),
-    max_size=4,
-)
-
-
-def usage(document: Any) -> dict[str, bool]:
-    """Return the JSON pointer of every member that a traversal visits, and whether a combination uses its name."""
-    used: dict[str, bool] = {}
-
-    def visit(queue: list[tuple[Any, str, str]]) -> int:
-        if not queue:
-            return 1
-        (value, place, member), rest = queue[0], queue[1:]
-        if member == place and place:
-            used.setdefault(member, False)
-        if isinstance(value, dict):
-            return visit([(value[name], f"{place}/{name}", f"{place}/{name}") for name in sorted(value)] + rest)
-        if isinstance(value, list):
-            return sum(visit([(element, f"{place}/{n}", member), *rest]) for n, element in enumerate(value))
-        count = visit(rest)
-        used[member] = used[member] or count > 0
-        return count
-
-    visit([(document, "", "")])
-    return used
-
-
 # --- Semantics ---
-
-
-@pytest.mark.slow
-@settings(deadline=None, max_examples=600)
-@given(documents(anything))
-def test_lenient_warns_of_each_name_that_a_traversal_uses_or_not_against_the_convention(document: Any) -> None:
-    assume("[]" not in json.dumps(document))  # what an empty array makes useless counts as if it were used
-    used = usage(document)
-    expected = {place for place, is_used in used.items() if is_used == place.rpartition("/")[2].startswith("_")}
-    assert {text.partition(": ")[0] for text in matrix.Matrix(document, lenient=True).warnings} == expected
 
 
 @pytest.mark.slow
@@ -136,30 +95,6 @@ def test_strict_product_is_the_plain_one_or_the_error_that_enumeration_would_fin
     else:
         with raises(MatrixError, verdict):
             expand(document)
-
-
-@pytest.mark.slow
-@settings(deadline=None)
-@given(disjoint_dimensions)
-def test_count_is_the_product_of_the_counts_and_nothing_is_lost_or_invented(
-    document: dict[str, list[str]],
-) -> None:
-    loaded = matrix.Matrix(document)
-    combinations = list(loaded.combinations())
-    assert len(combinations) == loaded.count == prod(len(values) for values in document.values())
-    assert all(c.keys() == document.keys() and all(c[n] in document[n] for n in c) for c in combinations)
-    assert len(set(exactly(combinations))) == len(combinations)
-
-
-@pytest.mark.slow
-@settings(deadline=None)
-@given(disjoint_dimensions)
-def test_first_sorted_name_is_the_outermost_loop_and_elements_keep_their_order(
-    document: dict[str, list[str]],
-) -> None:
-    order = sorted(document)
-    places = [[document[n].index(str(c[n])) for n in order] for c in expand(document)]
-    assert places == sorted(places)
 
 
 @pytest.mark.slow
@@ -230,11 +165,6 @@ def test_small_documents(document: Any, expected: Any) -> None:
     assert exactly(expand(document)) == exactly(expected)
 
 
-def test_lenient_of_two_writers_the_later_in_traversal_wins() -> None:
-    assert list(expand({"a": "early", "_g": {"a": "from _g"}}, lenient=True)) == [{"a": "early"}]
-    assert list(expand({"a": "early", "z": {"a": "late"}}, lenient=True)) == [{"a": "late"}]
-
-
 def test_lenient_keeps_json_types_empty_products_and_repeats(tmp_path: Path) -> None:
     assert exactly(expand({"a": [1, "1", True, None, 1.5, 1]}, lenient=True)) == [
         '{"a": 1}',
@@ -249,11 +179,6 @@ def test_lenient_keeps_json_types_empty_products_and_repeats(tmp_path: Path) -> 
     assert list(matrix.load_matrix(written(tmp_path, '{"a": "x", "a": "y"}'), lenient=True).combinations()) == [
         {"a": "y"}
     ]
-
-
-def test_an_empty_array_ends_a_product_at_once_wherever_it_stands() -> None:
-    document: dict[str, list[str]] = {f"n{i:02}": ["x", "y"] for i in range(60)}
-    assert list(expand(document | {"z": []}, lenient=True)) == []
 
 
 # --- Strict rules ---
@@ -285,20 +210,6 @@ def test_strict_errors_have_a_message_a_place_and_a_hint(
     list(expand(document, lenient=True))
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"_g": [{"a": "x"}, {"a": "y"}]},
-        {"_g": [{"a": "x"}, {"b": "x"}]},
-        {"a": "x", "_g": [{"b": "y"}, {"a": "x", "_h": []}]},  # the second writer is in no combination
-        [{"a": ["x", "y"], "b": ["x", "y"]}, {"a": ["x", "y"], "b": "z"}],
-        [{"_g": [{"a": "x", "b": "x"}, {"a": "y", "b": "y"}]}, {"a": "x", "b": "y"}, {"a": "y", "b": "x"}],
-    ],
-)
-def test_names_and_values_may_recur_without_conflict(document: Any) -> None:
-    assert exactly(expand(document)) == exactly(dict(way) for way in writes(document))
-
-
 @pytest.mark.parametrize("lenient", [False, True])
 @pytest.mark.parametrize(
     ("document", "where", "code"),
@@ -318,11 +229,6 @@ def test_meaningless_documents_are_errors_in_every_mode(
     with raises(MatrixError, code) as caught:
         expand(document, lenient=lenient)
     assert caught.value.where == where
-
-
-def test_errors_come_before_the_first_combination() -> None:
-    with raises(MatrixError, "matrix-identical-combinations"):
-        matrix.Matrix({"a": ["x", "y"], "z": ["x", "x"]})
 
 
 # --- Naming convention ---
@@ -347,11 +253,6 @@ def test_a_breach_of_the_naming_convention_warns_with_place_and_better_name(
     assert warning.startswith(f"{where}: ")
     assert warning.endswith(f"rename it to {better}")
     assert exactly(loaded.combinations()) == exactly(dict(way) for way in writes(document))
-
-
-def test_a_name_that_sometimes_appears_and_sometimes_groups_needs_no_underscore() -> None:
-    assert matrix.Matrix({"a": ["x", {"b": "y"}]}).warnings == ()
-    assert matrix.Matrix({"_g": [{"a": "x"}], "b": [["y"]]}).warnings == ()
 
 
 # --- Files ---
@@ -425,37 +326,10 @@ def test_warnings_have_file_line_and_pointer(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.slow
-@given(documents(anything))
-def test_every_member_and_element_is_found_on_its_line(document: Any) -> None:
-    text = json.dumps(document, indent=1)
-    places: dict[tuple[str | int, ...], int] = {}
-
-    def visit(value: Any, place: tuple[str | int, ...], line: int) -> int:
-        """Record the lines of everything below a place; return the line on which its value ends."""
-        places[place] = line
-        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        last = line
-        for label, below in items:
-            last = visit(below, (*place, label), last + 1)
-        return last + 1 if items and value else line
-
-    visit(document, (), 1)
-    assert _find_lines(text, places.keys()) == places
-
-
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent.json"):
         with raises(MatrixError, "matrix-unreadable", where=str(path)):
             matrix.load_matrix(path)
-
-
-@pytest.mark.slow
-def test_the_count_may_have_thousands_of_digits() -> None:
-    loaded = matrix.Matrix({f"n{i}": [str(d) for d in range(10)] for i in range(10_000)})
-    assert loaded.count == 10**10_000
-    assert "Matrix" in repr(loaded)
-    assert len(next(loaded.combinations())) == 10_000
 
 
 # --- Cost ---
