@@ -120,12 +120,6 @@ def test_a_missing_bucket_is_no_missing_object(body: str) -> None:
             assert store.get("a") is None
 
 
-def test_settings_that_obstore_does_not_understand_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_PROXY_URL", "no url")
-    with raises(StoreError, "store-settings", where="s3://bucket"):
-        open_backend(StoreAddress("s3://bucket", writes=True), timeout=10)
-
-
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
 @pytest.mark.parametrize("value", ["no url", "127.0.0.1:9000", "ftp://host"])
 def test_an_endpoint_that_is_no_url_is_an_error_and_no_panic(

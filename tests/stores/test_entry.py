@@ -26,15 +26,6 @@ def key(request: pytest.FixtureRequest) -> SigningKey | None:
     return OURS() if request.param == "signed" else None
 
 
-@pytest.mark.slow
-@given(kinds, keys, payloads)
-def test_what_is_encoded_is_decoded(kind: str, key: str, payload: bytes) -> None:
-    signed, unsigned = entry.encode(kind, key, payload, OURS()), entry.encode(kind, key, payload, None)
-    assert entry.decode(kind, key, signed, OURS().public) == payload
-    assert entry.decode(kind, key, signed, None) == payload
-    assert entry.decode(kind, key, unsigned, None) == payload
-
-
 def test_every_change_of_one_byte_is_rejected(key: SigningKey | None) -> None:
     data = entry.encode("kernels", KEY, b"payload", key)
     for place in range(len(data)):
@@ -51,12 +42,6 @@ def test_every_truncation_and_extension_is_rejected(key: SigningKey | None) -> N
     for more in (b"\0", b"payload", data):
         assert_rejected(data + more, key)
         assert_rejected(more + data, key)
-
-
-@pytest.mark.slow
-@given(st.binary(max_size=400), st.booleans())
-def test_bytes_that_are_no_entry_are_rejected(data: bytes, signed: bool) -> None:
-    assert_rejected(data, OURS() if signed else None)
 
 
 @pytest.mark.slow

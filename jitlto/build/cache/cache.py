@@ -174,11 +174,6 @@ def find_use(layers: Mapping[Layer, int], seconds_saved: float, cache: Cache | N
     use = CacheUse(memory, directory, store, round(seconds_saved, 3))
     if cache is None or cache.stores is None:
         return use
-    counts = cache.stores.statistics
-    return replace(
-        use,
-        bytes_read=counts.bytes_read,
-        bytes_written=counts.bytes_written,
-        rejected=counts.rejected,
-        failures=counts.failures,
-    )
+    counts = cache.stores.counts
+    names = ("bytes_read", "bytes_written", "rejected", "failures")
+    return replace(use, **{name: counts[name] for name in names})
