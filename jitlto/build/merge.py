@@ -76,7 +76,7 @@ def merge_databases(
     with ExitStack() as stack:
         opened = [stack.enter_context(FragmentDatabase(path)) for path in paths]
         for one in opened:
-            one.verify(keep=True)
+            one.verify()
         families: dict[str, _Family] = {}
         for family in (each for one in opened if one.part is None for each in _read(one)):
             known = families.setdefault(family.record.name, family)

@@ -222,7 +222,13 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
             hint = f"searched in {', '.join(map(str, family.include))}"
             raise FamilyError(what, code="family-interface", where=where, hint=hint)
     include = "".join(f'#include "{name}"\n' for name in family.interfaces)
-    headers = search.closure(include.encode()).headers
+    headers = []
+    for name, content in sorted(search.closure(include.encode()).headers.items()):
+        try:
+            headers.append((name, content.decode()))
+        except UnicodeDecodeError:
+            what, hint = f"header {name!a} of an interface is not UTF-8", "save it as UTF-8"
+            raise FamilyError(what, code="family-interface", where=str(family.path), hint=hint) from None
     parameters = {name for each in (family, *family.all_used().values()) for group in each.groups for name in group.key}
     groups: list[GroupRecord] = []
     for g in family.groups:
@@ -235,7 +241,7 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
         family.link,
         family.architectures,
         tuple(groups),
-        tuple(sorted((name, text.decode("utf-8", "surrogateescape")) for name, text in headers.items())),
+        tuple(headers),
         tuple(sorted(family.all_used())),
         family.version,
         family.interfaces,

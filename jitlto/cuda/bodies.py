@@ -16,11 +16,6 @@ from jitlto.record.fragment import SymbolKind
 _LABELS = ("$L__", "__local_depot", "prototype_")
 _WORD = re.compile(r"[\w$%.]+|[^\w$%.\s]+")
 _PLACE = re.compile(r"(%SPL?|__local_depot\d+)(?:\+\d+|,\s*\d+|\[\d+\])")  # in a frame, or its size
-_COPY_NUMBER = re.compile(r"\$\d+(?=_param_\d|\b)")
-_LABEL_NUMBER = re.compile(r"(\$L__BB|__local_depot|prototype_)\d+")
-_COMMENT = re.compile(r"//[^\n]*")
-_STATEMENT = re.compile(r"\n(?=\.)")  # the compilers indent what stands in a body
-_NAME = re.compile(r"\.(?:func|entry)\b\s*(?:\([^)]*\)\s*)?([\w$%.]+)|([\w$%.]+)(?:\[\d*\])*\s*(?:=|;|\Z)")
 
 
 class Bodies:
@@ -56,13 +51,6 @@ class Bodies:
                     words[position] = f"$I{numbers[inner]}"
             parts += [self._defined[current].layout, " ".join(words)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-    def texts(self) -> dict[str, str]:
-        """Return what each definition says itself, without those that it reaches."""
-        return {
-            name: " ".join(_COPY_NUMBER.sub("", word) if word in self._classes else word for word in words)
-            for name, words in self._words.items()
-        }
 
     def _merge_copies(self, names: Collection[str]) -> dict[str, object]:
         """Return the class of each internal definition: the coarsest classes whose members do the same."""
@@ -106,22 +94,3 @@ def hash_weak(module: Module) -> tuple[tuple[str, str], ...]:
     names = [s.name for s in module.provides if s.weak and s.kind is not SymbolKind.KERNEL]
     bodies = Bodies(module) if names else None
     return tuple((name, bodies.hash(name)) for name in names) if bodies else ()
-
-
-def outline(text: str) -> frozenset[str] | None:
-    """Return the statements of PTX without order and numbers: where two modules have the same, they mean the same.
-
-    It is much faster than :class:`Bodies`, and does not always suffice.
-
-    Args:
-        text: As nvJitLink writes it.
-
-    Returns:
-        None if statements differ whose names differ in the number alone.
-    """
-    plain = _LABEL_NUMBER.sub(r"\1", _COPY_NUMBER.sub("", _COMMENT.sub("", text)))
-    parts = map(str.strip, _STATEMENT.split(plain))
-    # Which functions are declared before they are defined depends on the order.
-    statements = frozenset(part for part in parts if not part.startswith(".func") or "{" in part)
-    names = [match[1] or match[2] for match in map(_NAME.search, statements) if match is not None]
-    return statements if len(set(names)) == len(names) else None

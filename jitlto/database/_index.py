@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 
 from jitlto.base.cached import cached_property
 from jitlto.database import _records as records
@@ -10,6 +11,10 @@ from jitlto.database._rows import ListedKey, Shape, StoredRows, SymbolUse
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role
 from jitlto.record.index import Index
+
+_ENTRYPOINTS = partial(records.decode, tuple[ListedKey, ...])
+_PROVIDERS = partial(records.decode, dict[str, tuple[ListedKey, ...]])
+_USES = partial(records.decode, dict[str, SymbolUse])
 
 
 class StoredIndex(Index):
@@ -65,13 +70,13 @@ class StoredIndex(Index):
     def entry_keys(self, group: str | None) -> list[FragmentKey]:
         if not self._entry_shapes():
             return []
-        listed = self._rows.require("entrypoint", self._family, _decode_entrypoints)
+        listed = self._rows.require("entrypoint", self._family, _ENTRYPOINTS)
         return sorted(key for key in self._keys(self._family, listed) if group in (None, key.group))
 
     def provider_keys(self, symbol: str) -> list[FragmentKey]:
         if not any(use.shapes for use in self._use(symbol).values()):
             return []
-        listed = self._rows.require("provider", symbol, _decode_providers)
+        listed = self._rows.require("provider", symbol, _PROVIDERS)
         return sorted(key for name in self._families for key in self._keys(name, listed.get(name, ())))
 
     def find_entries(self, group: str | None, configuration: Mapping[str, str]) -> list[Fragment]:
@@ -114,7 +119,7 @@ class StoredIndex(Index):
     def _get(self, key: FragmentKey) -> Fragment:
         fragment = self._look_up(key)
         if fragment is None:
-            raise self._rows.inconsistent(f"there is no fragment {key}")
+            raise self._rows.damaged(f"there is no fragment {key}")
         return fragment
 
     def _look_up(self, key: FragmentKey) -> Fragment | None:
@@ -124,7 +129,7 @@ class StoredIndex(Index):
 
     def _use(self, symbol: str) -> dict[str, SymbolUse]:
         if symbol not in self._uses:
-            found = self._rows.find("symbol", symbol, _decode_uses) or {}
+            found = self._rows.find("symbol", symbol, _USES) or {}
             self._uses[symbol] = {name: found[name] for name in self._families if name in found}
         return self._uses[symbol]
 
@@ -134,27 +139,15 @@ class StoredIndex(Index):
     def _shape(self, family: str, number: int) -> Shape:
         shapes = self._shapes(family)
         if number >= len(shapes):
-            raise self._rows.inconsistent(f"family {family} has no shape {number}")
+            raise self._rows.damaged(f"family {family} has no shape {number}")
         return shapes[number]
 
     def _keys(self, family: str, listed: Iterable[ListedKey]) -> Iterator[FragmentKey]:
         for number, values in listed:
             shape = self._shape(family, number)
             if len(values) != len(shape.parameters):
-                raise self._rows.inconsistent(f"a key of family {family} has another number of values than its shape")
+                raise self._rows.damaged(f"a key of family {family} has another number of values than its shape")
             yield shape.key(family, values)
-
-
-def _decode_entrypoints(record: bytes) -> tuple[ListedKey, ...]:
-    return records.decode(tuple[ListedKey, ...], record)
-
-
-def _decode_uses(record: bytes) -> dict[str, SymbolUse]:
-    return records.decode(dict[str, SymbolUse], record)
-
-
-def _decode_providers(record: bytes) -> dict[str, tuple[ListedKey, ...]]:
-    return records.decode(dict[str, tuple[ListedKey, ...]], record)
 
 
 class _Required(Set[str]):

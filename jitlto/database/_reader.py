@@ -29,10 +29,8 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 3,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 20,
     sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 8,
-    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 50,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 10_000,
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
-    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 10,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
 _PRAGMAS = "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA mmap_size=0;"
@@ -42,7 +40,7 @@ _ERRORS = (sqlite3.Error, OverflowError, UnicodeDecodeError, MemoryError)
 
 
 def list_schema(ddl: str) -> list[tuple[bytes, ...]]:
-    """Return type, name, table and SQL of what DDL creates, as :meth:`SqliteReader.schema` does."""
+    """Return type, name, table and SQL of what DDL creates, sorted, as ``sqlite_master`` holds them."""
     return sorted(
         (kind.lower().encode(), name.encode(), name.encode(), statement.encode())
         for statement in map(str.strip, ddl.split(";"))
@@ -66,7 +64,8 @@ class SqliteReader:
         self.location = path.absolute()
         self._lock = threading.Lock()
         if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
-            raise self.error(_describe_missing(path), BUILD_HINT, code="database-not-found")
+            what = "is not a regular file" if os.path.lexists(path) else "no such file"
+            raise self.error(what, BUILD_HINT, code="database-not-found")
         try:
             self.identity = identity(path.stat())
         except OSError as error:  # gone since
@@ -91,17 +90,16 @@ class SqliteReader:
         connection.set_progress_handler(lambda: True, size + 100_000)
         connection.executescript(_PRAGMAS)
 
+    def query(self, sql: str) -> list[Any]:
+        """Return the rows of a query of ours."""
+        self._survive_fork()
+        with self._reading():
+            return list(self._rows(sql))
+
     def pragma(self, name: str) -> int | bytes:
         """Return the first value of a pragma."""
-        self._survive_fork()
-        with self._reading(), uninterrupted:
-            value: int | bytes = self.connection.execute(f"PRAGMA {name}").fetchone()[0]
+        value: int | bytes = self.query(f"PRAGMA {name}")[0][0]
         return value
-
-    def schema(self) -> list[tuple[bytes, ...]]:
-        """Return type, name, table and SQL of everything that the file's schema declares, sorted."""
-        with self._reading():
-            return sorted(self._rows("SELECT type, name, tbl_name, sql FROM sqlite_master"))
 
     def scan(self, table: str, *columns: str) -> Iterator[list[bytes]]:
         """Yield some columns of all rows of a table, sorted by the first, its key; no more than the file can hold.
@@ -186,24 +184,14 @@ class SqliteReader:
 
     def _explain(self, error: Exception) -> DatabaseError:
         """Return our error for one of SQLite's."""
-        if isinstance(error, sqlite3.ProgrammingError):
-            return self.error(f"cannot be read: {error}", "open it again", code="database-unreadable")
-        if str(error) == "interrupted":
+        text = str(error)
+        if isinstance(error, sqlite3.ProgrammingError) or "unable to open" in text:
+            hint = "open it again, or make it readable for this user"
+            return self.error(f"cannot be read: {text}", hint, code="database-unreadable")
+        if text == "interrupted":
             return self.damaged("its pages refer to each other cyclically")
-        if "unable to open" in str(error):
-            what, hint = "cannot be read: permission denied", "make it readable for this user"
-            return self.error(what, hint, code="database-unreadable")
-        return self.foreign() if "not a database" in str(error) else self.damaged(str(error))
+        return self.foreign() if "not a database" in text else self.damaged(text)
 
     def error(self, what: str, hint: str, *, code: str) -> DatabaseError:
         """Return an error about this file."""
         return DatabaseError(what, code=code, where=str(self.path), hint=hint)
-
-
-def _describe_missing(path: Path) -> str:
-    """Describe what is at a path that should be a regular file."""
-    if os.path.isdir(path):  # noqa: PTH112 - here and below: Path's raise on a name that is too long
-        return "is a directory"
-    if os.path.islink(path) and not os.path.exists(path):  # noqa: PTH110, PTH114
-        return f"is a broken link to {path.readlink()}"
-    return "is not a regular file" if os.path.lexists(path) else "no such file"

@@ -7,21 +7,20 @@ rest of jitlto relies on are checked, and no option may name a file.
 
 from __future__ import annotations
 
-import json
 import posixpath
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from jitlto.base.cached import decoder
 from jitlto.base.types import Parameter
 from jitlto.base.versions import Architecture
 from jitlto.record import expressions
-from jitlto.record.family_record import FamilyRecord, GroupRecord, PartRecord
-from jitlto.record.fragment import Count, Fragment, FragmentKey, Image, Name, Role, Sha256, Symbol
+from jitlto.record.family_record import FamilyRecord, PartRecord
+from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Sha256
 from jitlto.record.options import GROUP_LINK_OPTIONS, LinkOptions, touches_files
 from jitlto.record.tuning import LAUNCH_NAMES, LINK_NAMES, TuneRecord
 
@@ -45,15 +44,8 @@ def decode(kind: type[T], data: bytes) -> T:
 
 
 def encode(value: object) -> bytes:
-    """Encode a value as JSON in its canonical form: equal values make equal bytes, in ASCII."""
-    try:
-        text = msgspec.json.encode(value, order="sorted")
-        if text.isascii() and b"\x7f" not in text:
-            return text
-    except UnicodeEncodeError:
-        pass
-    # Everything but printable ASCII is escaped.
-    return json.dumps(msgspec.to_builtins(value), sort_keys=True, separators=(",", ":")).encode()
+    """Encode a value as JSON in its canonical form: equal values make equal bytes."""
+    return msgspec.json.encode(value, order="sorted")
 
 
 class _Parameter(Struct, gc=False):
@@ -64,42 +56,12 @@ class _Parameter(Struct, gc=False):
     definition: str = ""
 
 
-class _Fragment(Struct, gc=False):
-    key: FragmentKey
-    role: Role
-    entry: str
-    signature: list[_Parameter]
-    provides: tuple[Symbol, ...]
-    requires: tuple[Symbol, ...]
-    images: tuple[Image, ...]
-    bodies: tuple[tuple[str, Sha256], ...]
+class _Fragment(Fragment, frozen=True, gc=False):
+    signature: tuple[_Parameter, ...]  # type: ignore[assignment]  # Parameter needs no msgspec where kernels are found
 
 
-class _Family(Struct):
-    name: Name
-    options: tuple[str, ...]
-    link: dict[str, Any]
-    architectures: list[tuple[Count, str]]
-    groups: tuple[GroupRecord, ...]
-    headers: tuple[tuple[str, str], ...]
-    interfaces: tuple[str, ...] = ()
-    uses: tuple[Name, ...] = ()
-    version: str = ""
-    differs: str = ""
-
-
-class _Gaps(Struct):
-    keys: list[str]
-
-
-class _Part(Struct):
-    number: Count
-    count: Count
-    whole: str
-    keys: msgspec.Raw
-    toolchains: tuple[tuple[str, str], ...]
-    faults: tuple[tuple[Name, str, str], ...]
-    advice: tuple[str, ...]
+class _Part(PartRecord, frozen=True):
+    keys: msgspec.Raw  # type: ignore[assignment]
 
 
 class Root(Struct, frozen=True):
@@ -123,16 +85,18 @@ class Root(Struct, frozen=True):
 
 def encode_fragment(fragment: Fragment) -> bytes:
     """Encode the record of a fragment."""
-    return encode(msgspec.structs.asdict(fragment) | {"signature": [each.as_dict() for each in fragment.signature]})
+    return encode(structs.asdict(fragment) | {"signature": [each.as_dict() for each in fragment.signature]})
 
 
-def decode_fragment(record: bytes) -> Fragment:
-    """Decode the record of a fragment.
+def decode_fragment(key: str, record: bytes) -> Fragment:
+    """Decode the record of the fragment with a key.
 
     Raises:
-        InvalidRecordError, JitltoError: If it is invalid.
+        InvalidRecordError, JitltoError: If it is invalid, or that of a different fragment.
     """
     r = decode(_Fragment, record)
+    if FragmentKey.parse(key) != r.key:
+        raise InvalidRecordError("the key of a different fragment")
     for image in r.images:
         _architecture(str(image.architecture))
     signature = tuple(_parameter(p.name, p.type, p.size, p.alignment, p.definition) for p in r.signature)
@@ -144,27 +108,15 @@ _architecture = lru_cache(1024)(Architecture.parse)
 _parameter = lru_cache(1024)(Parameter)
 
 
-def encode_family(family: FamilyRecord) -> bytes:
-    """Encode the record of a family."""
-    return encode(msgspec.to_builtins(family) | {"link": family.link.as_dict()})
-
-
 def decode_family(record: bytes) -> FamilyRecord:
     """Decode the record of a family.
 
     Raises:
         InvalidRecordError, JitltoError: If it is invalid, or an option or an interface in it leads out of the family.
     """
-    try:
-        # Not msgspec's decoder: a header may not be UTF-8, and its other bytes are stored as unpaired surrogates.
-        values = json.loads(record.decode())
-        decoder(_Family)
-        r = msgspec.convert(values, _Family)
-        for name, text in r.headers:
-            f"{name}{text}".encode("utf-8", "surrogateescape")
-        json.dumps(values | {"headers": None}, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise InvalidRecordError(str(error)) from error
+    r = decode(FamilyRecord, record)
+    for architecture in r.architectures:
+        _architecture(str(architecture))
     for option in filter(touches_files, r.options):
         raise InvalidRecordError(f"the compiler option {option!r} names files")
     for names in ([group.name for group in r.groups], (r.name, *r.uses), *(group.key for group in r.groups)):
@@ -182,18 +134,7 @@ def decode_family(record: bytes) -> FamilyRecord:
         LinkOptions.from_mapping(dict(group.link))
         if group.tune is not None:
             _check_tune(group.tune)
-    return FamilyRecord(
-        r.name,
-        r.options,
-        LinkOptions.from_mapping(r.link),
-        tuple(_architecture(f"{number}{suffix}") for number, suffix in r.architectures),
-        r.groups,
-        r.headers,
-        r.uses,
-        r.version,
-        r.interfaces,
-        r.differs,
-    )
+    return r
 
 
 def _check_tune(tune: TuneRecord) -> None:
@@ -215,23 +156,25 @@ def _check_tune(tune: TuneRecord) -> None:
         raise InvalidRecordError(f"an expression of a launch choice or condition: {error}") from error
 
 
-def encode_gaps(keys: Iterable[FragmentKey]) -> bytes:
-    """Encode the record of the fragments that a merge left out."""
-    return encode(_Gaps(list(map(str, keys))))
+def encode_keys(keys: Iterable[FragmentKey]) -> bytes:
+    """Encode keys of fragments as their texts."""
+    return encode(list(map(str, keys)))
 
 
-def decode_gaps(record: bytes) -> tuple[FragmentKey, ...]:
-    """Decode the record of the fragments that a merge left out.
+# Every part of a build has all keys of the build: a merge of many parts could not hold them for each.
+@lru_cache(maxsize=1)
+def decode_keys(record: bytes) -> tuple[FragmentKey, ...]:
+    """Decode keys of fragments, sorted.
 
     Raises:
         InvalidRecordError, JitltoError: If it is invalid.
     """
-    return tuple(sorted(map(FragmentKey.parse, decode(_Gaps, record).keys)))
+    return tuple(sorted(map(FragmentKey.parse, decode(list[str], record))))
 
 
 def encode_part(part: PartRecord) -> bytes:
     """Encode the record of a part of a build."""
-    return encode(msgspec.structs.asdict(part) | {"keys": list(map(str, part.keys))})
+    return encode(structs.asdict(part) | {"keys": list(map(str, part.keys))})
 
 
 def decode_part(record: bytes) -> PartRecord:
@@ -241,10 +184,4 @@ def decode_part(record: bytes) -> PartRecord:
         InvalidRecordError, JitltoError: If it is invalid.
     """
     r = decode(_Part, record)
-    return PartRecord(r.number, r.count, r.whole, _decode_keys(bytes(r.keys)), r.toolchains, r.faults, r.advice)
-
-
-# Every part of a build has all keys of the build: a merge of many parts could not hold them for each.
-@lru_cache(maxsize=1)
-def _decode_keys(record: bytes) -> tuple[FragmentKey, ...]:
-    return tuple(sorted(map(FragmentKey.parse, decode(list[str], record))))
+    return PartRecord(r.number, r.count, r.whole, decode_keys(bytes(r.keys)), r.toolchains, r.faults, r.advice)

@@ -25,8 +25,7 @@ from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from jitlto.base.errors import DatabaseError, JitltoError
-from jitlto.base.versions import Version
+from jitlto.base.errors import JitltoError
 from jitlto.database import _records as records
 from jitlto.database._reader import SqliteReader, list_schema
 from jitlto.database._records import Root
@@ -109,66 +108,52 @@ def digest_rows(checksums: Iterable[bytes]) -> str:
 
 def make_index(fragments: Iterable[Fragment]) -> list[Row]:
     """Return the rows of all tables that are made from fragments, sorted."""
-    families: dict[str, list[Fragment]] = defaultdict(list)
+    forms: dict[tuple[str, str, Role, tuple[str, ...]], list[Fragment]] = defaultdict(list)
     for fragment in fragments:
-        families[fragment.key.family].append(fragment)
-    rows: list[Row] = []
-    uses: dict[str, dict[str, SymbolUse]] = defaultdict(dict)
-    providers: dict[str, dict[str, list[ListedKey]]] = defaultdict(dict)
-    for name, several in sorted(families.items()):
-        gathered = _FamilyRows(several)
-        rows.append(("shape", name, records.encode(gathered.shapes)))
-        if gathered.entrypoints:
-            rows.append(("entrypoint", name, records.encode(sorted(gathered.entrypoints))))
-        for symbol in gathered.providers.keys() | gathered.required.keys():
-            keys = sorted(gathered.providers.get(symbol, ()))
-            shapes = tuple(sorted({number for number, _ in keys}))
-            uses[symbol][name] = SymbolUse(shapes, tuple(sorted(gathered.required.get(symbol, ()))))
-            if keys:
-                providers[symbol][name] = keys
-    rows += (("symbol", symbol, records.encode(use)) for symbol, use in uses.items())
-    rows += (("provider", symbol, records.encode(keys)) for symbol, keys in providers.items())
-    return sorted(rows)
-
-
-class _FamilyRows:
-    """What the rows of one family's fragments hold."""
-
-    def __init__(self, fragments: Iterable[Fragment]) -> None:
-        forms: dict[tuple[str, Role, tuple[str, ...]], list[Fragment]] = defaultdict(list)
-        for fragment in fragments:
-            names = tuple(name for name, _ in fragment.key.parameters)
-            forms[fragment.key.group, fragment.role, names].append(fragment)
-        self.shapes: list[Shape] = []
-        self.entrypoints: list[ListedKey] = []
-        self.providers: dict[str, list[ListedKey]] = defaultdict(list)
-        self.required: dict[str, set[Role]] = defaultdict(set)
-        for (group, role, names), several in sorted(forms.items()):
-            self._add(group, role, names, several)
-
-    def _add(self, group: str, role: Role, names: tuple[str, ...], fragments: Iterable[Fragment]) -> None:
+        key = fragment.key
+        forms[key.family, key.group, fragment.role, tuple(name for name, _ in key.parameters)].append(fragment)
+    shapes: dict[str, list[Shape]] = defaultdict(list)
+    entrypoints: dict[str, list[ListedKey]] = defaultdict(list)
+    providers: dict[str, dict[str, list[ListedKey]]] = defaultdict(lambda: defaultdict(list))
+    required: dict[str, dict[str, set[Role]]] = defaultdict(lambda: defaultdict(set))
+    for (family, group, role, names), several in sorted(forms.items()):
         values: tuple[set[str], ...] = tuple(set() for _ in names)
-        compilers: set[tuple[str, Version]] = set()
-        for fragment in fragments:
-            listed = len(self.shapes), tuple(value for _, value in fragment.key.parameters)
+        compilers: set[tuple[str, int, int]] = set()
+        for fragment in several:
+            listed = len(shapes[family]), tuple(value for _, value in fragment.key.parameters)
             for known, value in zip(values, listed[1], strict=True):
                 known.add(value)
-            compilers.update((image.toolchain, image.version) for image in fragment.images)
+            compilers.update((image.toolchain, *image.version) for image in fragment.images)
             if role is Role.ENTRYPOINT:
-                self.entrypoints.append(listed)
+                entrypoints[family].append(listed)
             else:
                 for name in {symbol.name for symbol in fragment.provides}:
-                    self.providers[name].append(listed)
+                    providers[name][family].append(listed)
             for symbol in fragment.requires:
-                self.required[symbol.name].add(role)
-        made = tuple(sorted((name, version.major, version.minor) for name, version in compilers))
-        self.shapes.append(Shape(group, role, sorted_values(zip(names, values, strict=True)), made))
+                required[symbol.name][family].add(role)
+        made = sorted_values(zip(names, values, strict=True))
+        shapes[family].append(Shape(group, role, made, tuple(sorted(compilers))))
+    rows = [("shape", name, records.encode(each)) for name, each in shapes.items()]
+    rows += (("entrypoint", name, records.encode(sorted(keys))) for name, keys in entrypoints.items())
+    for mangled in providers.keys() | required.keys():
+        provided = {name: sorted(keys) for name, keys in providers.get(mangled, {}).items()}
+        roles = required.get(mangled, {})
+        uses = {
+            name: SymbolUse(
+                tuple(sorted({number for number, _ in provided.get(name, ())})), tuple(sorted(roles.get(name, ())))
+            )
+            for name in provided.keys() | roles.keys()
+        }
+        rows.append(("symbol", mangled, records.encode(uses)))
+        if provided:
+            rows.append(("provider", mangled, records.encode(provided)))
+    return sorted(rows)
 
 
 def make_rows(families: Iterable[FamilyRecord], fragments: Iterable[Fragment]) -> Iterator[Row]:
     """Yield all rows of a database, sorted by table in the order of :data:`TABLES` and by key."""
     for record in sorted(families, key=lambda family: family.name):
-        yield "family", record.name, records.encode_family(record)
+        yield "family", record.name, records.encode(record)
     in_order = sorted(fragments, key=lambda fragment: fragment.key.text)
     yield from sorted(make_index(in_order), key=lambda row: (TABLES.index(row[0]), row[1]))
     for fragment in in_order:
@@ -187,14 +172,14 @@ class StoredRows:
     """
 
     def __init__(self, reader: SqliteReader) -> None:
-        self._reader = reader
+        self._reader, self.damaged = reader, reader.damaged
         # Rows that were read, and the bytes that others may have: in a forged file, rows may share pages.
         self._known: set[tuple[str, str]] = set()
         self._remaining = reader.identity[2]
-        self._keys: dict[str, frozenset[bytes]] = {}  # of tables that were read whole
+        self._keys: dict[str, frozenset[str]] = {}  # of tables that were read whole
         # The schema must match exactly: a file with views, triggers, virtual tables, indexes or defaults of its own is
         # rejected before a statement could use them.
-        if reader.schema() != _LISTED:
+        if sorted(reader.query("SELECT type, name, tbl_name, sql FROM sqlite_master")) != _LISTED:
             raise reader.damaged(f"its tables are not those of schema {SCHEMA}")
         # Look-ups would read the record of a part, which is long, to compare its name.
         meta = {name.decode("utf-8", "replace"): value for name, value in reader.scan("meta", "name", _SHORT)}
@@ -204,21 +189,19 @@ class StoredRows:
         if meta.get("digest") != self.digest.encode():
             raise reader.damaged("its digest is not that of its content")
         #: What the digest is computed from.
-        self.root = root = self.decode(lambda: records.decode(Root, text))
+        self.root = root = self.decode(partial(records.decode, Root), text)
         if meta.keys() != {"digest", "root"}.union(name for name in ("part", "gaps") if getattr(root, name)):
             raise reader.damaged("invalid row in table meta")
         if root.schema != SCHEMA or root.counts.keys() != set(TABLES):
             raise reader.damaged("invalid root")
 
-    def decode(self, decode: Callable[[], T]) -> T:
+    def decode(self, decode: Callable[[bytes], T], record: bytes) -> T:
         """Return what a decoder returns; its errors become a DatabaseError."""
         try:
-            return decode()
+            return decode(record)
         except (records.InvalidRecordError, JitltoError) as error:
-            if isinstance(error, DatabaseError):
-                raise
             # The checksums match, so the file was forged rather than damaged.
-            raise self._reader.damaged(f"a record is not what its schema says ({error!r:.200})") from error
+            raise self.damaged(f"a record is not what its schema says ({error!r:.200})") from error
 
     def find_meta(self, name: str, decode: Callable[[bytes], T]) -> T | None:
         """Return the decoded record ``part`` or ``gaps``; None if there is none."""
@@ -227,53 +210,46 @@ class StoredRows:
             return None
         (record,) = self._reader.find("meta", "name", name, "value") or (None,)
         if not isinstance(record, bytes) or sha256(record) != expected:
-            raise self._reader.damaged(f"invalid row in table meta: {name}")
-        return self.decode(partial(decode, record))
+            raise self.damaged(f"invalid row in table meta: {name}")
+        return self.decode(decode, record)
 
     def find(self, table: str, key: str, decode: Callable[[bytes], T]) -> T | None:
         """Return the decoded record of a row; None if there is no such row."""
         row = self._reader.find(table, "key", key, "record", "sha256")
         if row is None:
-            if self._is_listed(table, key):
-                raise self._reader.damaged(f"{table} {key} cannot be found")
+            if table not in self._keys:  # damage may hide it: all of the table is read
+                self._keys[table] = frozenset(key for key, _, _ in self.scan(table))
+            if key in self._keys[table]:
+                raise self.damaged(f"{table} {key} cannot be found")
             return None
         record, expected = row
         if not isinstance(record, bytes) or checksum(table, key.encode(), record) != expected:
-            raise self._reader.damaged(f"{table} {key} does not match its checksum")
+            raise self.damaged(f"{table} {key} does not match its checksum")
         if (table, key) not in self._known:
             self._known.add((table, key))
             self._remaining -= len(record)
         if self._remaining < 0:
-            raise self._reader.damaged("its rows are longer than the file")
-        return self.decode(partial(decode, record))
+            raise self.damaged("its rows are longer than the file")
+        return self.decode(decode, record)
 
     def require(self, table: str, key: str, decode: Callable[[bytes], T]) -> T:
         """Return the decoded record of a row that another row refers to."""
         record = self.find(table, key, decode)
         if record is None:
-            raise self.inconsistent(f"there is no {table} {key}")
+            raise self.damaged(f"there is no {table} {key}")
         return record
-
-    def _is_listed(self, table: str, key: str) -> bool:
-        """Return whether a table has a key, by reading all of it."""
-        if table not in self._keys:
-            self._keys[table] = frozenset(key for key, _, _ in self._scan(table))
-        return key.encode("utf-8", "surrogatepass") in self._keys[table]
-
-    def _scan(self, table: str) -> Iterator[tuple[bytes, bytes, bytes]]:
-        count = 0
-        for key, record, expected in self._reader.scan(table, "key", "record", "sha256"):
-            if checksum(table, key, record) != expected:
-                raise self._reader.damaged(f"{table} {key.decode('utf-8', 'replace')} does not match its checksum")
-            count += 1
-            yield key, record, expected
-        if count != self.root.counts[table]:
-            raise self._reader.damaged(f"the number of rows in table {table} is wrong")
 
     def scan(self, table: str) -> Iterator[tuple[str, bytes, bytes]]:
         """Yield keys, records and checksums of all rows of a table, sorted by key."""
-        for key, record, expected in self._scan(table):
-            yield key.decode("utf-8", "replace"), record, expected
+        count = 0
+        for name, record, expected in self._reader.scan(table, "key", "record", "sha256"):
+            key = name.decode("utf-8", "replace")
+            if checksum(table, name, record) != expected:
+                raise self.damaged(f"{table} {key} does not match its checksum")
+            count += 1
+            yield key, record, expected
+        if count != self.root.counts[table]:
+            raise self.damaged(f"the number of rows in table {table} is wrong")
 
     def fragments(self) -> Iterator[Fragment]:
         """Yield all fragments, sorted by the text of their keys."""
@@ -285,11 +261,4 @@ class StoredRows:
 
     def decode_fragment(self, key: str, record: bytes) -> Fragment:
         """Return the fragment of a row."""
-        fragment = self.decode(lambda: records.decode_fragment(record))
-        if self.decode(lambda: FragmentKey.parse(key)) != fragment.key:
-            raise self._reader.damaged(f"{key} is the key of a different fragment")
-        return fragment
-
-    def inconsistent(self, why: str) -> DatabaseError:
-        """Return the error for rows that contradict each other."""
-        return self._reader.damaged(why)
+        return self.decode(partial(records.decode_fragment, key), record)

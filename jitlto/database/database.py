@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import astuple
@@ -80,7 +81,7 @@ class FragmentDatabase(Shared):
     @cached_property
     def gaps(self) -> tuple[FragmentKey, ...]:
         """The fragments that a merge left out, because no part held them; sorted."""
-        return self._rows.find_meta("gaps", records.decode_gaps) or ()
+        return self._rows.find_meta("gaps", records.decode_keys) or ()
 
     @cached_property
     def families(self) -> Mapping[str, FamilyRecord]:
@@ -107,10 +108,6 @@ class FragmentDatabase(Shared):
         """Yield the same, sorted by the text of their keys, and keep none."""
         return (fragment for fragment in self._rows.fragments() if family in (None, fragment.key.family))
 
-    def fragment_keys(self, family: str | None = None) -> Iterator[FragmentKey]:
-        """Yield the keys of all fragments, or of those of one family, sorted by their text."""
-        return (fragment.key for fragment in self.iterate(family))
-
     def planned(self, family: str) -> tuple[FamilyRecord, list[Fragment]]:
         """Return what a family's kernels are made of: its record and fragments, with those of the families it uses."""
         record = self.families[family]
@@ -126,7 +123,7 @@ class FragmentDatabase(Shared):
     def shapes(self, family: str) -> tuple[Shape, ...]:
         """Return groups, parameters and compilers of a family's fragments; none if it has no fragments."""
         if family not in self._shapes:
-            found = self._rows.find("shape", family, lambda record: records.decode(tuple[Shape, ...], record))
+            found = self._rows.find("shape", family, partial(records.decode, tuple[Shape, ...]))
             self._shapes[family] = found or ()
         return self._shapes[family]
 
@@ -149,14 +146,8 @@ class FragmentDatabase(Shared):
             raise self._reader.damaged(f"image {image.sha256} does not match its SHA-256")
         return data
 
-    def verify(self, *, keep: bool = False) -> int:
-        """Read and check everything, SQLite's own structures too.
-
-        Args:
-            keep: Keep all fragments, as :meth:`fragments` does.
-
-        Returns:
-            The number of images checked.
+    def verify(self) -> int:
+        """Read and check everything, SQLite's own structures too, and return the number of images.
 
         Raises:
             DatabaseError: At the first check that fails.
@@ -165,12 +156,20 @@ class FragmentDatabase(Shared):
         if isinstance(verdict, bytes) and verdict != b"ok":
             raise self._reader.damaged(verdict.decode("utf-8", "replace"))
         _ = self.part, self.gaps
-        fragments = self._verify_rows()
-        images = {image.sha256: image for fragment in fragments for image in fragment.images}
-        self._verify_images(images)
-        if keep:
-            self._fragments = _sort(fragments)
-        return len(images)
+        self._fragments = _sort(self._verify_rows())
+        images = {image.sha256: image for fragment in self._fragments for image in fragment.images}
+        for name, data in self._reader.scan("blob", "sha256", "data"):
+            sha = name.decode("ascii", "replace")
+            if sha256(data) != sha:
+                raise self._reader.damaged(f"image {sha} does not match its SHA-256")
+            image = images.pop(sha, None)
+            if image is None:
+                raise self._reader.damaged(f"image {sha} belongs to no fragment")
+            if len(data) != image.size:
+                raise self._reader.damaged(f"image {sha} does not have the recorded {image.size} bytes")
+        if images:
+            raise self._reader.damaged(f"image {min(images)} is missing")
+        return len({image.sha256 for fragment in self._fragments for image in fragment.images})
 
     def _verify_rows(self) -> list[Fragment]:
         """Read all rows, compare those that are made from fragments with these, and return the fragments."""
@@ -192,21 +191,6 @@ class FragmentDatabase(Shared):
             raise self._reader.damaged("its rows are not those that were written")
         return fragments
 
-    def _verify_images(self, images: Mapping[str, Image]) -> None:
-        """Check all images against their hashes and sizes."""
-        stored: set[str] = set()
-        for name, data in self._reader.scan("blob", "sha256", "data"):
-            sha = name.decode("ascii", "replace")
-            if sha256(data) != sha:
-                raise self._reader.damaged(f"image {sha} does not match its SHA-256")
-            stored.add(sha)
-            if sha not in images:
-                raise self._reader.damaged(f"image {sha} belongs to no fragment")
-            if len(data) != images[sha].size:
-                raise self._reader.damaged(f"image {sha} does not have the recorded {images[sha].size} bytes")
-        if missing := images.keys() - stored:
-            raise self._reader.damaged(f"image {min(missing)} is missing")
-
     def close(self) -> None:
         """Close the file; the database cannot be used afterwards."""
         self._reader.close()
@@ -222,12 +206,8 @@ def _open_again(location: str, digest: str) -> FragmentDatabase:
     database = FragmentDatabase(location)
     if database.digest != digest:
         database.close()
-        raise DatabaseError(
-            "another database lies where another process opened this one",
-            code="database-replaced",
-            where=location,
-            hint="have the same database on both sides",
-        )
+        what, hint = "is not the database that another process opened here", "have the same database on both sides"
+        raise DatabaseError(what, code="database-replaced", where=location, hint=hint)
     return database
 
 

@@ -50,7 +50,7 @@ def write(
     check_writable(path)
     meta = {} if part is None else {"part": records.encode_part(part)}
     if left_out := sorted(gaps):
-        meta["gaps"] = records.encode_gaps(left_out)
+        meta["gaps"] = records.encode_keys(left_out)
     families = list(families)
     names = tuple(sorted(family.name for family in families))
     try:

@@ -6,19 +6,19 @@ SASS, archives and fatbins without LTO-IR cannot be inspected.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from jitlto.base.cache_dir import CacheDir
-from jitlto.base.errors import CompileError, LinkError, ToolchainError
+from jitlto.base.errors import ToolchainError
 from jitlto.base.mangling import is_toolkit_name
 from jitlto.base.versions import Architecture
 from jitlto.cuda.bodies import Bodies, hash_weak
 from jitlto.cuda.compatibility import LinkTarget
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.cuda.ptx import Module, parse_ptx
-from jitlto.link.definitions import Conflict, find_conflict, strong_names
+from jitlto.cuda.ptx import parse_ptx
+from jitlto.link.definitions import Conflict, find_conflict
 from jitlto.plan.user_code.inputs import UserInput, make_stub
-from jitlto.record.fragment import Fragment, Symbol, SymbolKind
+from jitlto.record.fragment import Fragment, SymbolKind
 from jitlto.record.options import LinkOptions
 
 _WORKERS = 4  # links at once, where cores are free
@@ -45,27 +45,17 @@ def check_conflicts(
         LinkError: For the first two that do.
     """
     mode, target = link_target.link_mode, link_target.linked_for
-    own = [item for _, item in fragments]
-    readable = [user for user in supplied if not user.symbols.opaque]
-    theirs = [(user, item) for user in readable for kind, item in user.images if kind == mode]
-    ltoir = [item for _, item in theirs if item.kind is not InputKind.PTX]
+    theirs = [(user, i) for user in supplied if not user.symbols.opaque for kind, i in user.images if kind == mode]
     texts = [item for _, item in theirs if item.kind is InputKind.PTX]
+    ltoir = [(item, user.symbols.provides) for user, item in theirs if item.kind is not InputKind.PTX]
+    own = [(item, fragment.provides) for fragment, item in fragments]
     try:
         if mode == "ptx":
             conflict = _find_in_texts(texts, [(item, dict(fragment.bodies)) for fragment, item in fragments])
         else:
-            symbols = [symbol for fragment, _ in fragments for symbol in (*fragment.provides, *fragment.requires)]
-            symbols += [symbol for user in supplied for symbol in (*user.symbols.provides, *user.symbols.requires)]
-            known = strong_names(symbols)
-            inputs, users = [*own, *ltoir], range(len(own), len(own) + len(ltoir))
-            pairs = [(one, user) for user in users for one in range(user)]
-            lead = [make_stub([], store)]
-            conflict = find_conflict(
-                inputs, [0, *users], pairs, target, options, known, _WORKERS, lead=lead, several_toolkits=True
-            )
-            conflict = conflict or _find_strong(fragments, theirs, target, store)
-            for item in [i for user, i in theirs if i.kind is not InputKind.PTX and user.version is None]:
-                conflict = conflict or _find_unlisted(item, inputs, known, target, store)
+            inputs = [item for item, _ in (*own, *ltoir)]
+            provided = [provides for _, provides in (*own, *ltoir)]
+            conflict = find_conflict(inputs, provided, target, options, store, _WORKERS) if ltoir else None
             conflict = conflict or _find_in_texts(texts, ())
             for text in texts:
                 conflict = conflict or _find_beside_ltoir(text, inputs, target, options, store)
@@ -76,87 +66,19 @@ def check_conflicts(
         raise conflict.error()
 
 
-def _find_strong(
-    fragments: Sequence[tuple[Fragment, LinkInput]],
-    theirs: Sequence[tuple[UserInput, LinkInput]],
-    target: Architecture,
-    store: CacheDir | None,
-) -> Conflict | None:
-    """Find a function that is inline on one side and not on the other, which wins whatever the order."""
-    ltoir = [(user.symbols.provides, item) for user, item in theirs if item.kind is not InputKind.PTX]
-    own = _strong_functions(symbol for fragment, _ in fragments for symbol in fragment.provides)
-    added = _strong_functions(symbol for provides, _ in ltoir for symbol in provides)
-    stub = make_stub(sorted(own | added), store)
-    sides = [
-        (own, [(item, strong_names(provides)) for provides, item in ltoir]),
-        (added, [(item, strong_names(fragment.provides)) for fragment, item in fragments]),
-    ]
-    for names, inputs in sides:
-        for item, provided in inputs if names else ():
-            hidden = sorted((names & _defined(_link_unoptimised([item, stub], target))) - provided)
-            if hidden:
-                others = [(f.provides, i) for f, i in fragments] if names is own else ltoir
-                owner = next(i.name for provides, i in others if hidden[0] in strong_names(provides))
-                return Conflict(item.name, owner, (hidden[0],))
-    return None
-
-
-def _find_unlisted(
-    item: LinkInput, inputs: Sequence[LinkInput], known: Collection[str], target: Architecture, store: CacheDir | None
-) -> Conflict | None:
-    """Find a function that is not inline in LTO-IR that was not compiled here, whose symbols are not all known."""
-    module = _link_unoptimised(inputs, target)
-    called = {n for n in _defined(module) - set(known) if module.declarations[n].kind is SymbolKind.FUNCTION}
-    names = sorted(name for name in called if "$" not in name and "_INTERNAL_" not in name)
-    if not names:
-        return None
-    names = [name for name in names if name.startswith("_Z") or _can_declare(name, store)]
-    stub = make_stub(names, store)
-    mine = _defined(_link_unoptimised([item, stub], target)).intersection(names)
-    for other in inputs if mine else ():
-        both = sorted(mine & _defined(_link_unoptimised([other, stub], target))) if other is not item else []
-        if both and _clashes(item, both, target, store):
-            name = next(name for name in both if _clashes(item, [name], target, store))
-            return Conflict(other.name, item.name, (name,))
-    return None
-
-
-def _can_declare(name: str, store: CacheDir | None) -> bool:
-    """Return whether NVRTC does not declare a C function itself."""
-    try:
-        make_stub([name], store)
-    except CompileError:
-        return False
-    return True
-
-
-def _clashes(item: LinkInput, names: Sequence[str], target: Architecture, store: CacheDir | None) -> bool:
-    """Return whether an input defines one of the functions so that no other input may."""
-    try:
-        _link_unoptimised([item, make_stub(names, store, define=True)], target)
-    except LinkError as error:
-        if error.code != "link-duplicate":
-            raise
-        return True
-    return False
-
-
-def _link_unoptimised(inputs: Sequence[LinkInput], target: Architecture) -> Module:
-    return parse_ptx(link(inputs, target, ["-lto", "-O0"], ptx=True).data.decode())
-
-
 def _find_beside_ltoir(
     text: LinkInput, ltoir: Sequence[LinkInput], target: Architecture, options: LinkOptions, store: CacheDir | None
 ) -> Conflict | None:
     """Find a function of PTX that LTO-IR defines differently; one that is inlined stays with each."""
     module = parse_ptx(text.data.decode())
-    names = sorted(s.name for s in module.provides if s.kind is SymbolKind.FUNCTION)
+    names = sorted(s.name for s in module.provides if s.kind is SymbolKind.FUNCTION and not is_toolkit_name(s.name))
     if not names:
         return None
-    stub, flags = make_stub(names, store), ("-lto", *options.flags())
+    stub, flags, bodies = make_stub(names, store), ("-lto", *options.flags()), Bodies(module)
     for item in ltoir:
         other = parse_ptx(link([item, stub], target, flags, ptx=True).data.decode())
-        if differing := _differing(module, other, names):
+        both, theirs = [n for n in names if n in other.declarations and other.declarations[n].defined], Bodies(other)
+        if differing := tuple(name for name in both if bodies.hash(name) != theirs.hash(name)):
             return Conflict(item.name, text.name, differing)
     return None
 
@@ -174,17 +96,3 @@ def _find_in_texts(
                 return Conflict(earlier.name, text.name, differing)
         before.append((text, bodies))
     return None
-
-
-def _differing(one: Module, other: Module, names: Iterable[str]) -> tuple[str, ...]:
-    both = [name for name in names if name in _defined(other) and not is_toolkit_name(name)]
-    bodies = (Bodies(one), Bodies(other)) if both else ()
-    return tuple(name for name in both if len({each.hash(name) for each in bodies}) > 1)
-
-
-def _defined(module: Module) -> set[str]:
-    return {name for name, declaration in module.declarations.items() if declaration.defined}
-
-
-def _strong_functions(symbols: Iterable[Symbol]) -> set[str]:
-    return {s.name for s in symbols if not s.weak and s.kind is SymbolKind.FUNCTION}

@@ -1,116 +1,132 @@
 """Inline functions that inputs of a link define differently, found in what is compiled.
 
-Of several weak definitions nvJitLink keeps the first. So the inputs are linked to PTX once with each of them first: if
-the definitions agree, the results do. This is done as the link itself does it, where the optimiser has seen
-``__builtin_assume`` and ``__restrict__``, and without optimisation, where a function shows whatever its callers make
-of it.
+Of several weak definitions nvJitLink keeps the first. An input that is linked alone keeps its own, so the inputs are
+linked to PTX alone and together: without optimisation, where a function shows whatever its callers make of it, and, for
+functions that several define, as the link itself does it, where the optimiser has seen ``__builtin_assume`` and
+``__restrict__``. This takes time in proportion to the number of inputs.
 
-The first input also decides on the data layout of all: in NVRTC 13.1 and later a pointer to shared memory has 32 bits,
-in earlier releases and in libNVVM 64. So inputs of several compilers need another one before them, always the same.
+The first input decides on the data layout of all: in NVRTC 13.1 and later a pointer to shared memory has 32 bits, in
+earlier releases and in libNVVM 64. So the same one, which defines nothing that the inputs do, is first in every link.
+The last one takes the addresses of functions and declares them without their types.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import LinkError
 from jitlto.base.mangling import demangle, is_toolkit_name
 from jitlto.base.versions import Architecture
-from jitlto.cuda.bodies import Bodies, outline
+from jitlto.cuda.bodies import Bodies
 from jitlto.cuda.nvjitlink import LinkInput, link
-from jitlto.cuda.ptx import Module, parse_ptx
+from jitlto.cuda.ptx import parse_ptx
+from jitlto.plan.user_code.inputs import make_stub
 from jitlto.record.fragment import Symbol, SymbolKind
 from jitlto.record.options import LinkOptions
 
 #: The code of the error for definitions that differ.
 CONFLICT = "link-conflicting-definitions"
 _NAMED = 3  # symbols in a message
+_INTERNAL = re.compile(r"\$|_INTERNAL_|_GLOBAL__N_|^jitlto_stub")
 
 
 class Conflict(Struct, frozen=True):
-    """Two inputs whose definitions differ, and the mangled names of those definitions, as far as they can be told."""
+    """Two inputs whose definitions differ.
+
+    Args:
+        first, second: Their names.
+        symbols: The mangled names of the definitions, as far as they can be told.
+        is_hidden: Whether that of the first is inline, and that of the second is not, which therefore wins.
+    """
 
     first: str
     second: str
     symbols: tuple[str, ...]
+    is_hidden: bool = False
 
     def error(self) -> LinkError:
         """Return the error that reports it."""
         names = ", ".join(map(demangle, self.symbols[:_NAMED])) or "an inline function"
         one_of = "one of " if len(self.symbols) > 1 else ""
-        return LinkError(
-            f"{one_of}{names} is defined differently in {self.first} and in {self.second}",
-            code=CONFLICT,
-            hint="the link keeps one of them for both: give both the same text and options, "
-            "make it static, or rename one",
-        )
+        if self.is_hidden:
+            what = f"{names} is inline in {self.first}, but not in {self.second}"
+            hint = "the link keeps the one that is not inline for both: define it inline in both, or rename one"
+        else:
+            what = f"{one_of}{names} is defined differently in {self.first} and in {self.second}"
+            hint = "the link keeps one of them for both: give both the same text and options, "
+            hint += "make it static, or rename one"
+        return LinkError(what, code=CONFLICT, hint=hint)
 
 
 def find_conflict(
     inputs: Sequence[LinkInput],
-    fronts: Sequence[int],
-    pairs: Iterable[tuple[int, int]],
+    provided: Sequence[Sequence[Symbol]],
     target: Architecture,
     options: LinkOptions,
-    strong: Collection[str],
+    store: CacheDir | None,
     workers: int = 1,
-    *,
-    lead: Sequence[LinkInput] = (),
-    several_toolkits: bool = False,
 ) -> Conflict | None:
     """Find two inputs of a link that define an inline function differently.
 
+    Functions of the toolkit's headers may differ, since inputs may come from several releases.
+
     Args:
         inputs: LTO-IR, bare or in fatbins. What they need need not be there.
-        fronts: The positions of the inputs to put first, one after another.
-        pairs: The positions of two inputs each, among which the cause is searched.
+        provided: The symbols that each is known to define, perhaps not all of its inline functions.
         target: The architecture to link for.
         options: Those of the link.
-        strong: The symbols that only one input may define, which are not the cause.
+        store: The user's cache, where there is one.
         workers: Number of links at once.
-        lead: What stands before the inputs in every order, and defines nothing that they define.
-        several_toolkits: Whether the inputs may come from several releases of the toolkit, whose own functions may
-            differ. Where they do, the optimised links are not compared: what is inlined there cannot be told apart.
 
     Raises:
         LinkError: Or a subclass, if an input cannot be linked.
+        ToolchainError, CompileError: As :func:`~jitlto.plan.user_code.inputs.make_stub`.
     """
-    if len(fronts) < 2:
-        return None
-    orders = [[*lead, *_first(inputs, inputs[position])] for position in fronts]
-    links = [(order, flags) for flags in link_flags(options) for order in orders]
+    strong = [{s.name for s in symbols if not s.weak and s.kind is SymbolKind.FUNCTION} for symbols in provided]
+    known = set[str]().union(*strong)
+    lead, last = make_stub([], store), [make_stub(sorted(known), store)] if known else []
+    unoptimised, optimised = _flags(options)
+
+    def hashes(*items: LinkInput) -> dict[str, str]:
+        return _hash([lead, *items, *last], target, unoptimised, frames=False)
+
     with ThreadPoolExecutor(workers) as pool:
-        texts = list(pool.map(lambda each: _ptx(each[0], target, each[1]), links))
-    for number, flags in enumerate(link_flags(options)):
-        frames = number > 0
-        linked = texts[number * len(orders) : (number + 1) * len(orders)]
-        if _agree(linked, frames):
-            continue
-        if several_toolkits and _agree(linked, frames, without_toolkit=True):
-            return None
-        for one, other in ((inputs[a], inputs[b]) for a, b in pairs):
-            both = [*lead, *_first(inputs, one, other)], [*lead, *_first(inputs, other, one)]
-            if not _agree([_ptx(order, target, flags) for order in both], frames, without_toolkit=several_toolkits):
-                names = _find_differing(both, target, options, strong)
-                mine = tuple(name for name in names if not (several_toolkits and is_toolkit_name(name)))
-                return Conflict(one.name, other.name, mine)
-    return None
+        of_all = pool.submit(hashes, *inputs)
+        alone = list(pool.map(hashes, inputs))
+        whole = of_all.result()
+    for item, found, own in zip(inputs, alone, strong, strict=True):
+        if hidden := sorted((found.keys() & known).difference(own)):
+            owner = next(other for other, names in zip(inputs, strong, strict=True) if hidden[0] in names)
+            return Conflict(item.name, owner.name, (hidden[0],), is_hidden=True)
+    counts = Counter(name for found in alone for name in found if name not in known)
+    shared = {name for name, count in counts.items() if count > 1}
+    own_shared = {name for name in shared if not is_toolkit_name(name)}
+    if conflict := _differing(inputs, alone, own_shared):
+        return conflict
+    for item, found in zip(inputs, alone, strict=True):
+        if not _agree(found, whole):  # something that has no name is inlined everywhere
+            for other, theirs in zip(inputs, alone, strict=True):
+                if other is not item and not _agree(found, hashes(other, item)):
+                    names = tuple(sorted(theirs.keys() - found.keys() - {s.name for each in provided for s in each}))
+                    return Conflict(other.name, item.name, names if len(names) <= _NAMED else ())
+    asked = sorted(name for name in own_shared if name.startswith("_Z"))
+    if not asked or _differing(inputs, alone, shared):  # what is inlined of the toolkit cannot be told apart
+        return None
+    stub = make_stub(asked, store)
+    users = [item for item, found in zip(inputs, alone, strict=True) if not own_shared.isdisjoint(found)]
+    with ThreadPoolExecutor(workers) as pool:
+        found_optimised = list(pool.map(lambda item: _hash([lead, item, stub], target, optimised, frames=True), users))
+    return _differing(users, found_optimised, asked)
 
 
-def strong_names(symbols: Iterable[Symbol]) -> set[str]:
-    """Return the names of the functions and variables that are not inline, and of kernels."""
-    return {symbol.name for symbol in symbols if not symbol.weak or symbol.kind is SymbolKind.KERNEL}
-
-
-def _first(inputs: Sequence[LinkInput], *front: LinkInput) -> list[LinkInput]:
-    return [*front, *(item for item in inputs if not any(item is each for each in front))]
-
-
-def link_flags(options: LinkOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _flags(options: LinkOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return flags without optimisation, and those of the link or, if it has none, the default; none for ptxas."""
     plain = replace(options, max_registers=None, lineinfo=False, split_compile=None, ptxas=())
     unoptimised, optimised = (
@@ -119,41 +135,35 @@ def link_flags(options: LinkOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return unoptimised, optimised
 
 
-def _ptx(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]) -> str:
-    return link(inputs, target, flags, ptx=True).data.decode()
-
-
-def _agree(texts: Sequence[str], frames: bool, *, without_toolkit: bool = False) -> bool:
-    """Return whether PTX of different orders means the same.
+def _hash(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str], *, frames: bool) -> dict[str, str]:
+    """Return the hashes of what a link defines under names that other inputs may define too.
 
     Args:
-        texts: One for each order.
         frames: As in :class:`Bodies`. Without optimisation the order decides which variables of ``__forceinline__``
             functions share a place in the frame of their caller (seen in nvJitLink 13.0 for sm_100).
-        without_toolkit: Whether functions of the toolkit's headers may differ.
     """
-    outlines = {outline(text) for text in texts} if len(set(texts)) > 1 else set()
-    if len(outlines) <= 1 and None not in outlines:
-        return True
-    return len({_summary(parse_ptx(text), frames, without_toolkit) for text in texts}) == 1
+    module = parse_ptx(link(inputs, target, flags, ptx=True).data.decode())
+    names = [name for name in module.declarations if not _INTERNAL.search(name)]
+    bodies = Bodies(module, frames=frames, named=names)
+    return {name: bodies.hash(name) for name in names if module.declarations[name].defined}
 
 
-def _summary(module: Module, frames: bool, without_toolkit: bool) -> tuple[tuple[str, str], ...]:
-    named = list(filter(is_toolkit_name, module.declarations)) if without_toolkit else ()
-    bodies = Bodies(module, frames=frames, named=named)
-    return tuple((symbol.name, bodies.hash(symbol.name)) for symbol in module.provides if symbol.name not in named)
+def _agree(found: Mapping[str, str], others: Mapping[str, str]) -> bool:
+    return all(others.get(name) == value for name, value in found.items() if not is_toolkit_name(name))
 
 
-def _find_differing(
-    orders: Iterable[Sequence[LinkInput]], target: Architecture, options: LinkOptions, strong: Collection[str]
-) -> tuple[str, ...]:
-    """Return the functions that differ between two orders; all that may where only the optimiser tells them apart."""
-    flags, _ = link_flags(options)
-    modules = [parse_ptx(_ptx(order, target, flags)) for order in orders]
-    names: list[str] = []
-    for frames in (False, True):
-        one, other = (Bodies(module, frames=frames).texts() for module in modules)
-        names = [n for n in one if n in other and n not in strong and "$" not in n and "_INTERNAL_" not in n]
-        if differing := tuple(name for name in names if one[name] != other[name]):
-            return differing
-    return tuple(names)
+def _differing(
+    inputs: Sequence[LinkInput], found: Sequence[Mapping[str, str]], names: Collection[str]
+) -> Conflict | None:
+    """Find two inputs of which one of the names differs."""
+    first: dict[str, tuple[int, str]] = {}
+    apart: dict[tuple[int, int], list[str]] = {}
+    for number, hashes in enumerate(found):
+        for name in sorted(hashes.keys() & names):
+            earlier, value = first.setdefault(name, (number, hashes[name]))
+            if value != hashes[name]:
+                apart.setdefault((earlier, number), []).append(name)
+    if not apart:
+        return None
+    (one, other), differing = next(iter(apart.items()))
+    return Conflict(inputs[one].name, inputs[other].name, tuple(differing))

@@ -137,14 +137,13 @@ class Contents(Frozen):
     @classmethod
     def from_database(cls, database: FragmentDatabase) -> Contents:
         """The contents of an open database."""
-        from jitlto.record.fragment import Role
         from jitlto.record.index import merge_values  # imported lazily: not needed on a cache hit
 
         families = {}
         for name, record in database.families.items():
             shapes = list(database.shapes(name))
-            entrypoints = {shape.group for shape in shapes if shape.role is Role.ENTRYPOINT}
-            shapes += [s for used in record.uses for s in database.shapes(used) if s.role is Role.DEVICE]
+            entrypoints = {shape.group for shape in shapes if shape.role == "entrypoint"}
+            shapes += [s for used in record.uses for s in database.shapes(used) if s.role == "device"]
             compilers = {compiler for shape in shapes for compiler in shape.compilers}
             families[name] = FamilyContents(
                 merge_values(shape.parameters for shape in shapes),

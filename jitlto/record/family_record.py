@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 from jitlto.base.errors import PlanError
 from jitlto.base.versions import Architecture
 from jitlto.record.exclusions import Exclusion
-from jitlto.record.fragment import Fragment, FragmentKey, Name, Role
+from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Role
 from jitlto.record.options import GroupLink, LinkOptions
 from jitlto.record.tuning import TuneRecord
 
@@ -50,7 +50,7 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
         differs: What in the interfaces means something else in callers' sources than in fragments; empty for nothing.
     """
 
-    name: str
+    name: Name
     options: tuple[str, ...]
     link: LinkOptions
     architectures: tuple[Architecture, ...]
@@ -139,8 +139,8 @@ class PartRecord(Struct, frozen=True):
         advice: The build's advice on the families' matrices.
     """
 
-    number: int
-    count: int
+    number: Count
+    count: Count
     whole: str
     keys: tuple[FragmentKey, ...]
     toolchains: tuple[tuple[str, str], ...]

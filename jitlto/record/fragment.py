@@ -192,7 +192,7 @@ class Fragment(Struct, frozen=True, gc=False):
     provides: tuple[Symbol, ...]
     requires: tuple[Symbol, ...]
     images: tuple[Image, ...]
-    bodies: tuple[tuple[str, str], ...] = ()
+    bodies: tuple[tuple[str, Sha256], ...] = ()
 
     def images_of(self, kind: ImageKind) -> Iterable[Image]:
         """Return the images of one kind, lowest architecture first."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Struct
-from msgspec.structs import asdict, force_setattr, replace
+from msgspec import Meta, Struct, ValidationError, convert, to_builtins
+from msgspec.structs import replace
 
+from jitlto.base.cached import decoder
 from jitlto.base.errors import JitltoError
 from jitlto.base.text import abbreviate, suggest
 
@@ -38,42 +39,31 @@ _PTXAS_FILES = frozenset(
     ]
 )
 
-# Far beyond any use. From a length between 65,000 and 100,000 on, an option crashes nvJitLink 13.5, and so the process.
+# Far beyond any use. From a length between 65,000 and 100,000 on, an option crashes nvJitLink 13.5, and so the process;
+# a NUL would end it.
 _LONGEST_OPTION, _MOST_OPTIONS = 1000, 100
 _LONGEST_COMPILE_OPTION = 30_000  # less than a process takes as one argument
 _LARGEST_COUNT = (1 << 31) - 1
 _MOST_REGISTERS = 255  # of a thread, on every architecture (CUDA C++ Programming Guide, «Compute Capabilities»)
 _NO_DEBUG = "device debugging and link-time optimisation exclude each other"
-# Compile options, without dashes, that have no effect on LTO-IR → the link option to use instead.
-_LINK_ONLY = {
+# Compile options, without dashes, that the link has to know too, or alone → the link option that gives them to both.
+_OF_LINK = {
     "maxrregcount": "max_registers", "Xptxas": "ptxas", "ptxas-options": "ptxas", "O0": "optimization",
-    "O3": "optimization",
+    "O3": "optimization", "use_fast_math": "fast_math", "ftz": "ftz", "prec-div": "prec_div", "prec-sqrt": "prec_sqrt",
+    "fmad": "fma", "lineinfo": "lineinfo", "generate-line-info": "lineinfo",
 }  # fmt: skip
-# Those that the compile and the link have to agree about → the link option that gives both.
-_BOTH = {
-    "use_fast_math": "fast_math", "ftz": "ftz", "prec-div": "prec_div", "prec-sqrt": "prec_sqrt", "fmad": "fma",
-    "lineinfo": "lineinfo", "generate-line-info": "lineinfo",
+_DECLARED = {
+    "arch": "archs", "gpu-architecture": "archs", "I": "include", "include-path": "include", "std": "std",
 }  # fmt: skip
-_FORBIDDEN = {
-    **dict.fromkeys(
-        ("include", "pre-include", "pch", "create-pch", "use-pch", "pch-dir", "time", "fdevice-time-trace",
-         "frandom-seed"),
-        "it reads or writes files, or changes names, which a build must not depend on",
-    ),
-    "G": _NO_DEBUG, "device-debug": _NO_DEBUG,
-    "arch": "architectures are declared as archs", "gpu-architecture": "architectures are declared as archs",
-    "I": "header directories are declared as include", "include-path": "header directories are declared as include",
-    "std": "the language standard is declared as std",
-    "dlto": "LTO-IR is always made",
-    "rdc": "code is always relocatable", "relocatable-device-code": "code is always relocatable",
-}  # fmt: skip
+_ALWAYS = frozenset(["dlto", "rdc", "relocatable-device-code"])
 #: The link options that groups may set for their kernels: those that no compiler needs to know.
 GROUP_LINK_OPTIONS = ("max_registers", "optimization", "split_compile", "ptxas")
 #: Link options of a group, sorted by name.
 GroupLink: TypeAlias = tuple[tuple[str, int | tuple[str, ...]], ...]
+_Assembler: TypeAlias = Annotated[str, Meta(max_length=_LONGEST_OPTION, pattern=r"\A-[ -~]*\Z")]
 
 
-class LinkOptions(Struct, frozen=True):
+class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Options for nvJitLink, beside the architecture (names and meaning: nvJitLink's «Supported Link Options»).
 
     Args:
@@ -95,41 +85,19 @@ class LinkOptions(Struct, frozen=True):
     prec_div: bool | None = None
     prec_sqrt: bool | None = None
     fma: bool | None = None
-    max_registers: int | None = None
-    optimization: int | None = None
+    max_registers: Annotated[int, Meta(ge=1, le=_MOST_REGISTERS)] | None = None
+    optimization: Literal[0, 3] | None = None
     lineinfo: bool = False
-    split_compile: int | None = None
-    ptxas: tuple[str, ...] = ()
+    split_compile: Annotated[int, Meta(ge=0, le=_LARGEST_COUNT)] | None = None
+    ptxas: Annotated[tuple[_Assembler, ...], Meta(max_length=_MOST_OPTIONS)] = ()
 
     def __post_init__(self) -> None:
-        for name in ("fast_math", "ftz", "prec_div", "prec_sqrt", "fma", "lineinfo"):
-            value, may_be_unset = getattr(self, name), name not in ("fast_math", "lineinfo")
-            if not isinstance(value, bool) and not (value is None and may_be_unset):
-                raise self._bad(name, "true or false")
-        if not _is_count(self.optimization, least=0) or self.optimization not in (None, 0, 3):
-            raise self._bad("optimization", "0 or 3")
-        if not _is_count(self.max_registers, least=1, most=_MOST_REGISTERS):
-            raise self._bad("max_registers", f"a whole number from 1 to {_MOST_REGISTERS}")
-        if not _is_count(self.split_compile, least=0):
-            raise self._bad("split_compile", "a whole number, 0 for all cores")
-        if not isinstance(self.ptxas, list | tuple) or not all(isinstance(option, str) for option in self.ptxas):
-            raise self._bad("ptxas", 'a list of options, e.g. ["-v"]')
-        if len(self.ptxas) > _MOST_OPTIONS or not all(map(_is_plain, self.ptxas)):
-            raise self._bad("ptxas", f"at most {_MOST_OPTIONS} options of at most {_LONGEST_OPTION} ASCII characters")
-        force_setattr(self, "ptxas", tuple(self.ptxas))
-        if any(o.startswith(("-g", "--device-debug")) for o in self.ptxas):
-            raise JitltoError(
-                f"invalid link option ptxas: {_NO_DEBUG}",
-                code="jitlto-link-option",
-                hint='use lineinfo = true, or link_mode="ptx"',
-            )
-        leaving = [option for option in self.ptxas if ptxas_touches_files(option)]
-        if leaving:
-            raise JitltoError(
-                f"invalid link option ptxas: {leaving[0]!r} makes ptxas read or write a file",
-                code="jitlto-link-option",
-                hint="write an option and its value as one string that begins with a dash; none may name a file",
-            )
+        for option in self.ptxas:
+            if option.startswith(("-g", "--device-debug")):
+                raise _invalid(f"ptxas: {_NO_DEBUG}", hint='use lineinfo = true, or link_mode="ptx"')
+            if ptxas_touches_files(option):
+                hint = "write an option and its value as one string that begins with a dash; none may name a file"
+                raise _invalid(f"ptxas: {abbreviate(option)} makes ptxas read or write a file", hint=hint)
 
     @classmethod
     def from_mapping(cls, options: Mapping[str, object], *, where: str | None = None) -> LinkOptions:
@@ -141,25 +109,22 @@ class LinkOptions(Struct, frozen=True):
         """
         if not isinstance(options, Mapping):
             raise TypeError(f"link options must be a dict, not {type(options).__name__}")
-        names = cls.__struct_fields__
         for name in options:
             if name in ("debug", "g", "G", "device_debug"):
+                raise _invalid(f"{name!r}: {_NO_DEBUG}", where, "use lineinfo = true for profilers")
+            if name not in cls.__struct_fields__:
+                known = cls.__struct_fields__
+                hint = suggest(str(name), known, f"the link options are {', '.join(known)}")
                 raise JitltoError(
-                    f"invalid link option {name!r}: {_NO_DEBUG}",
-                    code="jitlto-link-option",
-                    where=where,
-                    hint="use lineinfo = true for profilers",
-                )
-            if name not in names:
-                hint = f"the link options are {', '.join(names)}"
-                raise JitltoError(
-                    f"unknown link option {abbreviate(name)}",
-                    code="jitlto-link-option",
-                    where=where,
-                    hint=suggest(name, names, hint) if isinstance(name, str) else hint,
+                    f"unknown link option {abbreviate(name)}", code="jitlto-link-option", where=where, hint=hint
                 )
         try:
-            return cls(**options)  # type: ignore[arg-type]
+            decoder(cls)
+            return convert(dict(options), cls)
+        except (ValidationError, ValueError) as error:
+            what, _, place = str(error).partition(" - at `$.")
+            name = re.split(r"\W", place)[0] or ", ".join(options)
+            raise _invalid(f"{name}: {abbreviate(options.get(name))}: {what}", where) from None
         except JitltoError as error:
             raise JitltoError(error.what, code=error.code, where=where, hint=error.hint) from None
 
@@ -170,12 +135,8 @@ class LinkOptions(Struct, frozen=True):
 
     def as_dict(self) -> dict[str, object]:
         """Return the options that differ from their defaults, for storing."""
-        default = LinkOptions()
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
-            if value != getattr(default, name)
-        }
+        found: dict[str, object] = to_builtins(self)
+        return found
 
     def flags(self) -> tuple[str, ...]:
         """Return nvJitLink's flags in canonical order: equal flags mean an equal link."""
@@ -221,25 +182,15 @@ class LinkOptions(Struct, frozen=True):
         given = {"ftz": self.ftz, "prec_div": self.prec_div, "prec_sqrt": self.prec_sqrt, "fma": self.fma}
         return {name: fast.get(name) if value is None else value for name, value in given.items()}
 
-    def _bad(self, name: str, expected: str) -> JitltoError:
-        value = getattr(self, name)
-        what = f"invalid link option {name}: {abbreviate(value)}; expected {expected}"
-        return JitltoError(what, code="jitlto-link-option")
+
+def _invalid(what: str, where: str | None = None, hint: str | None = None) -> JitltoError:
+    return JitltoError(f"invalid link option {what}", code="jitlto-link-option", where=where, hint=hint)
 
 
 def _effective(name: str, arithmetic: Mapping[str, bool | None]) -> bool:
     """Return the value of a switch; for an unset one, the default of NVRTC and nvJitLink."""
     value = arithmetic[name]
     return name != "ftz" if value is None else value
-
-
-def _is_count(value: object, *, least: int, most: int = _LARGEST_COUNT) -> bool:
-    return value is None or (type(value) is int and least <= value <= most)
-
-
-def _is_plain(option: str) -> bool:
-    """Return whether the assembler can be given an option: it crashes on a long one, and a NUL would end it."""
-    return len(option) <= _LONGEST_OPTION and option.isascii() and option.isprintable()
 
 
 def _option_name(option: str) -> str:
@@ -268,33 +219,29 @@ def _has_absolute_path(option: str) -> bool:
 
 def describe_invalid_option(option: str) -> tuple[str, str | None] | None:
     """Describe what is wrong with a compile option that an author declares, and what to do; None if it is valid."""
-    if len(option) > _LONGEST_COMPILE_OPTION or not option.isprintable():
-        return f"option {abbreviate(option)} has a character that cannot be printed, or is too long", (
-            f"write one option of at most {_LONGEST_COMPILE_OPTION} characters"
-        )
-    name = _option_name(option) if option.startswith("-") else ""
+    if len(option) > _LONGEST_COMPILE_OPTION or not option.isprintable() or not option.startswith("-"):
+        what = f"option {abbreviate(option)} does not begin with a dash, cannot be printed, or is too long"
+        hint = f"write an option and its value as one string of at most {_LONGEST_COMPILE_OPTION} characters"
+        return what, f"{hint}, joined by ="
+    name = _option_name(option)
     name = "I" if name.startswith("I") else name
-    if name in _LINK_ONLY:
-        return f"option {option!r} has no effect on LTO-IR: it belongs to the link", (
-            f"declare {_LINK_ONLY[name]} under [link]"
+    what = f"option {option!r} is not allowed"
+    if name in _OF_LINK:
+        return f"option {option!r} belongs to the link", (
+            f"declare {_OF_LINK[name]} under [link], which gives it to the compiler too where that decides"
         )
-    if name in _BOTH:
-        return f"option {option!r} would reach the compile alone, and the link has to agree", (
-            f"declare {_BOTH[name]} under [link], which gives it to both"
-        )
-    if name in _FORBIDDEN:
-        return f"option {option!r} is not allowed: {_FORBIDDEN[name]}", None
+    if name in _DECLARED:
+        return f"{what}: it has a place of its own", f"declare it as {_DECLARED[name]}"
+    if name in ("G", "device-debug"):
+        return f"{what}: {_NO_DEBUG}", None
+    if name in _ALWAYS:
+        return f"{what}: code is always relocatable LTO-IR", None
     if _has_absolute_path(option):
         return f"option {option!r} contains an absolute path, which names a file outside the family", (
             "give the header's directory under include, and its name relative to it"
         )
-    if not option.startswith("-"):
-        return (
-            f"option {option!r} does not begin with a dash",
-            "write an option and its value as one string, joined by =",
-        )
-    if touches_files(option):
-        return f"option {option!r} is not allowed: it reads or writes files", None
+    if touches_files(option) or name == "frandom-seed":
+        return f"{what}: it reads or writes files, or changes names, which a build must not depend on", None
     return None
 
 

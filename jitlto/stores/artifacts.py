@@ -9,14 +9,18 @@ the SHA-256 of all of them.
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
 
 from jitlto.base import files
+from jitlto.base.cached import decoder
 from jitlto.base.errors import StoreError
+from jitlto.record.fragment import Sha256
 from jitlto.stores.address import ArtifactAddress, StoreAddress
 from jitlto.stores.backend import REFRESH_AFTER, Backend, open_backend
 from jitlto.stores.entry import PAGE_HINT, is_page, object_name
@@ -25,8 +29,6 @@ from jitlto.stores.manifest import with_packs
 KIND = "artifacts"
 _TIMEOUT, _REPLY = 600.0, 10.0  # seconds for a transfer, and for each part of it
 _RETRIES = 3
-_INDEX = b'{"jitlto_files": 1,'
-_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +84,14 @@ def _push(backend: Backend, path: Path, data: bytes) -> Pushed:
     return Pushed(ArtifactAddress(backend.address, digest), path, len(data), was_there)
 
 
+class _Index(msgspec.Struct, forbid_unknown_fields=True):
+    jitlto_files: Literal[1]
+    files: dict[Annotated[str, msgspec.Meta(pattern=r"\A[^/\x00-\x1f\x7f]+\Z")], Sha256]
+
+
 def encode_index(digests: dict[str, str]) -> bytes:
     """Encode names and SHA-256 of files, of which the first is the database; equal ones make equal bytes."""
-    listed = [{"name": name, "sha256": digest} for name, digest in digests.items()]
-    return _INDEX + b' "files": ' + json.dumps(listed).encode() + b"}\n"
+    return msgspec.json.encode(_Index(1, digests))
 
 
 def decode_index(data: bytes) -> dict[str, str] | None:
@@ -94,19 +100,15 @@ def decode_index(data: bytes) -> dict[str, str] | None:
     Raises:
         StoreError: If it is an index, and not one as :func:`encode_index` makes them.
     """
-    if not data.startswith(_INDEX):
+    if not data.startswith(b'{"jitlto_files":'):
         return None
-    try:
-        digests = {str(each["name"]): str(each["sha256"]) for each in json.loads(data)["files"]}
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, ValueError):
+        digests = decoder(_Index).decode(data).files
         database, *packs = digests
         stem = database.removesuffix(files.SUFFIX)
-        is_good = encode_index(digests) == data and stem != database
-        is_good &= not any("/" in name or not name.isprintable() for name in digests)
-        is_good &= all(name.startswith(f"{stem}.") and name.endswith(".pack") for name in packs)
-        if is_good and all(map(_DIGEST.fullmatch, digests.values())):
+        are_packs = all(name.startswith(f"{stem}.") and name.endswith(".pack") for name in packs)
+        if encode_index(digests) == data and stem != database and are_packs:
             return digests
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
     what, hint = "is not an index of a database and its packs", "push the database again with this version"
     raise StoreError(what, code="store-damaged", where=hashlib.sha256(data).hexdigest(), hint=hint)
 

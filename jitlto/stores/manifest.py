@@ -172,6 +172,8 @@ def sign(path: Path, key: Path) -> Path:
         what, hint = "signatures need ssh-keygen, which is not installed", "install OpenSSH 8.2 or later"
         raise ManifestError(what, code="manifest-no-ssh-keygen", hint=hint)
     text = bytes_of(path)
+    if not key.is_file():  # ssh-keygen would wait for a FIFO
+        raise _error("manifest-unsignable", f"cannot be signed: {key} is not a regular file", path, "name a key's file")
     # A copy, so that the signature is written like every other file. Not standard input, where ssh-keygen could not
     # ask for a passphrase.
     with files.temporary_directory("jitlto-sign-") as directory:

@@ -208,14 +208,11 @@ def test_an_output_in_no_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_header_that_is_not_utf8_travels_with_the_family(tmp_path: Path) -> None:
+def test_an_interface_that_is_not_utf8_is_refused_with_the_remedy(tmp_path: Path) -> None:
     path = write_family(tmp_path, MINI)
-    data = b"// caf\xe9\n" + MINI["op.cuh"].encode()
-    (tmp_path / "op.cuh").write_bytes(data)
-    report = build([declaration.load_family(path)], tmp_path / "x.fragdb", jobs=1)
-    with FragmentDatabase(report.path) as database:
-        ((name, text),) = database.families["mini"].headers
-    assert (name, text.encode("utf-8", "surrogateescape")) == ("op.cuh", data)
+    (tmp_path / "op.cuh").write_bytes(b"// caf\xe9\n" + MINI["op.cuh"].encode())
+    with raises(FamilyError, "family-interface", "op.cuh", hint="UTF-8"):
+        build([declaration.load_family(path)], tmp_path / "x.fragdb", jobs=1)
 
 
 def test_the_record_holds_only_headers_reachable_from_interfaces(tmp_path: Path) -> None:

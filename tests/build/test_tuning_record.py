@@ -40,12 +40,12 @@ def test_what_is_declared_is_what_the_database_holds(tmp_path: Path) -> None:
         0.5,
     )
     family = family_record(declaration.load_family(tmp_path / "family.toml"))
-    assert records.decode_family(records.encode_family(family)) == family
+    assert records.decode_family(records.encode(family)) == family
 
 
 def test_a_family_without_the_table_is_stored_as_before(tmp_path: Path) -> None:
     family = family_record(declaration.load_family(write_family(tmp_path, MINI)))
-    assert b"tune" not in records.encode_family(family)
+    assert b"tune" not in records.encode(family)
     assert record(tmp_path, MINI) is None
 
 
@@ -108,7 +108,7 @@ def test_values_that_no_fragment_has_are_advice(tmp_path: Path) -> None:
 
 def test_a_forged_record_is_refused(tmp_path: Path) -> None:
     family = family_record(declaration.load_family(write_family(tmp_path, TUNED)))
-    whole = records.encode_family(family)
+    whole = records.encode(family)
     for old, new in ((b"max_registers", b"max_registerz"), (b"cdiv(n, block)", b"open(n, block)"), (b"[64]", b"[-4]"),
                      (b'"free":["op_name"]', b'"free":[]'), (b'"log2"', b'"log3"')):  # fmt: skip
         assert old in whole

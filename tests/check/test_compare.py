@@ -67,7 +67,6 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "__builtin_assume": (SAME, body(before="__builtin_assume(n > 0);")),
     "__restrict__": (SAME, body(types="float* __restrict__ x, float* __restrict__ y")),
     "__CUDACC_DEBUG__": (SAME, either("def __CUDACC_DEBUG__", SAME, body(after="return s + 1;"))),
-    "__noinline__": (SAME, body(where="__noinline__ inline")),
     "__forceinline__": (body(where="__forceinline__"), body(where="__forceinline__", after="return s + 1;")),
     "#pragma unroll": (
         body(before="\n#pragma unroll 1\nfor (int i = 0; i < 8; i++) y[i] += x[i];"),
@@ -133,6 +132,7 @@ DIFFERENT: dict[str, tuple[str, str]] = {
 #: name → two texts of one helper
 ALIKE: dict[str, tuple[str, str]] = {
     "the same text": (SAME, SAME),
+    "__noinline__": (SAME, body(where="__noinline__ inline")),
     "comments and white space": (SAME, "// helps\n" + SAME.replace("{", "{\n  /* here */").replace(";", " ;\n") + "\n"),
     "a name of a parameter": (SAME, SAME.replace("int n", "int count").replace("< n", "< count")),
     "a macro": (SAME, "#define RESULT s\n" + body(after="return RESULT;")),
@@ -164,11 +164,9 @@ def make_pair(directory: Path, mine: str, theirs: str, options: str) -> Fragment
     return built(directory, files, "pair").database
 
 
-@pytest.fixture(params=["each first", "each alone"])
-def compare(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Compare:
-    """Check a family of a kernel and a function, each with a helper of its own, as small kernels and as large ones."""
-    if request.param == "each alone":
-        monkeypatch.setattr("jitlto.check.compare._FEW", 1)
+@pytest.fixture
+def compare(tmp_path: Path) -> Compare:
+    """Check a family of a kernel and a function, each with a helper of its own."""
 
     def run(mine: str, theirs: str, archs: str = "") -> CheckResult:
         with make_pair(tmp_path / str(len(list(tmp_path.iterdir()))), mine, theirs, archs) as database:
@@ -259,8 +257,7 @@ def linked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(len(inputs))
         return nvjitlink.link(inputs, *args, **options)
 
-    for module in ("jitlto.link.definitions", "jitlto.check.alone", "jitlto.plan.user_code.inputs"):
-        monkeypatch.setattr(f"{module}.link", spy)
+    monkeypatch.setattr("jitlto.link.definitions.link", spy)
     return counts
 
 

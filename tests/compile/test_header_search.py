@@ -257,15 +257,6 @@ def test_a_header_is_another_where_its_includes_are(tmp_path: Path, how: str) ->
     assert len(set(states)) == 4
 
 
-def test_what_a_source_and_the_toolkit_look_for_in_vain_is_known(tmp_path: Path) -> None:
-    files = {"b/t.h": '#if __has_include("sub/../m.h")\n#include <k.h>\n#endif\n', "b/k.h": ""}
-    own, system = Tree(("a", "b"), files, "").write(tmp_path)
-    search = HeaderSearch([own], system=[system], strict=True)
-    text = b"#include <t.h>\n#if __has_include(<n.h>)\n#endif\n"
-    assert search.absent(text, ["t.h"]) == {"m.h", "n.h"}
-    assert search.absent(text, []) == {"n.h"}
-
-
 def test_equal_headers_of_two_roots_are_told_apart(tmp_path: Path) -> None:
     one, other = Tree(("a", "b"), {"b/k.h": "// k"}, "").write(tmp_path)
     assert HeaderSearch([one, other]).sha256("k.h") != HeaderSearch([other, one]).sha256("k.h")

@@ -144,13 +144,13 @@ def test_ltoir_alone_has_the_same_bytes_and_symbols_as_beside_ptx(
     if told and not ltoir_symbols.can_read_all(compiler.version):
         pytest.skip("nvJitLink is of another release than nvcc")
     codes: list[tuple[bool, bool]] = []
-    run = Compiler._run_nvcc
+    run = Compiler.make
 
     def recorded(self: Compiler, *arguments: Any, ltoir: bool = False, ptx: bool = False) -> Any:
         codes.append((ltoir, ptx))
         return run(self, *arguments, ltoir=ltoir, ptx=ptx)
 
-    monkeypatch.setattr(Compiler, "_run_nvcc", recorded)
+    monkeypatch.setattr(Compiler, "make", recorded)
     if not told:
         monkeypatch.setattr(ltoir_symbols, "can_read_all", lambda version: True)
         monkeypatch.setattr(ltoir_symbols, "read_modules", lambda *arguments: None)

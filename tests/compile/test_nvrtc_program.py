@@ -161,28 +161,6 @@ def test_warnings_are_kept() -> None:
     assert "never referenced" in result.warnings
 
 
-HELPED = """inline __device__ int helper(int a) { return a * 3 + 1; }
-__device__ int f(int a, int b) { return helper(__dp4a(a, b, 1)); }
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ptx", [True, False])
-def test_symbols_are_the_same_whether_ptx_is_kept_or_not(ptx: bool) -> None:
-    search = HeaderSearch(toolkit.header_roots(), {})
-    result = compile_source(search.closure(HELPED.encode()), BASE, OPTIONS, ptx=ptx)
-    assert [s.name for s in result.module.provides] == ["_Z1fii"]
-    assert ("dp4a" in result.ptx) is ptx
-    assert result.ltoir[BASE[0]]
-
-
-def test_an_option_that_the_author_gives_too_is_no_conflict() -> None:
-    result = compile_source(
-        source("__device__ int f() { return 1; }"), BASE, [*OPTIONS, "--Ofast-compile=max"], ptx=False
-    )
-    assert [s.name for s in result.module.provides] == ["_Z1fv"]
-
-
 def test_a_refused_source_gives_the_compilers_words() -> None:
     error = failure("__device__ int f() {\n  return undefined_name;\n}\n")
     assert 'identifier "undefined_name" is undefined' in error.log

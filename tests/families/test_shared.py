@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base import config
 from jitlto.base.errors import BuildError, DatabaseError, FamilyError, PlanError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.merge import merge_databases
@@ -199,13 +200,12 @@ def test_so_is_the_standard(tmp_path: Path, cache: Cache) -> None:
 
 def test_an_editable_install_is_rebuilt_when_a_shared_group_changes(tmp_path: Path) -> None:
     write_family(tmp_path / "fragments", SHARED)
-    (tmp_path / "pyproject.toml").write_text("")
-    table: dict[str, object] = {"families": ["fragments/search"]}
-    before = editable._state(tmp_path, table)
+    (tmp_path / "pyproject.toml").write_text('[tool.jitlto]\nfamilies = ["fragments/search"]\n')
+    before = editable._state(tmp_path, config.current())
     template = tmp_path / "fragments" / "common" / "scale.cu.jinja"
     template.write_text(template.read_text() + "// changed\n")
     assert before is not None
-    assert editable._state(tmp_path, table) not in (None, before)
+    assert editable._state(tmp_path, config.current()) not in (None, before)
 
 
 @pytest.mark.parametrize("families", ['["fragments/search"]', '["fragments/common", "fragments/search"]'])

@@ -172,16 +172,6 @@ def test_a_compile_option_is_one_line_of_some_length(option: str) -> None:
     assert describe_invalid_option("-DX=" + "x" * 29_000) is None
 
 
-@pytest.mark.parametrize("name", ["use_fast_math", "ftz=true", "prec-div=false", "fmad=false", "lineinfo"])
-@pytest.mark.parametrize("dashes", ["-", "--"])
-def test_what_compile_and_link_share_is_not_said_to_have_no_effect(name: str, dashes: str) -> None:
-    what, hint = describe_invalid_option(dashes + name) or ("", "")
-    limit, _ = describe_invalid_option(f"{dashes}maxrregcount=32") or ("", "")
-    assert hint is not None
-    assert "[link]" in hint
-    assert what.replace(f"{dashes}{name}", "") != limit.replace(f"{dashes}maxrregcount=32", "") != ""
-
-
 @pytest.mark.parametrize(
     "option",
     ["-Xcudafe=--diag_suppress=177,2361", "-Xcudafe=--display_error_number", "--diag-error=1215", "-diag-suppress=1215",

@@ -66,4 +66,4 @@ def test_entries_are_signed_and_shared(variables: dict[str, str], tmp_path: Path
         assert first.flush(10)
         with opened(settings) as second:
             assert second.get("kernels", KEY) == b"linked"
-        assert first.statistics.writes == 1
+        assert first.counts["writes"] == 1
