@@ -182,7 +182,6 @@ def test_plan_dumps_json_ptx_and_cubin(mini_path: Path, tmp_path: Path) -> None:
     assert cubin[:4] == b"\x7fELF"
     assert jitlto(*base, "cubin", "-o", tmp_path / "k.cubin").returncode == 0
     assert (tmp_path / "k.cubin").read_bytes() == cubin
-    fails(jitlto(*base, "ptx", "--link-mode", "ptx"), 1, "[link-no-ptx]")
 
 
 def test_plan_dumps_sass_where_nvdisasm_is_found(mini_path: Path) -> None:
@@ -260,9 +259,9 @@ def test_demo_holds() -> None:
     done = jitlto("demo")
     assert done.returncode == 0, done.stderr
     assert "32 fragments" in done.stdout
-    assert done.stdout.count("no call left") == 4
+    assert done.stdout.count("no call left") == 3
     launched = done.stdout.count("results agree with NumPy")
-    assert launched == 4 or "kernels were not launched" in done.stdout
+    assert launched == 3 or "kernels were not launched" in done.stdout
 
 
 def test_verify_reads_all_databases_after_a_damaged_one(tmp_path: Path, mini_path: Path) -> None:

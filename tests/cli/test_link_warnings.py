@@ -51,9 +51,8 @@ def test_warm_warns_of_what_it_links_and_of_what_is_there(limited: Path, empty_c
         assert "ptxas: " in done.stderr
 
 
-@pytest.mark.parametrize("link_mode", ["lto", "ptx"])
-def test_plan_shows_registers_and_spills_on_request(mini_path: Path, link_mode: str) -> None:
-    command = ("plan", "mini", *TWICE, "--db", mini_path, *SM_90, "--link-mode", link_mode)
+def test_plan_shows_registers_and_spills_on_request(mini_path: Path) -> None:
+    command = ("plan", "mini", *TWICE, "--db", mini_path, *SM_90)
     plain, asked = jitlto(*command), jitlto(*command, "--resources")
     assert re.search(r"Used \d+ registers", asked.stdout)
     assert re.search(r"\d+ bytes spill stores", asked.stdout)
