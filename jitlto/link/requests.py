@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -67,10 +67,10 @@ class LookUps:
     """Results of look-ups, in the places where kernels lie.
 
     Args:
-        sources: The places, in order.
+        sources: Returns the places, in order.
     """
 
-    def __init__(self, sources: Sequence[KernelSource]) -> None:
+    def __init__(self, sources: Callable[[], Iterable[KernelSource]]) -> None:
         self._sources = sources
 
     def find_contents(self, digest: str) -> Contents | None:
@@ -90,7 +90,7 @@ class LookUps:
         self._put(request.key, REQUESTS, chosen.encode())
 
     def _find(self, key: str | None, kind: str, decode: Callable[[bytes], T | None]) -> T | None:
-        for source in self._sources:
+        for source in self._sources():
             payload = source.find(key, kind) if key else None
             found = None if payload is None else decode(payload)
             if found is not None:
@@ -98,7 +98,7 @@ class LookUps:
         return None
 
     def _put(self, key: str | None, kind: str, payload: bytes) -> None:
-        for source in self._sources:
+        for source in self._sources():
             if key:
                 source.put(key, payload, kind)
 

@@ -377,13 +377,6 @@ def test_a_database_is_where_it_was_opened(path: Path, tmp_path: Path, monkeypat
         assert KernelFamily("mini", read)._file.location == read.location == path
 
 
-def test_a_library_that_another_one_brought_is_not_what_the_next_process_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    for is_foreign in (False, True):
-        loaded = libraries.Loaded("/opt/linker.so", is_foreign)
-        monkeypatch.setattr(libraries, "load", lambda _, loaded=loaded: loaded)
-        assert nvjitlink.find_installed() == (None if is_foreign else "/opt/linker.so")
-
-
 def test_what_is_no_name_and_what_are_no_options_is_said(mini: KernelFamily, mini_path: Path) -> None:
     with pytest.raises(TypeError, match="family must be a name, not NoneType"):
         jitlto.load(None, mini_path)  # type: ignore[arg-type]

@@ -53,12 +53,6 @@ def test_an_entry_under_a_different_name_is_rejected(kind: str, key: str, other_
             assert_rejected(data, signing_key, other_kind, other_key)
 
 
-def test_names_are_not_joined_ambiguously() -> None:
-    data = entry.encode("a", "bc", b"", None)
-    assert_rejected(data, None, "a/b", "c")
-    assert entry.object_name("kernels", KEY) == f"v1/kernels/01/{KEY[2:]}"
-
-
 def test_where_signatures_are_required_an_unsigned_entry_is_rejected() -> None:
     data = entry.encode("kernels", KEY, b"payload", None)
     with raises(RejectedEntryError, "store-rejected", where=entry.object_name("kernels", KEY)) as caught:

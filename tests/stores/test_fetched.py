@@ -112,13 +112,6 @@ def test_what_a_killed_process_has_left_is_removed_after_a_day(
     assert [path.name for path in directory.glob(".jitlto-*")] == [".jitlto-new"]
 
 
-def test_a_cache_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    settings = Config.read({"JITLTO_CACHE_DIR": str(tmp_path / "file")})
-    with raises(JitltoError, "jitlto-unusable-cache", hint="JITLTO_CACHE_DIR"):
-        fetch(f"s3://bucket#sha256={'0' * 64}", settings)
-
-
 def test_a_copy_is_found_in_a_cache_that_can_only_be_read(
     backend: Backend, database: Path, settings: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

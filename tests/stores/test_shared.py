@@ -146,7 +146,8 @@ def test_without_patience_nothing_is_read(tmp_path: Path) -> None:
     assert directory_store(tmp_path, patience=0.0).get("kernels", KEY) is None
 
 
-def test_a_store_is_opened_once_and_with_one_request(store: SharedStore, backend: Fake) -> None:
+def test_a_store_is_opened_once_and_with_one_request(backend: Fake) -> None:
+    store = SharedStore(StoreAddress("s3://bucket", writes=True), Trust(False), 10)
     assert opened(store).get("kernels", KEY) is None
     store.open_soon()
     assert backend.requests == ["v1/probe", NAME]

@@ -362,7 +362,7 @@ def _pack(ground: Ground, data: bytes) -> None:
         assert key is not None
         made_up = {REQUESTS: {key: data[1:]}, CONTENTS: {hash_key("0" * 64): data[1:]}}
         packs.write(path, {KERNELS: ground.kernels, **made_up})
-        look_ups = LookUps(packs.beside(database))
+        look_ups = LookUps(lambda: packs.beside(database))
         look_ups.find_contents("0" * 64)
         look_ups.find_chosen(_REQUEST)
     for pack in packs.beside(database):
@@ -391,7 +391,7 @@ def _entry(ground: Ground, data: bytes) -> None:
     if kernel is not None:
         LinkKey.from_entry(data)
     decode_unit(data)
-    LookUps([Disk(ground.store)]).find_contents(key)
+    LookUps(lambda: [Disk(ground.store)]).find_contents(key)
 
 
 def _entry_seeds(ground: Ground) -> list[bytes]:
