@@ -200,7 +200,5 @@ def _check_not_both(parts: _Parts, complete: Mapping[str, _Family]) -> None:
     for part, record in parts:
         for name in (each for each in part.families if each in complete):
             what = f"{record} of a build of family {name}, which is complete in {complete[name].path}"
-            hint = "merge only the parts, or use the complete database"
-            if any(name in each.uses for each in part.families.values()):
-                hint = "merge the parts first, and their result with complete databases"
+            hint = "merge the parts alone first, or use the complete database"
             raise BuildError(what, code="build-part-and-whole", where=str(part.path), hint=hint)

@@ -135,10 +135,6 @@ def test_another_release_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         assert ltoir_symbols.read_modules(made.ltoir, made.version) is None
 
 
-def test_what_is_no_ltoir_is_left_to_the_compiler() -> None:
-    assert ltoir_symbols.read_modules({BASE: b"not LTO-IR"}, toolkit.nvrtc_version()) is None
-
-
 def job(compiler: Compiler, text: str, images: tuple[ImageKind, ...]) -> CompileJob:
     architectures = (Architecture(75), Architecture(90))
     source = Source(text.encode(), {})
