@@ -10,24 +10,15 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
-from functools import partial
-from itertools import islice
 from typing import Any
 
 import click
 
 from jitlto.base.errors import JitltoError
 from jitlto.base.python_warnings import LinkWarning
-from jitlto.cli.ending import (
-    end_interrupted,
-    handle_signals,
-    print_error,
-    print_warning,
-    replace_closed_streams,
-    take_over_signals,
-)
+from jitlto.cli.ending import end_interrupted, handle_signals, print_error, print_warning, replace_closed_streams
 
 # command → the module with a click command in a variable of the same name, or of that in _VARIABLES; what it does
 _COMMANDS = {
@@ -66,7 +57,7 @@ class _LazyGroup(click.Group):
             return None
         command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), _VARIABLES.get(cmd_name, cmd_name))
         assert isinstance(command, click.Command)  # noqa: S101 - a slip in the table above, not a user's error
-        take_over_signals(ctx.obj or ())
+        handle_signals(ctx.obj or ())
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -147,29 +138,20 @@ def run(arguments: Sequence[str], early: Collection[int] = ()) -> int:
 
 @contextlib.contextmanager
 def _print_warnings() -> Iterator[None]:
-    """Print at the end what links warned of."""
-    said: dict[str, dict[str, None]] = {}  # the text of a link's warning → the kernels
-    with warnings.catch_warnings():
+    """Print at the end what links and others warned of, each text once."""
+    said: dict[str, list[str]] = {}  # text → the kernels
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", LinkWarning)
-        warnings.showwarning = partial(_show_warning, said, warnings.showwarning)
         try:
             yield
         finally:
-            for text, kernels in islice(said.items(), _SHOWN):
-                more = f" (and {len(kernels) - 1} more)" if len(kernels) > 1 else ""
-                print_warning(f"{next(iter(kernels))}{more}: {text}")
+            for each in (entry.message for entry in caught):
+                if isinstance(each, LinkWarning):
+                    said.setdefault(each.text, []).append(each.kernel)
+                else:
+                    said.setdefault(str(each), [])
+            for text, kernels in list(said.items())[:_SHOWN]:
+                more = f" (and {len(set(kernels)) - 1} more)" if len(set(kernels)) > 1 else ""
+                print_warning(f"{kernels[0]}{more}: {text}" if kernels else text)
             if len(said) > _SHOWN:
                 click.echo(f"  and {len(said) - _SHOWN} more such warnings", err=True)
-
-
-def _show_warning(
-    said: dict[str, dict[str, None]],
-    otherwise: Callable[..., None],
-    message: Warning | str,
-    category: type[Warning],
-    *place: Any,
-) -> None:
-    if isinstance(message, LinkWarning):
-        said.setdefault(message.text, {})[message.kernel] = None
-    else:
-        otherwise(message, category, *place)

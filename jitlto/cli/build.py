@@ -6,7 +6,7 @@ import contextlib
 import gc
 import importlib
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,16 @@ from typing import Any
 import click
 
 from jitlto.base.text import pluralize
-from jitlto.build import lineinfo, pipeline, validate
+from jitlto.build import lineinfo as twins
+from jitlto.build import pipeline, validate
 from jitlto.build.cache.cache import Cache, open_cache, open_shared_cache
 from jitlto.build.execution import trace
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
-from jitlto.build.failures import FailedFragmentsError
+from jitlto.build.failures import FailedFragmentsError, FailureGroup
 from jitlto.build.merge import merge_databases
-from jitlto.build.pipeline import BuildReport
 from jitlto.build.rendered_families import RenderedFamilies, with_used
 from jitlto.build.shards import Shard
-from jitlto.cli.output import print_built, print_json, progress
-from jitlto.cli.outputs import check_outputs, write_output
+from jitlto.cli.output import check_outputs, print_built, print_json, progress, write_output
 from jitlto.cli.parameters import (
     DATABASE_FILE,
     DIRECTORY,
@@ -39,7 +38,7 @@ from jitlto.cli.parameters import (
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import render_family
-from jitlto.packaging.project import Package, copy_prebuilt, load_package
+from jitlto.packaging.project import copy_prebuilt, load_package
 
 
 @click.command(epilog="Example: jitlto render search -o rendered/")
@@ -59,23 +58,6 @@ def render(name: str, output: Path) -> None:
         write_output(path, rendered.text.encode(), make_directory=True)
         count += 1
     click.echo(f"{pluralize(count, 'source')} in {output}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    names: tuple[str, ...]
-    output: Path
-    project: Path | None
-    jobs: int | None
-    executor: str | None
-    no_cache: bool
-    keep_going: bool
-    shard: Shard | None
-    lineinfo: bool
-    timings: Path | None
-    allow_incomplete: bool
-    quiet: bool
-    as_json: bool
 
 
 @click.command(
@@ -105,7 +87,18 @@ Example:
 @allow_incomplete_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @json_option
-def build(**options: Any) -> None:
+def build(
+    names: tuple[str, ...],
+    output: Path,
+    project: Path | None,
+    executor: str | None,
+    no_cache: bool,
+    lineinfo: bool,
+    timings: Path | None,
+    quiet: bool,
+    as_json: bool,
+    **how: Any,
+) -> None:
     """Compile FAMILYs into one fragment database; without any, all under ./fragments.
 
     Needs no GPU and no driver. Compiled fragments are kept in the build cache, and only changed ones are compiled
@@ -114,33 +107,56 @@ def build(**options: Any) -> None:
     With --project, families and compiler options are those of the package in that directory, whose entry points are
     checked too. If JITLTO_PREBUILT names a database, it is checked and copied instead of compiling.
     """
-    o = _Options(**options)
-    outputs = _check_usage(o)
+    shard: Shard | None = how["shard"]
+    if lineinfo and shard:
+        raise click.UsageError("--lineinfo builds the twin of a whole database: leave it out of shards")
+    if project and names:
+        raise click.UsageError("--project declares the families: leave out FAMILY")
+    outputs = {"-o": output, "--timings": timings}
+    check_outputs(outputs, (), database="-o")
+    if timings is not None:
+        trace.check_writable(timings)
     _collect_no_garbage()
-    if (prepared := _prepare(o, outputs)) is None:
-        return
-    rendered, cache = prepared
-    if o.lineinfo:
-        lineinfo.check_writable(o.output)
-    twin = None
+    package = load_package(project) if project else None
+    if package and not (shard or lineinfo):
+        taken = copy_prebuilt(package, output, allow_incomplete=how["allow_incomplete"])
+        if taken:
+            print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
+            return
+    families = with_used(package.families if package else map(declaration.load_family, _paths(names)))
+    check_outputs(outputs, _sources(families), database="-o")
+    if lineinfo:
+        twins.check_writable(output)
+    how["cache"] = cache = None if no_cache else open_shared_cache()
+    rendered, twin = RenderedFamilies(families, keep_going=how["keep_going"]), None
     try:
-        with progress("compiling", quiet=o.quiet) as observer, _executor(o, cache) as executor:
-            recorder = trace.Trace(observer)
+        with progress("compiling", quiet=quiet) as observer, _executor(executor, how["jobs"], cache) as how["executor"]:
+            how["observer"] = recorder = trace.Trace(observer)
             try:
-                how: dict[str, Any] = {"jobs": o.jobs, "executor": executor, "cache": cache, "observer": recorder}
-                how["allow_incomplete"] = o.allow_incomplete
-                choice: dict[str, Any] = {"keep_going": o.keep_going, "shard": o.shard}
-                report = pipeline.build(rendered, o.output, **choice, **how)
-                if o.lineinfo:
-                    twin = lineinfo.build_twin(rendered.families, o.output, **how)
+                report = pipeline.build(rendered, output, **how)
+                if lineinfo:
+                    del how["keep_going"], how["shard"]
+                    twin = twins.build_twin(rendered.families, output, **how)
             finally:  # timings of a failed build are written too
-                if o.timings is not None:
-                    trace.write(recorder, o.timings)
+                if timings is not None:
+                    trace.write(recorder, timings)
     except FailedFragmentsError as error:
-        if o.as_json:
-            _print_failures(error)
+        if as_json:
+            print_json({"error": error.what, "failures": [_describe_failure(group) for group in error.failures]})
         raise
-    _print_report(report, twin, o)
+    more: dict[str, object] = {"lineinfo": str(twin)} if twin else {}
+    more |= {"cache": asdict(report.use), "seconds": round(report.seconds, 3), "compiled": report.compiled}
+    print_built(report, f"in {report.path} ({report.summary})", as_json=as_json, **more)
+    if twin and not as_json:
+        click.echo(f"twin with line information in {twin}: JITLTO_LINEINFO=1 uses it")
+    # Not after every build: what is compiled anew may differ anew.
+    if report.compiled and not (shard or as_json or quiet) and validate.shares_inline_functions(report.fragments):
+        click.echo(f"inline functions stand in several fragments: `jitlto check {report.path}` compares them", err=True)
+
+
+def _describe_failure(group: FailureGroup) -> dict[str, object]:
+    fragments, message = list(map(str, group.keys)), str(group.failures[0].error)
+    return {"cause": group.title, "extent": list(group.extent), "fragments": fragments, "message": message}
 
 
 def _collect_no_garbage() -> None:
@@ -148,49 +164,6 @@ def _collect_no_garbage() -> None:
     if gc.isenabled():
         gc.disable()
         click.get_current_context().call_on_close(gc.enable)
-
-
-def _prepare(o: _Options, outputs: dict[str, Path | None]) -> tuple[RenderedFamilies, Cache | None] | None:
-    """Return what to build, and the cache; None if there is nothing to compile."""
-    package = None if o.project is None else _package(o.project, o.names)
-    taken = None
-    if package and not (o.shard or o.lineinfo):
-        taken = copy_prebuilt(package, o.output, allow_incomplete=o.allow_incomplete)
-    if taken:
-        print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
-        return None
-    families = with_used(package.families if package else map(declaration.load_family, _paths(o.names)))
-    check_outputs(outputs, _sources(families), database="-o")
-    cache = None if o.no_cache else open_shared_cache()
-    return RenderedFamilies(families, keep_going=o.keep_going), cache
-
-
-def _check_usage(o: _Options) -> dict[str, Path | None]:
-    """Check the options that exclude each other; return the files to write, by option."""
-    if o.lineinfo and o.shard:
-        raise click.UsageError("--lineinfo builds the twin of a whole database: leave it out of shards")
-    outputs = {"-o": o.output, "--timings": o.timings}
-    check_outputs(outputs, (), database="-o")
-    if o.timings is not None:
-        trace.check_writable(o.timings)
-    return outputs
-
-
-def _print_report(report: BuildReport, twin: Path | None, o: _Options) -> None:
-    more: dict[str, object] = {"lineinfo": str(twin)} if twin else {}
-    more |= {"cache": asdict(report.use), "seconds": round(report.seconds, 3), "compiled": report.compiled}
-    print_built(report, f"in {report.path} ({report.summary})", as_json=o.as_json, **more)
-    if twin is not None and not o.as_json:
-        click.echo(f"twin with line information in {twin}: JITLTO_LINEINFO=1 uses it")
-    # Not after every build: what is compiled anew may differ anew.
-    if report.compiled and not (o.shard or o.as_json or o.quiet) and validate.shares_inline_functions(report.fragments):
-        click.echo(f"inline functions stand in several fragments: `jitlto check {report.path}` compares them", err=True)
-
-
-def _package(directory: Path, names: tuple[str, ...]) -> Package:
-    if names:
-        raise click.UsageError("--project declares the families: leave out FAMILY")
-    return load_package(directory)
 
 
 def _paths(names: tuple[str, ...]) -> list[Path]:
@@ -208,39 +181,27 @@ def _sources(families: tuple[FamilyDeclaration, ...]) -> list[Path]:
     return [*(family.path for family in families), *read]
 
 
-def _executor(o: _Options, cache: Cache | None) -> contextlib.AbstractContextManager[Executor | None]:
+def _executor(
+    url: str | None, jobs: int | None, cache: Cache | None
+) -> contextlib.AbstractContextManager[Executor | None]:
     """Return where to compile; processes start ahead, while families are rendered, if no cache has what they make."""
-    if o.executor is not None:
+    if url is not None:
         from jitlto.build.execution import dask  # imported late: the extra dask
 
-        return dask.connect(o.executor)
+        return dask.connect(url)
     if cache is not None and (cache.stores is not None or not cache.is_empty):
         return contextlib.nullcontext()
-    workers = ProcessExecutor(o.jobs or default_jobs())
+    workers = ProcessExecutor(jobs or default_jobs())
     click.get_current_context().call_on_close(lambda: workers.shutdown(cancel_futures=True))
     for module in ("jitlto.build.execution.transport", "jitlto.compile.nvrtc"):
         workers.preload(importlib.import_module, module)
     return contextlib.nullcontext(workers)
 
 
-def _print_failures(error: FailedFragmentsError) -> None:
-    failures = [
-        {
-            "cause": group.title,
-            "extent": list(group.extent),
-            "fragments": list(map(str, group.keys)),
-            "message": str(group.failures[0].error),
-        }
-        for group in error.failures
-    ]
-    print_json({"error": error.what, "failures": failures})
-
-
 @click.command(epilog="Example: jitlto merge -o search.fragdb part-1.fragdb part-2.fragdb")
 @click.argument("parts", metavar="PART...", nargs=-1, required=True, type=PATH)
 @click.option("-o", "--output", type=DATABASE_FILE, required=True, help="The database.")
 @click.option("--allow-gaps", is_flag=True, help="Leave out fragments that no PART holds.")
-@click.option("--allow-mixed", is_flag=True, help="Accept parts made by different compilers.")
 @allow_incomplete_option
 @json_option
 def merge(parts: tuple[Path, ...], output: Path, as_json: bool, **allow: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -10,20 +9,13 @@ import click
 from jitlto.base import config
 from jitlto.base.files import EDITABLE, FETCHED
 from jitlto.base.text import format_bytes, pluralize
-from jitlto.base.user_caches import (
-    CACHE_OFF,
-    Removed,
-    UserCache,
-    clear_databases,
-    kept_databases,
-    user_caches,
-)
+from jitlto.base.user_caches import CACHE_OFF, Removed, UserCache, clear_databases, kept_databases, user_caches
 from jitlto.cli.output import print_json
-from jitlto.cli.parameters import Size, json_option
+from jitlto.cli.parameters import json_option, parse_size
 
 # Databases that are kept whole.
 _KEPT = {EDITABLE: "databases of packages that are installed editable", FETCHED: "databases fetched from shared stores"}
-_NOUNS = {"compiled": "compiled source"}
+_NOUNS = {"compiled": "compiled source", "rendered": "rendered template"}
 
 
 @click.group(epilog="Example: jitlto cache info")
@@ -64,16 +56,9 @@ def _describe(place: UserCache) -> dict[str, Any]:
         note = f"cannot be used: {problem}"
     elif place.setting == "readonly":
         note = "JITLTO_CACHE=readonly: nothing is added to it"
-    return {
-        "name": place.name,
-        "directory": str(place.directory),
-        "bound": place.bound,
-        "entries": usage.entries,
-        "bytes": usage.size,
-        "setting": place.setting,
-        "usable": place.setting != "off" and problem is None,
-        "note": note,
-    }
+    about = {"name": place.name, "directory": str(place.directory), "bound": place.bound}
+    about |= {"entries": usage.entries, "bytes": usage.size, "setting": place.setting, "note": note}
+    return about | {"usable": place.setting != "off" and problem is None}
 
 
 def _describe_databases(name: str) -> dict[str, Any]:
@@ -85,7 +70,7 @@ def _describe_databases(name: str) -> dict[str, Any]:
 
 
 @cache.command(epilog="Example: jitlto cache prune --only cubins --size 500M")
-@click.option("--size", type=Size(), help="Size limit of each cache, e.g. 500M [default: its own limit].")
+@click.option("--size", callback=parse_size, help="Size limit of each cache, e.g. 500M [default: its own limit].")
 @click.option("--only", type=click.Choice(["cubins", "build"]), help="Only this cache [default: both].")
 def prune(size: int | None, only: str | None) -> None:
     """Remove the least recently used entries until the caches are within their size limits."""
@@ -114,7 +99,6 @@ def _remove(only: str | None, **how: Any) -> None:
             _print_removed(place.title, str(place.directory), "entry", place.remove(**how))
 
 
-def _print_removed(title: str, directory: str, noun: str, removed: Removed) -> None:
-    about = asdict(removed)
-    freed, left = format_bytes(about["bytes"]), format_bytes(about["bytes_left"])
-    click.echo(f"{title}: {directory}: removed {pluralize(about['removed'], noun)}, {freed}; {left} left")
+def _print_removed(title: str, directory: str, noun: str, gone: Removed) -> None:
+    what = f"removed {pluralize(gone.removed, noun)}, {format_bytes(gone.bytes)}; {format_bytes(gone.bytes_left)} left"
+    click.echo(f"{title}: {directory}: {what}")

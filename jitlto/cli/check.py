@@ -31,18 +31,14 @@ if TYPE_CHECKING:
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
 @targets_option("--link", "Link for these targets too")
 @click.option(
-    "--cover",
-    type=click.IntRange(min=1),
-    metavar="N",
+    "--cover", type=click.IntRange(min=1), metavar="N",
     help="Link only enough kernels to cover every combination of N parameter values.",
-)
+)  # fmt: skip
 @click.option("--no-compare", is_flag=True, help="Do not compare the inline functions of fragments, which takes time.")
-@click.option("--mode", type=click.Choice(["lto", "ptx"]), help="Image kind to link [default: lto].")
 @click.option(
-    "--operators",
-    metavar="PACKAGE",
+    "--operators", metavar="PACKAGE",
     help="In place of a database, check the operators for PyTorch and JAX that a package declares.",
-)
+)  # fmt: skip
 @shard_option("Make share I of N of the links and comparisons; the check holds if all shares do.")
 @click.option("--no-cache", is_flag=True, help="Link and compare again what an earlier check has proved.")
 @jobs_option("links")
@@ -53,7 +49,6 @@ def check(
     archs: list[Architecture],
     cover: int | None,
     no_compare: bool,
-    mode: str | None,
     operators: str | None,
     shard: Shard | None,
     no_cache: bool,
@@ -62,28 +57,24 @@ def check(
 ) -> None:
     """Prove that every kernel of DB, or of the FAMILYs in it, plans and links. Needs no GPU.
 
-    Inline functions that two fragments define and that meet in a kernel must be the same in what is compiled, because
-    a link keeps one of them. For that some kernels are linked to PTX with their fragments in different orders.
-
-    The check passes if exactly one fragment with a matching layout provides each symbol that a kernel requires, and
-    every device fragment is used. With --link, every kernel must also link. With --cover N, only some kernels are
-    linked: enough that any N parameter values that occur together in a kernel occur together in one of these.
-
-    What links and agrees is stored by content in the user's cache, and not linked again until a fragment, an option or
-    nvJitLink changes. With --shard I/N, each of N jobs plans all kernels and makes its share of the links.
+    It holds if exactly one fragment with a matching layout provides each symbol that a kernel requires, if every device
+    fragment is used, and if inline functions that two fragments of a kernel define are the same, since a link keeps one
+    of them. With --link, every kernel must also link, or with --cover N enough of them that any N parameter values that
+    occur together in a kernel occur together in one of these. What is proved is stored by content in the user's cache,
+    and not proved again.
 
     With --operators, PACKAGE is imported with its modules, or a module alone. Calls of every dtype and flag of each
     operator that this declares must choose a kernel, fit its signature, and link.
     """
     if operators is not None:
-        if any((database, cover, no_compare, mode, shard, no_cache)):
+        if any((database, cover, no_compare, shard, no_cache)):
             raise click.UsageError("--operators goes with --link, --jobs and --json only")
         _check_operators(operators, archs, jobs, as_json)
         return
     if database is None:
         raise click.UsageError(f"name a database ({DATABASE}), or the package of --operators")
-    if (cover or mode) and not archs:
-        raise click.UsageError("--cover and --mode need --link")
+    if cover and not archs:
+        raise click.UsageError("--cover needs --link")
     opened, family = open_database(database)
     with opened, progress("checking") as shown:
         result = check_database(
@@ -91,7 +82,6 @@ def check(
             (*([family] if family else []), *names),
             targets=archs,
             strength=cover,
-            mode=mode or "lto",
             compare=not no_compare,
             shard=shard,
             use_cache=not no_cache,
@@ -117,8 +107,7 @@ def _check_operators(package: str, archs: Sequence[Architecture], jobs: int | No
 
     # As for `python -m`: a package of a checkout need not be installed.
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a text
-    show = (lambda _: None) if as_json else _print_operator
-    result = check_operators(package, archs, workers=jobs, on_operator=show)
+    result = check_operators(package, archs, workers=jobs, on_operator=_print_operator if not as_json else bool)
     if as_json:
         print_json(result)
     if not result.holds:
@@ -134,15 +123,15 @@ def _print_operator(check: OperatorCheck) -> None:
         place = "".join(f" {name}={value}" for name, value in failure.call.items())
         more = f", and {failure.count - 1} more" if failure.count > 1 else ""
         target = f" for {failure.arch}" if failure.arch else ""
-        click.echo(f"  at {check.operator}{target}{':' if place else ''}{place}{more}", err=True)
+        click.echo(f"  at {check.operator}{target}:{place}{more}", err=True)
 
 
 def _print_proof(result: FamilyCheck) -> None:
     agree = ", inline functions agree" if result.compared else ""
     state = f"every kernel plans, every fragment is used{agree}" if result.holds else "FAILED"
-    kernels = pluralize(result.kernels, "kernel") if result.kernels else "no kernels"
     if result.holds and not result.kernels and any(note.kind == "empty" for note in result.notes):
         state = "its groups are for families that use it"
+    kernels = pluralize(result.kernels, "kernel") if result.kernels else "no kernels"
     click.echo(f"{result.family}: {pluralize(result.fragments, 'fragment')}, {kernels}: {state}")
     for kind in dict.fromkeys(note.kind for note in result.notes):
         notes = [note for note in result.notes if note.kind == kind != "empty"]
@@ -164,12 +153,12 @@ def _print_links(link: LinkCheck) -> None:
                 waiting = pluralize(links.completed_by_callers, "kernel")
                 click.echo(f"{links.family}: linked nothing; {waiting} need a caller's own code to link")
             continue
-        failed = sum(cause.count for cause in links.failures)
         of = pluralize(links.linked, "kernel")
         if links.cover is not None:
             of = f"{links.linked} of {links.kernels} kernels, covering all {links.tuples} {links.tuple_name}"
         elif links.linked < links.kernels:
             of = f"{links.linked} of {links.kernels} kernels"
+        failed = sum(cause.count for cause in links.failures)
         state = f"{failed} of {links.linked * len(link.archs)} links fail" if failed else "all link"
         state += f" ({links.known} as known from an earlier check)" if links.known else ""
         click.echo(f"{links.family}: linked {of}, for {', '.join(link.archs)}: {state}")

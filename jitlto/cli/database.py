@@ -12,10 +12,9 @@ from jitlto.base.errors import DatabaseError
 from jitlto.base.mangling import demangle
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.base.types import Parameter
-from jitlto.cli.output import print_json, print_json_list
+from jitlto.cli.output import print_json
 from jitlto.cli.parameters import PATH, json_option
 from jitlto.cli.selection import DATABASE, describe_nearest, find_key, open_database
-from jitlto.database import FragmentDatabase
 from jitlto.record.fragment import Fragment
 from jitlto.runtime import session
 
@@ -31,16 +30,15 @@ def ls(database: Path | None, installed: bool, as_json: bool) -> None:
     if database is None:
         _print_installed(as_json)
         return
-    opened, family = open_noted(database)
+    opened, family = open_database(database, noted=True)
     with opened:
-        fragments = opened.iterate(family)
         if as_json:
-            gaps = [str(key) for key in opened.gaps]
-            head = {"digest": opened.digest, "part": str(opened.part) if opened.part else None, "gaps": gaps}
-            print_json_list(head, "fragments", map(_as_dict, fragments))
+            part, gaps = str(opened.part) if opened.part else None, [str(key) for key in opened.gaps]
+            listed = [_as_dict(fragment) for fragment in opened.iterate(family)]
+            print_json({"digest": opened.digest, "part": part, "gaps": gaps, "fragments": listed})
             return
         count = 0
-        for fragment in fragments:
+        for fragment in opened.iterate(family):
             count += 1
             size = sum(image.size for image in fragment.images)
             click.echo(f"{fragment.role:<10} {size:>8}  {fragment.key}")
@@ -80,7 +78,7 @@ def show(database: Path, key: str, as_json: bool) -> None:
 
     KEY may be the group with some of the parameters, or the beginning of a key, where that means one fragment.
     """
-    opened, family = open_noted(database)
+    opened, family = open_database(database, noted=True)
     with opened:
         found = find_key(key, (fragment.key for fragment in opened.iterate(family)))
         fragment = opened.get(found) if found else None
@@ -107,22 +105,10 @@ def show(database: Path, key: str, as_json: bool) -> None:
             click.echo(f"  {what}  {demangle(symbol.name)}  layout {symbol.layout}{'  weak' if symbol.weak else ''}")
     for image in fragment.images:
         isa = f", ISA {image.ptx_isa}" if image.ptx_isa else ""
-        click.echo(
-            f"  {image.kind:<9} {image.architecture.compute}, {image.toolchain} {image.version}{isa}, "
-            f"{image.size} bytes, sha256 {image.sha256}"
-        )
+        made = f"{image.architecture.compute}, {image.toolchain} {image.version}{isa}"
+        click.echo(f"  {image.kind:<9} {made}, {image.size} bytes, sha256 {image.sha256}")
     for what, text in tune.items():
         click.echo(f"  tune      {what}: {text}")
-
-
-def open_noted(target: Path) -> tuple[FragmentDatabase, str | None]:
-    """Open a database as :func:`open_database` does, and say if something is not in it."""
-    opened, family = open_database(target)
-    if opened.part is not None:
-        click.echo(f"{opened.path}: {opened.part}", err=True)
-    if opened.gaps:
-        click.echo(f"{opened.path}: merged with gaps: {len(opened.gaps)} of its fragments are left out", err=True)
-    return opened, family
 
 
 def _as_dict(fragment: Fragment) -> dict[str, object]:

@@ -18,17 +18,15 @@ from jitlto.base.errors import JitltoError
 _received: list[tuple[int, float]] = []  # signals that ended this process, except interrupts, and when
 
 
-def handle_signals() -> None:
-    """Have SIGTERM and SIGHUP clean up as an interrupt does, unless they are handled or ignored, as under nohup."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _interrupt)
+def handle_signals(early: Iterable[int] = ()) -> None:
+    """Have SIGTERM and SIGHUP clean up as an interrupt does, unless they are handled or ignored, as under nohup.
 
-
-def take_over_signals(early: Iterable[int]) -> None:
-    """Have these signals clean up too: they ended the process at once until now."""
-    for number in early:
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _interrupt)
+    Args:
+        early: Signals that have ended the process at once until now, which clean up too from here on.
+    """
+    for number in {signal.SIGTERM, signal.SIGHUP, *early}:
+        if number in early or signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _interrupt)
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:
@@ -66,11 +64,9 @@ def replace_closed_streams() -> None:
 
 def print_error(error: JitltoError | str) -> None:
     """Print an error to standard error."""
-    click.secho("error: ", fg="red", nl=False, err=True)
-    click.echo(str(error), err=True)
+    click.echo(click.style("error: ", fg="red") + str(error), err=True)
 
 
 def print_warning(message: str) -> None:
     """Print a warning to standard error."""
-    click.secho("warning: ", fg="yellow", nl=False, err=True)
-    click.echo(message, err=True)
+    click.echo(click.style("warning: ", fg="yellow") + message, err=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 
@@ -20,11 +19,9 @@ from jitlto.families.matrix import Value, load_matrix
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one combination per line.")
 @click.option("--count", "only_count", is_flag=True, help="Print only the number of combinations.")
 @click.option(
-    "--lenient",
-    is_flag=True,
-    help="Accept common mistakes: values that are not strings, an empty product, identical combinations, "
-    "duplicate names (the last one wins).",
-)
+    "--lenient", is_flag=True,
+    help="Accept values that are not strings, an empty product, identical combinations and duplicate names.",
+)  # fmt: skip
 def expand(file: Path, as_json: bool, only_count: bool, lenient: bool) -> None:
     """Print the combinations of the JSON file MATRIX, in order.
 
@@ -51,21 +48,18 @@ def expand(file: Path, as_json: bool, only_count: bool, lenient: bool) -> None:
         click.echo(f"{Decimal(loaded.count):f}")  # str() refuses integers of thousands of digits
         return
     out = sys.stdout  # click.echo flushes every line, which would be most of the time of a long listing
-    if as_json:
-        before = "["
-        for combination in loaded.combinations():
+    before = "["
+    for combination in loaded.combinations():
+        if as_json:
             out.write(f"{before}\n{json.dumps(combination)}")
             before = ","
-        out.write("\n]\n" if loaded.count else "[]\n")
-    else:
-        for combination in loaded.combinations():
-            line = _line(combination) + "\n"
+        else:
+            words = (f"{_word(name, '=')}={_word(value)}" for name, value in combination.items())
+            line = (" ".join(words) or "{}") + "\n"
             out.write(line.encode(out.encoding, "backslashreplace").decode(out.encoding))
+    if as_json:
+        out.write("\n]\n" if loaded.count else "[]\n")
     out.flush()
-
-
-def _line(combination: Mapping[str, Value]) -> str:
-    return " ".join(f"{_word(name, '=')}={_word(value)}" for name, value in combination.items()) or "{}"
 
 
 def _word(value: Value, reserved: str = "") -> str:

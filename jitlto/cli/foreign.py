@@ -10,7 +10,7 @@ import click
 from jitlto.base.errors import ForeignBuildError
 from jitlto.base.text import pluralize
 from jitlto.cli.ending import print_warning
-from jitlto.cli.outputs import write_output
+from jitlto.cli.output import write_output
 from jitlto.cli.parameters import DIRECTORY, FILE, parse_pairs
 from jitlto.packaging.foreign.cmake import read_project
 from jitlto.packaging.foreign.declarations import make_families

@@ -14,22 +14,13 @@ from jitlto.families.declaration import find_family
 from jitlto.packaging.scaffold import derive_import_name, write_package
 
 
-def _name(_: click.Context, __: click.Parameter, value: str) -> str:
-    try:
-        derive_import_name(value)
-    except JitltoError as error:
-        raise click.BadParameter(str(error)) from error
-    return value
-
-
 @click.command(epilog="Example: jitlto new my-kernels")
-@click.argument("name", callback=_name)
+@click.argument("name")
 @click.option("-o", "--output", type=DIRECTORY, help="The project's directory [default: NAME].")
 @click.option(
-    "--cuda",
-    type=click.Choice(["12", "13"]),
+    "--cuda", type=click.Choice(["12", "13"]),
     help="The CUDA major to compile wheels with [default: that of the installed compiler, or 12].",
-)
+)  # fmt: skip
 @click.option("--family", type=DIRECTORY, help="The directory of a family to copy in place of the sample.")
 @click.option("--torch", is_flag=True, help="Add operators of PyTorch, with tests.")
 def new(name: str, output: Path | None, cuda: str | None, family: Path | None, torch: bool) -> None:
@@ -41,17 +32,17 @@ def new(name: str, output: Path | None, cuda: str | None, family: Path | None, t
     With --family, the package has that family in place of the sample: the files in its directory, and the matrices and
     templates that it names.
 
-    With --torch, its kernels are operators of PyTorch too; those of another family are declared from their signatures,
-    to be adapted.
+    With --torch, its kernels are operators of PyTorch too; of another family, one kernel of each entrypoint is declared
+    from its signature, to be adapted.
     """
+    try:
+        derive_import_name(name)
+    except JitltoError as error:
+        raise click.BadParameter(str(error), param_hint="NAME") from error
+    try:
+        major = int(cuda) if cuda else toolkit.nvrtc_version().major
+    except JitltoError:
+        major = 12
     directory = output or Path(name)
-    major = int(cuda) if cuda else _at_hand()
     files = write_package(name, directory, major, find_family(family) if family else None, torch=torch)
     click.echo(f"{pluralize(len(files), 'file')} in {directory}; see {directory / 'README.md'}")
-
-
-def _at_hand() -> int:
-    try:
-        return toolkit.nvrtc_version().major
-    except JitltoError:
-        return 12

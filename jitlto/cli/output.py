@@ -1,19 +1,23 @@
-"""What commands print: JSON, causes of failures, the result of a build, and progress where a person looks."""
+"""What commands print: JSON, causes of failures, the result of a build, progress where a person looks; and files.
+
+No command writes over what it reads, over another of its files, or over a database with something else.
+"""
 
 from __future__ import annotations
 
-import codecs
 import json
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from jitlto.base.errors import JitltoError
+from jitlto.base import files
+from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.text import pluralize
 from jitlto.build.execution.events import Observer, Span
 from jitlto.cli.ending import print_error, print_warning
@@ -29,22 +33,7 @@ SHOWN = 5  # places of a cause, or notes of a kind
 
 def print_json(value: object) -> None:
     """Write a value, such as a msgspec struct, as JSON to standard output."""
-    click.echo(_to_json(value))
-
-
-def print_json_list(head: Mapping[str, object], name: str, items: Iterable[object]) -> None:
-    """Write ``head`` and behind its members the list ``name``, an item at a time."""
-    separator = _to_json(head).removesuffix("\n}") + f",\n  {json.dumps(name)}: ["
-    for item in items:
-        sys.stdout.write(f"{separator}\n{_to_json(item)}")
-        separator = ","
-    click.echo(("" if separator == "," else separator) + "]\n}")
-
-
-def _to_json(value: object) -> str:
-    # Let JSON escape characters that the encoding lacks: the stream's own escapes are not valid JSON.
-    utf8 = codecs.lookup(sys.stdout.encoding or "ascii").name == "utf-8"
-    return json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=not utf8)
+    click.echo(json.dumps(msgspec.to_builtins(value), indent=2))
 
 
 def print_built(report: BuildReport | MergeReport, summary: str, *, as_json: bool, **more: object) -> None:
@@ -81,13 +70,21 @@ def print_cause(subject: str, cause: Cause) -> None:
 
 
 class Progress(Observer):
-    """What is done of long work; shows nothing."""
+    """What is done of long work, on a bar of rich if there is one."""
+
+    def __init__(self, bar: Any = None, task: Any = None) -> None:
+        self._bar, self._task, self._total = bar, task, 0
 
     def add(self, count: int) -> None:
         """There is so much more to do."""
+        self._total += count
+        if self._bar:
+            self._bar.update(self._task, total=self._total)
 
-    def step(self, _: object = None) -> None:
+    def step(self, *_: object) -> None:
         """A piece of work is done."""
+        if self._bar:
+            self._bar.advance(self._task)
 
     def started(self, keys: Collection[FragmentKey]) -> None:
         """Count fragments that will be compiled, or found in the cache."""
@@ -101,9 +98,9 @@ class Progress(Observer):
         """Count a compile."""
         self.step(span)
 
-    def failed(self, key: FragmentKey, error: JitltoError) -> None:  # noqa: ARG002
+    def failed(self, key: FragmentKey, error: JitltoError) -> None:
         """Count a failed compile."""
-        self.step(key)
+        self.step(key, error)
 
 
 @contextmanager
@@ -118,16 +115,68 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[Progress]:
     columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn())
     shown = (*columns, progress.TimeRemainingColumn())
     with progress.Progress(*shown, console=console.Console(stderr=True), transient=True) as bar:
-        yield _Bar(bar, bar.add_task(what, total=None))
+        yield Progress(bar, bar.add_task(what, total=None))
 
 
-class _Bar(Progress):
-    def __init__(self, bar: Any, task: Any) -> None:
-        self._bar, self._task, self._total = bar, task, 0
+def check_outputs(
+    outputs: Mapping[str, Path | None], inputs: Iterable[Path | None], *, database: str | None = None
+) -> None:
+    """Check before any work that a command may write its files.
 
-    def add(self, count: int) -> None:
-        self._total += count
-        self._bar.update(self._task, total=self._total)
+    Args:
+        outputs: The files to write, by the option that names them; None if it was not given.
+        inputs: The files that the command reads.
+        database: The option that names the fragment database to write, which may replace an existing database.
 
-    def step(self, _: object = None) -> None:
-        self._bar.advance(self._task)
+    Raises:
+        click.UsageError: If an output is also an input, or two options name the same file.
+        DatabaseError: If another kind of output would overwrite a fragment database.
+    """
+    taken = {os.path.realpath(path): "" for path in inputs if path is not None}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        place = os.path.realpath(path)
+        if taken.get(place):
+            raise click.UsageError(f"{taken[place]} and {option} are the same file, {path}: give different names")
+        if place in taken:
+            raise click.UsageError(f"{option} {path} would overwrite an input of this command: give a different name")
+        taken[place] = option
+        # A file that cannot be read fails, with the reason, when it is written.
+        if option != database and os.path.isfile(path) and os.access(path, os.R_OK) and files.is_database(path):  # noqa: PTH113
+            what = "is a fragment database: not overwritten with another kind of file"
+            hint = f"give a different name with {option}, or remove the file first"
+            raise DatabaseError(what, code="database-not-overwritten", where=str(path), hint=hint)
+
+
+def write_output(path: Path, data: bytes, *, make_directory: bool = False) -> None:
+    """Write a file, whole or not at all.
+
+    Raises:
+        JitltoError: If it cannot be written.
+    """
+    with report_unwritable(path):
+        if make_directory:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(path, data, sync=not make_directory)  # of many files, which are quickly made again, none is synced
+
+
+def check_writable(path: Path) -> None:
+    """Check before any work that :func:`write_output` can write a file.
+
+    Raises:
+        JitltoError: If it cannot.
+    """
+    with report_unwritable(path):
+        files.check_replaceable(path)
+
+
+@contextmanager
+def report_unwritable(path: Path) -> Iterator[None]:
+    """Make an :class:`OSError` the error that a command ends with."""
+    try:
+        yield
+    except OSError as error:
+        otherwise = "name a regular file, or a new one in a directory that exists and that you may write"
+        what, hint = f"cannot be written: {error.strerror or error}", files.write_hint(error, otherwise)
+        raise JitltoError(what, code="jitlto-unwritable-file", where=str(path), hint=hint) from error

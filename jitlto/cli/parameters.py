@@ -28,10 +28,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class PathType(click.Path):
-    """A path that a file can have."""
+    """A path that a file can have; with ``is_database`` that of a database to write, whose name jitlto should find."""
 
-    def __init__(self, **how: Any) -> None:
+    def __init__(self, *, is_database: bool = False, **how: Any) -> None:
         super().__init__(readable=False, path_type=Path, **how)
+        self._is_database = is_database
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         if "://" in os.fsdecode(value) and not os.path.lexists(value):
@@ -40,15 +41,8 @@ class PathType(click.Path):
             check_path(value)
         except OSError as error:
             self.fail(f"{error.strerror}: {value!r}", param, ctx)
-        return Path(os.fsdecode(super().convert(value, param, ctx)))
-
-
-class DatabaseFile(PathType):
-    """A fragment database to write; warns of a name by which jitlto does not find it."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        path = super().convert(value, param, ctx)
-        if path.suffix.lower() != SUFFIX:
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if self._is_database and path.suffix.lower() != SUFFIX:
             print_warning(f"{path}: the name does not end with {SUFFIX}")
         return path
 
@@ -60,57 +54,50 @@ FILE = PathType(dir_okay=False)
 #: A directory to write to.
 DIRECTORY = PathType(file_okay=False)
 #: A fragment database to write.
-DATABASE_FILE = DatabaseFile(dir_okay=False)
+DATABASE_FILE = PathType(dir_okay=False, is_database=True)
 
 
-class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in recent versions of click
-    """A number of bytes: 500M."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            return config.parse_size(value.removesuffix("B"), str(param and param.opts[0]))
-        except JitltoError as error:
-            self.fail(f"{error.what}; {error.hint}", param, ctx)
+def parse_size(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    """Parse a number of bytes, such as 500M, as a callback of an option."""
+    try:
+        return None if value is None else config.parse_size(value.removesuffix("B"), parameter.opts[0])
+    except JitltoError as error:
+        raise click.BadParameter(f"{error.what}; {error.hint}") from error
 
 
-class Target(click.ParamType):  # type: ignore[type-arg]  # as above
+class Target(click.ParamType):  # type: ignore[type-arg]  # generic only in recent versions of click
     """An architecture that nvJitLink links for; any other is wrong usage (status 2) in every command.
 
     Args:
         reachable: Whether to accept one for which it makes PTX that the driver compiles, too.
+        several: Whether they are a list, separated by commas.
     """
 
     name = "arch"
 
-    def __init__(self, *, reachable: bool = False) -> None:
-        self._reachable = reachable
+    def __init__(self, *, reachable: bool = False, several: bool = False) -> None:
+        self._reachable, self._several = reachable, several
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert one architecture.
+        """Convert one architecture, or several.
 
         Raises:
-            click.BadParameter: If it is invalid or not acceptable.
+            click.BadParameter: If one is invalid or not acceptable.
             ToolchainError: If nvJitLink is not installed.
         """
-        try:
-            target = Architecture.parse(value)
-        except JitltoError as error:
-            self.fail(f"{error.what}; {error.hint}", param, ctx)
-        linker = nvjitlink.version()
-        is_reachable = self._reachable and jit_base(target, linker, requested=True) is not None
-        if not can_link_for(linker, target) and not is_reachable:
-            known = ", ".join(f"sm_{number}" for number in linkable_architectures(linker))
-            self.fail(f"nvJitLink {linker} does not link for {target.sm}; it links for {known}", param, ctx)
-        return target
-
-
-class TargetList(Target):
-    """Architectures separated by commas, as a list."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return [super(TargetList, self).convert(text, param, ctx) for text in value.split(",")]
+        found = []
+        for text in value.split(",") if self._several else [value]:
+            try:
+                target = Architecture.parse(text)
+            except JitltoError as error:
+                self.fail(f"{error.what}; {error.hint}", param, ctx)
+            linker = nvjitlink.version()
+            is_reachable = self._reachable and jit_base(target, linker, requested=True) is not None
+            if not can_link_for(linker, target) and not is_reachable:
+                known = ", ".join(f"sm_{number}" for number in linkable_architectures(linker))
+                self.fail(f"nvJitLink {linker} does not link for {target.sm}; it links for {known}", param, ctx)
+            found.append(target)
+        return found if self._several else found[0]
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -142,14 +129,10 @@ def _parse_shard(_: click.Context, __: click.Parameter, value: str | None) -> Sh
 def targets_option(flag: str, what: str) -> Callable[[F], F]:
     """Return a repeatable option for ``archs``: a list of distinct targets, in the order given."""
     return click.option(
-        flag,
-        "archs",
-        metavar="ARCH[,ARCH]...",
-        type=TargetList(),
-        multiple=True,
+        flag, "archs", metavar="ARCH[,ARCH]...", type=Target(several=True), multiple=True,
         callback=lambda _, __, lists: list(dict.fromkeys(chain.from_iterable(lists))),
         help=f"{what}, e.g. sm_90. Repeatable.",
-    )
+    )  # fmt: skip
 
 
 def parse_pairs(settings: Iterable[str]) -> list[tuple[str, str]]:

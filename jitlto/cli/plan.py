@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from jitlto.base import files
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
-from jitlto.cli.output import print_json
-from jitlto.cli.outputs import check_outputs, check_writable, write_output
+from jitlto.cli.output import check_outputs, check_writable, write_output
 from jitlto.cli.parameters import FILE, PATH, Target, parse_pairs
 from jitlto.cli.selection import DB_HELP, FAMILY, find_family
 from jitlto.cuda.nvdisasm import disassemble
@@ -36,7 +35,6 @@ _PLACES = {"pack": "in a pack", "disk": "in the user's cache", "store": "in a sh
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--db", "database", type=PATH, help=DB_HELP)
 @click.option("--arch", type=Target(reachable=True), help="Target, e.g. sm_90 [default: the current device's].")
-@click.option("--link-mode", type=click.Choice(["lto", "ptx"]), default="lto", show_default=True)
 @click.option("--source", "sources", type=PATH, multiple=True, help="A device function to add. Repeatable.")
 @click.option("--dump", type=click.Choice(["json", "ptx", "sass", "cubin"]), help="Print the plan, or link and print.")
 @click.option("-o", "--output", type=FILE, help="Write the dump to this file.")
@@ -46,7 +44,6 @@ def plan(
     settings: tuple[str, ...],
     database: Path | None,
     arch: Architecture | None,
-    link_mode: str,
     sources: tuple[Path, ...],
     dump: str | None,
     output: Path | None,
@@ -56,24 +53,27 @@ def plan(
 
     Without --dump, print what the kernel is made of and whether it links, or where it has been found linked.
     """
-    if resources and dump is not None:
-        raise click.UsageError("--resources and --dump exclude each other")
-    if output is not None and dump is None:
+    if dump is None and output is not None:
         raise click.UsageError("-o needs --dump")
+    if dump is not None and resources:
+        raise click.UsageError("--resources and --dump exclude each other")
     check_outputs({"-o": output}, (database, *sources))
     if output is not None:
         check_writable(output)
-    resolved = _planner(name, database, settings, sources).plan(arch=arch, link_mode=link_mode)
+    resolved = _planner(name, database, settings, sources).plan(arch=arch)
     if dump is None:
         _summarise(resolved)
         if resources:
             _print_resources(resolved)
-    elif output is not None:
-        write_output(output, _dump(resolved, dump))
-    elif dump == "json":
-        print_json(resolved.as_dict())
+        return
+    data = _dump(resolved, dump)
+    if output is not None:
+        write_output(output, data)
+    elif b"\0" in data and sys.stdout.isatty():
+        raise click.UsageError("a cubin is binary: write it to a file with -o")
     else:
-        _write(_dump(resolved, dump))
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
 
 
 def _planner(
@@ -89,10 +89,9 @@ def _planner(
     for source in sources:
         try:
             planner.add_source(files.read(source).decode(), str(source))
-        except OSError as error:
-            raise click.UsageError(f"{source} cannot be read: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise click.UsageError(f"{source} cannot be read: it is not UTF-8 text") from None
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise click.UsageError(f"{source} cannot be read: {reason}") from None
     return planner
 
 
@@ -129,10 +128,3 @@ def _dump(plan: Plan, what: str) -> bytes:
         return plan.link_ptx().encode()
     cubin = plan.link().cubin
     return cubin if what == "cubin" else disassemble(cubin)
-
-
-def _write(data: bytes) -> None:
-    if b"\0" in data and sys.stdout.isatty():
-        raise click.UsageError("a cubin is binary: write it to a file with -o")
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()

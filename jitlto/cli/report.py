@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from jitlto.base.text import pluralize
-from jitlto.cli.outputs import check_outputs, check_writable, write_output
+from jitlto.cli.output import check_outputs, check_writable, write_output
 from jitlto.cli.parameters import FILE, PATH
 from jitlto.cli.selection import DATABASE, open_database
 from jitlto.report import page

@@ -6,7 +6,6 @@ import os.path
 import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from urllib.parse import unquote
 
 import click
 
@@ -24,7 +23,6 @@ FAMILY = "[PACKAGE:]FAMILY"
 DB_HELP = "The database [default: JITLTO_DATABASE_PATH, then installed packages]."
 # A family's name, optionally after a distribution's: neither contains a slash, so it is not a path.
 _NAMED = re.compile(r"(?:[A-Za-z0-9._-]+:)?[A-Za-z_]\w*", re.ASCII)
-_KEY = re.compile(r"(?:(?P<family>[^/\[\]]+)/)?(?P<group>[^/\[\]]+)(?:\[(?P<parameters>[^\[\]]*)\]?)?")
 _SHOWN = 8  # candidates
 
 
@@ -55,14 +53,22 @@ def locate(target: Path) -> tuple[Path, str | None]:
     return session.default.registry.find(name, package or None).location, name
 
 
-def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
+def open_database(target: Path, *, noted: bool = False) -> tuple[FragmentDatabase, str | None]:
     """Open the database that :func:`locate` finds. Unlike the registry's, it is not shared: the caller closes it.
+
+    Args:
+        noted: Whether to say on standard error if something is not in it.
 
     Raises:
         RegistryError, DatabaseError: If it is not found or cannot be read.
     """
     path, name = locate(target)
-    return FragmentDatabase(path), name
+    opened = FragmentDatabase(path)
+    if noted and opened.part is not None:
+        click.echo(f"{opened.path}: {opened.part}", err=True)
+    if noted and opened.gaps:
+        click.echo(f"{opened.path}: merged with gaps: {len(opened.gaps)} of its fragments are left out", err=True)
+    return opened, name
 
 
 def find_key(text: str, keys: Iterable[FragmentKey]) -> FragmentKey | None:
@@ -76,7 +82,18 @@ def find_key(text: str, keys: Iterable[FragmentKey]) -> FragmentKey | None:
     Raises:
         JitltoError: If several match.
     """
-    found = _match(text, keys)
+    place, _, inner = text.partition("[")
+    given = set(filter(None, inner.removesuffix("]").split(",")))
+    begin, named = [], []
+    for key in keys if text else ():
+        if key.text == text:
+            return key
+        if key.text.startswith(text):
+            begin.append(key)
+        own = key.text.partition("[")[2].removesuffix("]").split(",")
+        if place in (key.group, f"{key.family}/{key.group}") and given <= {*own}:
+            named.append(key)
+    found = sorted(named or begin)
     if len(found) > 1:
         listed = ", ".join(map(str, found[:_SHOWN])) + (", ..." if len(found) > _SHOWN else "")
         what, hint = f"{len(found)} fragments match {text!r}: {listed}", "give more of the parameters"
@@ -88,19 +105,3 @@ def describe_nearest(text: str, keys: Collection[FragmentKey], command: str) -> 
     """Return a hint for a text that means no key: the nearest group or key, and the command that lists the keys."""
     near = suggest(text, sorted({key.group for key in keys}), suggest(text, map(str, keys)))
     return f"{near} `{command}` lists the keys".lstrip()
-
-
-def _match(text: str, keys: Iterable[FragmentKey]) -> list[FragmentKey]:
-    parts = _KEY.fullmatch(text)
-    inner = filter(None, (parts["parameters"] or "").split(",")) if parts else ()
-    given: set[tuple[str, ...]] = {tuple(unquote(word) for word in part.split("=", 1)) for part in inner}
-    begin, named = [], []
-    for key in keys if text else ():
-        if key.text == text:
-            return [key]
-        if key.text.startswith(text):
-            begin.append(key)
-        in_group = parts and key.group == parts["group"] and parts["family"] in (None, key.family)
-        if in_group and given <= {*key.parameters}:
-            named.append(key)
-    return sorted(named or begin)

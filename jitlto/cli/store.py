@@ -14,9 +14,8 @@ from jitlto.base import config, files
 from jitlto.base.errors import JitltoError
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.cli.ending import print_error
-from jitlto.cli.output import SHOWN, print_json, progress
-from jitlto.cli.outputs import check_writable, report_unwritable
-from jitlto.cli.parameters import FILE, PATH, Size, json_option
+from jitlto.cli.output import SHOWN, check_writable, print_json, progress, report_unwritable
+from jitlto.cli.parameters import FILE, PATH, json_option, parse_size
 from jitlto.cli.selection import DATABASE, locate
 from jitlto.database import FragmentDatabase
 from jitlto.link import packs
@@ -128,7 +127,7 @@ def info(url: str, as_json: bool) -> None:
 @store.command(epilog="Example: jitlto store prune s3://kernels/prod --older-than 30d --size 10G --dry-run")
 @_url
 @click.option("--older-than", "age", callback=_age, metavar="AGE", help="Remove what was not used for so long: 30d.")
-@click.option("--size", type=Size(), help="Then remove the least recently used until this is left.")
+@click.option("--size", callback=parse_size, help="Then remove the least recently used until this is left.")
 @click.option("--artifacts", "pushed", is_flag=True, help="Remove pushed files too, which nobody makes again.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing; show what would be removed.")
 def prune(url: str, age: float | None, size: int | None, pushed: bool, dry_run: bool) -> None:
@@ -141,10 +140,7 @@ def prune(url: str, age: float | None, size: int | None, pushed: bool, dry_run: 
         raise click.UsageError("give --older-than, --size or both")
     backend = _open(url, writes=not dry_run)
     done = upkeep.prune(backend, older_than=age, size=size, with_artifacts=pushed, dry_run=dry_run)
-    nouns = {"compiled": "compiled source"}
-    removed = ", ".join(
-        pluralize(count, nouns.get(kind, kind.removesuffix("s"))) for kind, count in sorted(done.removed.items())
-    )
+    removed = ", ".join(pluralize(count, kind.removesuffix("s")) for kind, count in sorted(done.removed.items()))
     verb = "would remove" if dry_run else "removed"
     gone = f"{pluralize(sum(done.removed.values()), 'object')}, {format_bytes(done.size)}"
     click.echo(f"{url}: {verb} {gone}{f' ({removed})' if removed else ''}; {format_bytes(done.size_left)} left")
@@ -176,18 +172,14 @@ def verify(url: str, signers: Path | None, delete: bool, as_json: bool) -> None:
         damaged = [asdict(each) for each in found]
         print_json({"store": url, "objects": len(checked), "signatures": signed, "damaged": damaged})
     else:
-        _print_verified(url, len(checked), found, signed=signed)
+        for each in found[:SHOWN]:
+            print_error(f"{each.name}: {each.reason}{' (removed)' if each.removed else ''}")
+        if len(found) > SHOWN:
+            click.echo(f"  and {len(found) - SHOWN} more (--json lists all)", err=True)
+        removed = sum(each.removed for each in found)
+        state = f"{len(found)} wrong" + (f", {removed} removed" if removed else "") if found else "all right"
+        click.echo(f"{url}: {pluralize(len(checked), 'object')}, {state}")
+        if not signed:
+            click.echo("  signatures not checked: give --signers", err=True)
     if found:
         raise SystemExit(1)
-
-
-def _print_verified(url: str, count: int, found: Sequence[Damage], *, signed: bool) -> None:
-    for each in found[:SHOWN]:
-        print_error(f"{each.name}: {each.reason}{' (removed)' if each.removed else ''}")
-    if len(found) > SHOWN:
-        click.echo(f"  and {len(found) - SHOWN} more (--json lists all)", err=True)
-    removed = sum(each.removed for each in found)
-    state = f"{len(found)} wrong" + (f", {removed} removed" if removed else "") if found else "all right"
-    click.echo(f"{url}: {pluralize(count, 'object')}, {state}")
-    if not signed:
-        click.echo("  signatures not checked: give --signers", err=True)

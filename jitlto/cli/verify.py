@@ -10,9 +10,8 @@ import click
 from jitlto.base import files
 from jitlto.base.errors import JitltoError
 from jitlto.base.text import pluralize
-from jitlto.cli.database import open_noted
 from jitlto.cli.ending import print_error
-from jitlto.cli.outputs import check_outputs, check_writable
+from jitlto.cli.output import check_outputs, check_writable
 from jitlto.cli.parameters import FILE, PATH
 from jitlto.cli.selection import DATABASE, open_database
 from jitlto.database import FragmentDatabase
@@ -49,11 +48,10 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
     read, damaged = set[Path](), False
     for path in databases:
         try:
-            beside, images = ([path], None) if path.suffix == ".pack" else _verify(path, named=manifest is not None)
+            beside, images = ([path], None) if path.suffix == ".pack" else _verify(path, is_path=manifest is not None)
         except JitltoError as error:
             print_error(error)
-            damaged = True
-            continue
+            beside, images, damaged = [], None, True
         for pack in beside:
             try:
                 if pack.absolute() not in read:
@@ -66,9 +64,9 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
         raise SystemExit(1)
 
 
-def _verify(path: Path, *, named: bool) -> tuple[list[Path], set[str] | None]:
+def _verify(path: Path, *, is_path: bool) -> tuple[list[Path], set[str] | None]:
     """Verify a database; return the packs beside it and, if there are any, the images that they may be linked from."""
-    with FragmentDatabase(path) if named else open_noted(path)[0] as opened:
+    with FragmentDatabase(path) if is_path else open_database(path, noted=True)[0] as opened:
         beside, count = list(files.beside(opened.path, ".pack")), opened.verify()
         images = {image.sha256 for fragment in opened.iterate() for image in fragment.images} if beside else None
         held = f"{pluralize(len(opened.fragments()), 'fragment')} and {pluralize(count, 'image')}"
@@ -93,10 +91,7 @@ def _check_manifest(
 @click.command(epilog="Example: jitlto manifest search.fragdb -o SHA256SUMS --sign ~/.ssh/id_ed25519")
 @click.argument("databases", metavar=f"{DATABASE}...", nargs=-1, required=True, type=PATH)
 @click.option("-o", "--output", type=FILE, required=True, help="The manifest.")
-@click.option(
-    "--sign", "key", metavar="KEY", type=PATH,
-    help="Sign it with this SSH key; the signature becomes FILE.sig.",
-)  # fmt: skip
+@click.option("--sign", "key", metavar="KEY", type=PATH, help="Sign it with this SSH key; the signature is FILE.sig.")
 def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> None:
     """Write the SHA-256 of each DB, and of the packs beside it, to a file for `sha256sum --check`.
 

@@ -42,8 +42,8 @@ def warm(
     FILE is a recording made with JITLTO_RECORD; its plans are linked for the architectures they were used on, or for
     those given by --arch. FAMILY stands for all its kernels, or those with NAME=VALUE; NAME=A,B selects both values.
 
-    Kernels are stored in the user's cache and the shared stores or, with -o, in a pack, which then holds exactly these
-    kernels. A kernel that is already there is not linked again.
+    Kernels are stored in the user's cache and the shared stores or, with -o, in the cache and in a pack, which then
+    holds exactly these kernels. A kernel that is already there is not linked again.
     """
     if settings and Path(target).is_file():
         raise click.UsageError(f"NAME=VALUE does not apply to a file: {target}")
@@ -55,7 +55,7 @@ def warm(
     seconds = time.perf_counter() - begin
     causes = _causes(result)
     if as_json:
-        _print_as_json(work, result, causes, output, seconds)
+        print_json(_as_dict(work, result, causes, output, seconds))
     else:
         _print(work, result, causes, output, seconds)
     if causes or result.unshared:
@@ -103,10 +103,8 @@ def _print(work: WarmJobs, result: WarmResult, causes: Sequence[Cause], output: 
         print_cause("linking", cause)
     archs = ", ".join(dict.fromkeys(outcome.arch or "the current device" for outcome in result.outcomes))
     failed = f", {len(result.failures)} failed" if result.failures else ""
-    state = f"{result.linked} linked, {result.found} already there{failed}"
-    click.echo(
-        f"{pluralize(len(result.outcomes), 'kernel')} for {archs}: {state}" if result.outcomes else "no kernel to link"
-    )
+    state = f"for {archs}: {result.linked} linked, {result.found} already there{failed}"
+    click.echo(f"{pluralize(len(result.outcomes), 'kernel')} {state}" if result.outcomes else "no kernel to link")
     if work.left_out:
         click.echo(f"skipped {pluralize(work.left_out, 'plan')} {work.reason}")
     click.echo(f"nvJitLink {nvjitlink.version()}, {seconds:.1f} s")
@@ -124,31 +122,16 @@ def _print(work: WarmJobs, result: WarmResult, causes: Sequence[Cause], output: 
             click.echo(f"  programs find it only beside {stem}.fragdb, named {stem}.pack or {stem}.*.pack")
 
 
-def _print_as_json(
+def _as_dict(
     work: WarmJobs, result: WarmResult, causes: Sequence[Cause], output: Path | None, seconds: float
-) -> None:
-    print_json(
-        {
-            "linked": result.linked,
-            "found": result.found,
-            "failed": len(result.failures),
-            "left_out": work.left_out,
-            "pack": str(output) if result.packed else None,
-            "shared": result.shared,
-            "unshared": result.unshared,
-            "nvjitlink": str(nvjitlink.version()),
-            "seconds": round(seconds, 3),
-            "kernels": [
-                {
-                    "kernel": outcome.key.kernel,
-                    "configuration": dict(outcome.key.configuration),
-                    "arch": outcome.arch,
-                    "digest": outcome.key.digest,
-                    "layer": outcome.layer,
-                }
-                for outcome in result.outcomes
-                if outcome.key and not outcome.error
-            ],
-            "failures": causes,
-        }
-    )
+) -> dict[str, object]:
+    kernels = [
+        {"kernel": each.key.kernel, "configuration": dict(each.key.configuration), "arch": each.arch,
+         "digest": each.key.digest, "layer": each.layer}
+        for each in result.outcomes
+        if each.key and not each.error
+    ]  # fmt: skip
+    counts = {"linked": result.linked, "found": result.found, "failed": len(result.failures)}
+    counts |= {"left_out": work.left_out, "shared": result.shared, "unshared": result.unshared}
+    linker = {"nvjitlink": str(nvjitlink.version()), "seconds": round(seconds, 3)}
+    return {**counts, "pack": str(output) if result.packed else None, **linker, "kernels": kernels, "failures": causes}

@@ -25,7 +25,7 @@ def wisdom() -> None:
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=PATH)
 def show(files: tuple[Path, ...]) -> None:
     """Show what each FILE, by default the user's own, chooses for which problem, and by how much that is faster."""
-    found = _read(files or (config.current().wisdom,))
+    found = Wisdom().merge(*map(wisdom_file.read, files or (config.current().wisdom,)))
     for entry in found.entries:
         chosen, count = entry.chosen, sum(trial.count for trial in entry.trials)
         problem = " ".join(f"{name}={value}" for name, value in (*entry.configuration, *entry.bucket))
@@ -45,10 +45,6 @@ def merge(files: tuple[Path, ...], output: Path) -> None:
 
     The order of the FILEs does not matter.
     """
-    merged = _read(files)
+    merged = Wisdom().merge(*map(wisdom_file.read, files))
     wisdom_file.write(output, merged)
     click.echo(f"{output}: {pluralize(len(merged), 'entry')}")
-
-
-def _read(paths: tuple[Path, ...]) -> Wisdom:
-    return Wisdom().merge(*map(wisdom_file.read, paths))

@@ -5,16 +5,21 @@ A job holds its source and headers, and a result its images, so that both can be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
+from jitlto.base.errors import CompileError
+from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture, Version
+from jitlto.compile import ltoir_symbols
 from jitlto.compile.signatures import Parameters
+from jitlto.cuda import nvfatbin, toolkit
 from jitlto.cuda.bodies import hash_weak
-from jitlto.cuda.ptx import Module
+from jitlto.cuda.ptx import Module, parse_ptx
 from jitlto.record.fragment import ImageKind, Symbol
 from jitlto.record.headers import Source
 
@@ -58,24 +63,6 @@ class CompiledSource:
     #: Of what is weak in the PTX image: the name, and the hash of the definition.
     bodies: tuple[tuple[str, str], ...] = ()
 
-    @classmethod
-    def from_module(
-        cls,
-        toolchain: Toolchain,
-        module: Module,
-        images: Iterable[tuple[ImageKind, Architecture, bytes]],
-        reads: tuple[str, ...],
-        log: str,
-    ) -> CompiledSource:
-        """Create a compiled source with the symbols and kernels of its PTX."""
-        kernels = ((s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind == "kernel")
-        images = tuple(sorted(images))
-        has_ptx = any(kind is ImageKind.PTX for kind, _, _ in images)
-        return cls(
-            toolchain.name, toolchain.version, module.target, module.isa, module.provides, module.requires,
-            tuple(sorted(kernels)), images, reads, log, bodies=hash_weak(module) if has_ptx else (),
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class CompileResult:
@@ -86,61 +73,112 @@ class CompileResult:
     worker: str  # host and process
 
 
-class Toolchain(Protocol):
+class Made(NamedTuple):
+    """What runs of a front end have made, by architecture."""
+
+    log: str
+    ltoir: Mapping[Architecture, bytes]  # not in fatbins
+    ptx: Mapping[Architecture, bytes]
+    reads: tuple[str, ...] = ()  # as of a compiled source
+
+
+class Toolchain(ABC):
     """An installed compiler. Created once per process; :meth:`compile` runs in worker processes, in directory ``/``."""
 
     name: str  # nvrtc or nvcc
     version: Version
 
     @property
+    @abstractmethod
     def identity(self) -> str:
         """Everything that may change its output: version, build, and the host compiler if one is used. No paths."""
-        ...
 
-    def identify(self, images: Sequence[ImageKind]) -> str:
-        """Return the identity, with that of any other library that these images need."""
-        ...
-
+    @abstractmethod
     def header_roots(self) -> Sequence[Path]:
         """Return the directories that are searched after the family's own.
 
         NVRTC gets the headers in them with a job; nvcc has them, and names those that it read by
         :func:`~jitlto.compile.header_places.name_of_toolkit`.
         """
-        ...
 
-    def load(self) -> None:
-        """Load the libraries that compiles need, so that forks of this process have them."""
-        ...
+    @abstractmethod
+    def reads_ltoir(self) -> bool:
+        """Return whether nvJitLink tells the symbols of its LTO-IR, so that nothing else need be made for them."""
 
-    def compile(self, job: CompileJob) -> CompiledSource:
-        """Compile one job.
+    @abstractmethod
+    def make(
+        self, job: CompileJob, architectures: Sequence[Architecture], *, ltoir: bool = False, ptx: bool = False
+    ) -> Made:
+        """Run the front end for LTO-IR, PTX or both.
 
         Raises:
             CompileError: If the compiler rejects the source; ``log`` names the source by
                 :func:`jitlto.compile.nvrtc_program.program_name`.
             ToolchainError: If the compiler cannot be run.
         """
-        ...
+
+    def identify(self, images: Sequence[ImageKind]) -> str:
+        """Return the identity; without PTX nvJitLink reads the symbols if it can, and lists other helpers."""
+        return self.identity if ImageKind.PTX in images or not self.reads_ltoir() else f"{self.identity} with nvJitLink"
+
+    def load(self) -> None:
+        """Load the libraries that compiles need, so that forks of this process have them."""
+        toolkit.bindings("nvfatbin")
+        self.identify(())
+
+    def compile(self, job: CompileJob) -> CompiledSource:
+        """Compile one job; errors as of :meth:`make`."""
+        architectures = sorted(job.architectures)
+        wants_ptx = ImageKind.PTX in job.images
+        is_read = not wants_ptx and self.reads_ltoir()
+        made = self.make(job, architectures, ltoir=ImageKind.LTOIR in job.images, ptx=not is_read)
+        modules = ltoir_symbols.read_modules(made.ltoir, self.version) if is_read else None
+        if modules is None:
+            texts = self.make(job, architectures, ptx=True).ptx if is_read else made.ptx
+            modules = [parse_ptx(texts[each].decode()) for each in architectures]
+        images = [(ImageKind.LTOIR, a, nvfatbin.wrap_ltoir(data, a)) for a, data in made.ltoir.items()]
+        if wants_ptx:
+            lowest = architectures[0]
+            images.append((ImageKind.PTX, lowest, nvfatbin.wrap_ptx(made.ptx[lowest], lowest)))
+        module = merge_modules(architectures, modules)
+        kernels = ((s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind == "kernel")
+        return CompiledSource(
+            self.name, self.version, module.target, module.isa, module.provides, module.requires,
+            tuple(sorted(kernels)), tuple(sorted(images)), made.reads, made.log,
+            bodies=hash_weak(module) if wants_ptx else (),
+        )  # fmt: skip
 
     def compile_ltoir(self, job: CompileJob, architecture: Architecture) -> tuple[bytes, tuple[str, ...]]:
-        """Compile one job to LTO-IR for another architecture.
+        """Compile one job to LTO-IR for another architecture; errors as of :meth:`make`.
 
         Returns:
             The LTO-IR, not in a fatbin, and the headers as in :attr:`CompiledSource.reads`.
-
-        Raises:
-            CompileError, ToolchainError: As :meth:`compile`.
         """
-        ...
+        made = self.make(job, [architecture], ltoir=True)
+        return made.ltoir[architecture], made.reads
 
     def compile_ptx(self, job: CompileJob, architecture: Architecture) -> Module:
-        """Compile one job to PTX for an architecture.
+        """Compile one job to PTX for an architecture; errors as of :meth:`make`."""
+        return parse_ptx(self.make(job, [architecture], ptx=True).ptx[architecture].decode())
 
-        Raises:
-            CompileError, ToolchainError: As :meth:`compile`.
-        """
-        ...
+
+def merge_modules(architectures: Sequence[Architecture], modules: Sequence[Module]) -> Module:
+    """Return the module of the lowest architecture, which must provide what the others do, with all they require.
+
+    Raises:
+        CompileError: If code under ``__CUDA_ARCH__`` makes a function or its parameters differ between architectures.
+    """
+    first = modules[0]
+    for architecture, module in zip(architectures[1:], modules[1:], strict=True):
+        differing = sorted({s.name for s in set(first.provides) ^ set(module.provides)})
+        if differing:
+            raise CompileError(
+                f"{demangle(differing[0])} differs between {architectures[0].compute} and {architecture.compute}",
+                code="compile-architectures",
+                hint="define every function for all archs alike; only bodies may depend on __CUDA_ARCH__",
+            )
+    required = {d.name: d for module in modules for d in module.declarations.values() if not d.defined}
+    return replace(first, declarations=required | first.declarations)
 
 
 def find_toolchain(name: str, shared_directory: Path | None = None) -> Toolchain:

@@ -128,16 +128,6 @@ class HeaderSearch:
             self._completed[names] = HeaderSet(self._places.read_visible() | dict(source.headers))
         return Source(source.text, self._completed[names])
 
-    def absent(self, text: bytes, reads: Iterable[str]) -> frozenset[str]:
-        """Return the names that ``text``, or the toolkit's headers among ``reads``, name and that no root has.
-
-        Where such a header appears, an include means another file. What an author's header names is in its state.
-        """
-        places = (self._places.named(name) for name in reads)
-        texts = [self._text(place) for place in places if place is not None and not self._is_own(place)]
-        names = (include.name for each in (self._read(None, text), *texts) for include, to in each.found if to is None)
-        return frozenset(os.path.normpath(name) for name in names if not name.startswith("/"))
-
     def _collect(self, start: Iterable[Place]) -> HeaderSet:
         texts: dict[Place, _Text] = {}
         pending = list(start)

@@ -15,7 +15,6 @@ import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import CompileError, ToolchainError
@@ -23,14 +22,12 @@ from jitlto.base.files import temporary_directory
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile import diagnostics, header_tree, ltoir_symbols
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.compiler import CompiledSource, CompileJob
+from jitlto.compile.compiler import CompileJob, Made, Toolchain
 from jitlto.compile.header_places import name_of_toolkit, split_name
 from jitlto.compile.header_search import name_searched
 from jitlto.compile.header_tree import SOURCE, TOOLKIT
 from jitlto.compile.includes import scan_quickly
-from jitlto.cuda import nvfatbin, toolkit
-from jitlto.cuda.ptx import Module, parse_ptx
-from jitlto.record.fragment import ImageKind
+from jitlto.cuda import toolkit
 
 _INSTALL = "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13"
 _INSTALL_HOST = "install GCC's C++ compiler (g++), or set NVCC_CCBIN to a different host compiler"
@@ -53,17 +50,8 @@ _GCC_MESSAGE = re.compile(r"^([^\s:][^:\n]*):(\d+):(?:\d+:)? (fatal error|error|
 _GCC_MISSING = re.compile(r"^(.*\(\d+\)): fatal error: (.+): No such file or directory$", re.M)
 
 
-class _Made(NamedTuple):
-    """What one run of nvcc has made."""
-
-    log: str
-    reads: tuple[str, ...]
-    ltoir: dict[Architecture, bytes]
-    ptx: dict[Architecture, bytes]
-
-
-class Compiler:
-    """The installed nvcc with its host compiler, a :class:`~jitlto.compile.compiler.Toolchain`.
+class Compiler(Toolchain):
+    """The installed nvcc with its host compiler; see :class:`~jitlto.compile.compiler.Toolchain`.
 
     Args:
         environment: Has ``PATH``, ``LD_LIBRARY_PATH`` and ``NVCC_CCBIN``; by default the process's own.
@@ -115,24 +103,18 @@ class Compiler:
         """What nvcc and the host compiler say of themselves, and the release of nvFatbin, which compresses images."""
         return f"{self._own_identity}\nnvfatbin {toolkit.nvfatbin_version()}"
 
-    def identify(self, images: Sequence[ImageKind]) -> str:
-        """The identity; without PTX nvJitLink reads the symbols if it can."""
-        return f"{self.identity}\nwith nvJitLink" if self._reads_ltoir(images) else self.identity
-
-    def _reads_ltoir(self, images: Sequence[ImageKind]) -> bool:
-        return ImageKind.PTX not in images and ltoir_symbols.can_read_all(self.version)
+    def reads_ltoir(self) -> bool:
+        """Whether nvJitLink is of nvcc's release and tells all symbols."""
+        return ltoir_symbols.can_read_all(self.version)
 
     def header_roots(self) -> Sequence[Path]:
         """The directories of the toolkit's headers and the host's, which nvcc searches itself."""
         return self._directories
 
-    def load(self) -> None:
-        """Load nvFatbin and nvJitLink."""
-        toolkit.bindings("nvfatbin")
-        self.identify(())
-
-    def compile(self, job: CompileJob) -> CompiledSource:
-        """Compile one job.
+    def make(
+        self, job: CompileJob, architectures: Sequence[Architecture], *, ltoir: bool = False, ptx: bool = False
+    ) -> Made:
+        """Run nvcc once, with code of these kinds for each architecture.
 
         Raises:
             CompileError: If nvcc rejects the source or an option; ``log`` has NVRTC's format and name of the source.
@@ -142,33 +124,6 @@ class Compiler:
             if re.split(r"[=\s]", option, maxsplit=1)[0] in _REFUSED:
                 hint = "remove it; the environment variable NVCC_CCBIN names the host compiler"
                 raise CompileError(f"option {option!r} is not allowed in a build", code="compile-options", hint=hint)
-        architectures = sorted(job.architectures)
-        reads_ltoir, makes_ltoir = self._reads_ltoir(job.images), ImageKind.LTOIR in job.images
-        made = self._run_nvcc(job, architectures, ltoir=makes_ltoir, ptx=not reads_ltoir)
-        modules = ltoir_symbols.read_modules(made.ltoir, self.version) if reads_ltoir else None
-        if modules is None:
-            texts = self._run_nvcc(job, architectures, ptx=True).ptx if reads_ltoir else made.ptx
-            modules = [parse_ptx(text.decode()) for text in texts.values()]
-        images = [(ImageKind.LTOIR, a, nvfatbin.wrap_ltoir(data, a)) for a, data in made.ltoir.items()]
-        if ImageKind.PTX in job.images:
-            lowest = architectures[0]
-            images.append((ImageKind.PTX, lowest, nvfatbin.wrap_ptx(made.ptx[lowest], lowest)))
-        module = nvrtc.merge_modules(architectures, modules)
-        return CompiledSource.from_module(self, module, images, made.reads, made.log)
-
-    def compile_ltoir(self, job: CompileJob, architecture: Architecture) -> tuple[bytes, tuple[str, ...]]:
-        """Compile one job to LTO-IR for another architecture."""
-        made = self._run_nvcc(job, [architecture], ltoir=True)
-        return made.ltoir[architecture], made.reads
-
-    def compile_ptx(self, job: CompileJob, architecture: Architecture) -> Module:
-        """Compile one job to PTX for an architecture."""
-        return parse_ptx(self._run_nvcc(job, [architecture], ptx=True).ptx[architecture].decode())
-
-    def _run_nvcc(
-        self, job: CompileJob, architectures: Sequence[Architecture], *, ltoir: bool = False, ptx: bool = False
-    ) -> _Made:
-        """Run nvcc once, with code of these kinds for each architecture."""
         source, names = nvrtc.program_name(job.source), header_tree.header_paths(job.source.headers)
         command = [self._nvcc, *job.options, "-rdc=true", "-fatbin", "-x", "cu", f"{SOURCE}/{source}"]
         for root in header_tree.include_directories(job.source.headers):
@@ -192,11 +147,11 @@ class Compiler:
                 raise diagnostics.make_source_error("nvcc", log, _hint(log))
             reads = self._reads(job, names, [path.read_bytes() for path in kept.glob("*.ii")])
             stems = {a: f"{Path(source).stem}{f'.{a.compute}' * (len(architectures) > 1)}" for a in architectures}
-            return _Made(
+            return Made(
                 log,
-                reads,
                 {a: _read(kept / f"{stem}.ltoir") for a, stem in stems.items() if ltoir},
                 {a: _read(kept / f"{stem}.ptx").rstrip(b"\0") for a, stem in stems.items() if ptx},
+                reads,
             )
 
     def _reads(self, job: CompileJob, names: Mapping[str, str], preprocessed: Iterable[bytes]) -> tuple[str, ...]:

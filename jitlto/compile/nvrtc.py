@@ -10,16 +10,14 @@ from jitlto.base.cached import cached_property
 from jitlto.base.versions import Architecture
 from jitlto.compile import ltoir_symbols
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.compiler import CompiledSource, CompileJob
+from jitlto.compile.compiler import CompileJob, Made, Toolchain
 from jitlto.compile.nvrtc_program import Step
 from jitlto.compile.snapshot import Snapshots
-from jitlto.cuda import nvfatbin, toolkit
-from jitlto.cuda.ptx import Module, parse_ptx
-from jitlto.record.fragment import ImageKind
+from jitlto.cuda import toolkit
 
 
-class Compiler:
-    """NVRTC, as a :class:`~jitlto.compile.compiler.Toolchain`."""
+class Compiler(Toolchain):
+    """NVRTC; see :class:`~jitlto.compile.compiler.Toolchain`."""
 
     name = "nvrtc"
 
@@ -32,13 +30,13 @@ class Compiler:
         """The release and the build id of the library, and the release of nvFatbin, which compresses images."""
         return f"nvrtc {self.version} {toolkit.build_id('nvrtc')} nvfatbin {toolkit.nvfatbin_version()}"
 
-    def identify(self, images: Sequence[ImageKind]) -> str:
-        """The identity; without PTX nvJitLink reads the symbols if it can, and lists other helpers of kernels."""
-        return f"{self.identity} with nvJitLink" if ImageKind.PTX not in images and self._has_linker else self.identity
-
     @cached_property
     def _has_linker(self) -> bool:
         return ltoir_symbols.can_read(self.version)
+
+    def reads_ltoir(self) -> bool:
+        """Whether nvJitLink is of NVRTC's release; what it cannot tell takes another run."""
+        return self._has_linker
 
     def header_roots(self) -> Sequence[Path]:
         """The directories of the toolkit's and CCCL's headers."""
@@ -46,31 +44,17 @@ class Compiler:
 
     def load(self) -> None:
         """Load NVRTC, nvFatbin and nvJitLink."""
-        for name in ("nvrtc", "nvfatbin"):
-            toolkit.bindings(name)
-        self.identify(())
+        toolkit.bindings("nvrtc")
+        super().load()
 
-    def compile(self, job: CompileJob) -> CompiledSource:
-        """Compile one job, see :func:`jitlto.compile.nvrtc_program.compile_source`."""
-        ptx = ImageKind.PTX in job.images
-        following = [Step.from_options("ptx", each, job.options) for each in job.architectures if ptx]
-        run = partial(self._snapshots.run, sharers=job.sharers, following=following)
-        compiled = nvrtc.compile_source(job.source, job.architectures, job.options, ptx=ptx, run=run)
-        images: list[tuple[ImageKind, Architecture, bytes]] = []
-        if ImageKind.LTOIR in job.images:
-            images += [(ImageKind.LTOIR, a, nvfatbin.wrap_ltoir(data, a)) for a, data in compiled.ltoir.items()]
-        if ptx:
-            target = compiled.module.target
-            images.append((ImageKind.PTX, target, nvfatbin.wrap_ptx(compiled.ptx.encode(), target)))
-        return CompiledSource.from_module(self, compiled.module, images, (), compiled.warnings)
-
-    def compile_ltoir(self, job: CompileJob, architecture: Architecture) -> tuple[bytes, tuple[str, ...]]:
-        """Compile one job to LTO-IR for another architecture."""
-        step = Step.from_options("ltoir", architecture, job.options)
-        output = self._snapshots.run(job.source, step, job.sharers)
-        return output.data, ()
-
-    def compile_ptx(self, job: CompileJob, architecture: Architecture) -> Module:
-        """Compile one job to PTX for an architecture."""
-        step = Step.from_options("ptx", architecture, job.options)
-        return parse_ptx(self._snapshots.run(job.source, step, job.sharers).data.decode())
+    def make(
+        self, job: CompileJob, architectures: Sequence[Architecture], *, ltoir: bool = False, ptx: bool = False
+    ) -> Made:
+        """Run NVRTC for each architecture and kind."""
+        nvrtc.check_no_nul(job.source)
+        kinds = [kind for kind, is_wanted in (("ltoir", ltoir), ("ptx", ptx)) if is_wanted]
+        steps = {kind: [Step.from_options(kind, each, job.options) for each in architectures] for kind in kinds}
+        run = partial(self._snapshots.run, job.source, sharers=job.sharers, following=steps.get("ptx", ()))
+        made = {kind: dict(zip(architectures, map(run, several), strict=True)) for kind, several in steps.items()}
+        data = {kind: {each: output.data for each, output in outputs.items()} for kind, outputs in made.items()}
+        return Made(made[kinds[0]][architectures[0]].log, data.get("ltoir", {}), data.get("ptx", {}))

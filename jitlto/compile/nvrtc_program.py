@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jitlto.base.errors import CompileError, ToolchainError
-from jitlto.base.mangling import demangle
 from jitlto.base.uninterrupted import uninterrupted
 from jitlto.base.versions import Architecture, Version
-from jitlto.compile import ltoir_symbols
 from jitlto.compile.diagnostics import find_hint, make_source_error
 from jitlto.cuda import toolkit
 from jitlto.cuda.ptx import ANCHOR, Module, parse_ptx
@@ -26,15 +23,13 @@ from jitlto.record.headers import Source, split_leading_includes
 #: opens the file, at that moment: see :mod:`jitlto.compile.snapshot`.
 REST = "/proc/self/fd/99"
 
-#: The steps of a compile, and NVRTC's options for each.
-STEPS = {"ltoir": ("-dlto",), "ptx": (), "symbols": ("--Ofast-compile=mid",)}
+_OPTIONS = {"ltoir": ("-dlto",), "ptx": ()}
 _NAME_DIGITS = 20  # 80 bits
-_FAST_COMPILE = Version(12, 9)  # the first that was found to have the option
-_SEED = Version(12, 9)  # the same, for --frandom-seed
+_SEED = Version(12, 9)  # the first that was found to have --frandom-seed
 
 
 class Step(NamedTuple):
-    """One run of the compiler: what it makes (``ltoir``, ``ptx``, or PTX for its ``symbols``), for what, and how."""
+    """One run of the compiler: what it makes (``ltoir`` or ``ptx``), for what, and how."""
 
     kind: str
     architecture: Architecture
@@ -43,7 +38,7 @@ class Step(NamedTuple):
     @classmethod
     def from_options(cls, kind: str, architecture: Architecture, options: Sequence[str]) -> Step:
         """Return the step that makes ``kind`` with an author's options."""
-        return cls(kind, architecture, (*options, "--relocatable-device-code=true", *STEPS[kind]))
+        return cls(kind, architecture, (*options, "--relocatable-device-code=true", *_OPTIONS[kind]))
 
 
 class Output(NamedTuple):
@@ -59,8 +54,8 @@ class Compiled:
 
     Args:
         ltoir: Bare LTO-IR, not in a fatbin.
-        ptx: Relocatable PTX for the lowest architecture; empty if it was not requested.
-        module: The same, or what is known of the LTO-IR.
+        ptx: Relocatable PTX for the lowest architecture.
+        module: What that declares.
         version: NVRTC's.
         warnings: The compiler's log.
         identity: SHA-256 of everything that it was made from. NVRTC writes the working directory into LTO-IR, so equal
@@ -75,74 +70,36 @@ class Compiled:
     identity: str
 
 
-def compile_source(
-    source: Source,
-    architectures: Sequence[Architecture],
-    options: Sequence[str],
-    *,
-    ptx: bool = True,
-    run: Callable[[Source, Step], Output] | None = None,
-) -> Compiled:
+def compile_source(source: Source, architectures: Sequence[Architecture], options: Sequence[str]) -> Compiled:
     """Compile one source to LTO-IR for each architecture and to PTX for the lowest.
 
     Args:
         source: With all its headers.
         architectures: At least one.
         options: Further compiler options, e.g. ``--std=c++17``.
-        ptx: Whether to make PTX to keep. Without it nvJitLink reads the symbols from the LTO-IR where it can, see
-            :mod:`jitlto.compile.ltoir_symbols`, and otherwise they are read from code that takes less time to make.
-        run: Used instead of :func:`run_step`.
 
     Raises:
         CompileError: If NVRTC rejects the source; ``log`` names the source by :func:`program_name`.
         ToolchainError: If NVRTC cannot be loaded.
     """
-    _check_no_nul(source)
+    check_no_nul(source)
     version = toolkit.nvrtc_version()
-    ordered = sorted(architectures)
-    steps = {kind: [Step.from_options(kind, each, options) for each in ordered] for kind in STEPS}
-    run_one = partial(run or run_step, source)
-    outputs = [*map(run_one, steps["ltoir"])]
-    ltoir = {a: output.data for a, output in zip(ordered, outputs, strict=True)}
-    texts: list[Output] = []
-    modules = None if ptx else ltoir_symbols.read_modules(ltoir, version)
-    if modules is None:
-        if not ptx and version >= _FAST_COMPILE:
-            with contextlib.suppress(CompileError):  # the author's options contain that of the step
-                texts = [*map(run_one, steps["symbols"])]
-        texts = texts or [*map(run_one, steps["ptx"])]
-        modules = [parse_ptx(text.data.decode()) for text in texts]
-    module = merge_modules(ordered, modules)
+    lowest = min(architectures)
+    outputs = {each: run_step(source, Step.from_options("ltoir", each, options)) for each in architectures}
+    ptx = run_step(source, Step.from_options("ptx", lowest, options)).data.decode()
     made_from = [source.sha256, str(version), *map(str, architectures), *options]
     identity = hashlib.sha256("\0".join(made_from).encode()).hexdigest()
-    return Compiled(ltoir, texts[0].data.decode() if ptx else "", module, version, outputs[0].log, identity)
+    ltoir = {each: output.data for each, output in outputs.items()}
+    return Compiled(ltoir, ptx, parse_ptx(ptx), version, outputs[lowest].log, identity)
 
 
-def _check_no_nul(source: Source) -> None:
+def check_no_nul(source: Source) -> None:
+    """Check that no text has a NUL byte, where NVRTC would end it."""
     for name, content in ((program_name(source), source.text), *source.headers.items()):
         if b"\0" in content:
             line = content[: content.index(b"\0")].count(b"\n") + 1
             log = f"{name}({line}): error: a NUL byte"
             raise CompileError("NUL byte in a source", code="compile-nul-byte", log=log)
-
-
-def merge_modules(architectures: Sequence[Architecture], modules: Sequence[Module]) -> Module:
-    """Return the module of the lowest architecture, which must provide what the others do, with all they require.
-
-    Raises:
-        CompileError: If code under ``__CUDA_ARCH__`` makes a function or its parameters differ between architectures.
-    """
-    first = modules[0]
-    for architecture, module in zip(architectures[1:], modules[1:], strict=True):
-        differing = sorted({s.name for s in set(first.provides) ^ set(module.provides)})
-        if differing:
-            raise CompileError(
-                f"{demangle(differing[0])} differs between {architectures[0].compute} and {architecture.compute}",
-                code="compile-architectures",
-                hint="define every function for all archs alike; only bodies may depend on __CUDA_ARCH__",
-            )
-    required = {d.name: d for module in modules for d in module.declarations.values() if not d.defined}
-    return replace(first, declarations=required | first.declarations)
 
 
 def anchor(text: bytes, version: Version) -> bytes:

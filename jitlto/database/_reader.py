@@ -40,7 +40,7 @@ _ERRORS = (sqlite3.Error, OverflowError, UnicodeDecodeError, MemoryError)
 
 
 def list_schema(ddl: str) -> list[tuple[bytes, ...]]:
-    """Return type, name, table and SQL of what DDL creates, as :meth:`SqliteReader.schema` does."""
+    """Return type, name, table and SQL of what DDL creates, sorted, as ``sqlite_master`` holds them."""
     return sorted(
         (kind.lower().encode(), name.encode(), name.encode(), statement.encode())
         for statement in map(str.strip, ddl.split(";"))
@@ -90,17 +90,16 @@ class SqliteReader:
         connection.set_progress_handler(lambda: True, size + 100_000)
         connection.executescript(_PRAGMAS)
 
+    def query(self, sql: str) -> list[Any]:
+        """Return the rows of a query of ours."""
+        self._survive_fork()
+        with self._reading():
+            return list(self._rows(sql))
+
     def pragma(self, name: str) -> int | bytes:
         """Return the first value of a pragma."""
-        self._survive_fork()
-        with self._reading(), uninterrupted:
-            value: int | bytes = self.connection.execute(f"PRAGMA {name}").fetchone()[0]
+        value: int | bytes = self.query(f"PRAGMA {name}")[0][0]
         return value
-
-    def schema(self) -> list[tuple[bytes, ...]]:
-        """Return type, name, table and SQL of everything that the file's schema declares, sorted."""
-        with self._reading():
-            return sorted(self._rows("SELECT type, name, tbl_name, sql FROM sqlite_master"))
 
     def scan(self, table: str, *columns: str) -> Iterator[list[bytes]]:
         """Yield some columns of all rows of a table, sorted by the first, its key; no more than the file can hold.

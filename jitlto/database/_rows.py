@@ -179,7 +179,7 @@ class StoredRows:
         self._keys: dict[str, frozenset[str]] = {}  # of tables that were read whole
         # The schema must match exactly: a file with views, triggers, virtual tables, indexes or defaults of its own is
         # rejected before a statement could use them.
-        if reader.schema() != _LISTED:
+        if sorted(reader.query("SELECT type, name, tbl_name, sql FROM sqlite_master")) != _LISTED:
             raise reader.damaged(f"its tables are not those of schema {SCHEMA}")
         # Look-ups would read the record of a part, which is long, to compare its name.
         meta = {name.decode("utf-8", "replace"): value for name, value in reader.scan("meta", "name", _SHORT)}

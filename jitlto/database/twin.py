@@ -7,29 +7,31 @@ name in a line table.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
 
 from jitlto.base.files import TWIN_SUFFIX
-from jitlto.base.frozen import Frozen
+from jitlto.database._records import InvalidRecordError, decode, encode
 
 #: Directory of the sources in it.
 SOURCES = "sources"
 _MANIFEST = "files.json"
-_SCHEMA = 1
 
 
-class TwinManifest(Frozen):
+class TwinManifest(Struct, frozen=True):
     """What a twin says of itself.
 
     Args:
         original: The digest of the database whose twin it is.
         files: By family: name in a line table → path under ``sources/``.
+        schema: The number of this form.
     """
 
     original: str
-    files: Mapping[str, Mapping[str, str]]
+    files: dict[str, dict[str, str]]
+    schema: Literal[1] = 1
 
     def find(self, family: str, name: str) -> str | None:
         """Return the path of the file that a line table of a family's kernel names; None if it is not of the twin.
@@ -42,18 +44,14 @@ class TwinManifest(Frozen):
 
     def write(self, directory: Path) -> None:
         """Write the manifest into a twin's directory."""
-        content = {"schema": _SCHEMA, "original": self.original, "files": self.files}
-        (directory / _MANIFEST).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", "utf-8")
+        (directory / _MANIFEST).write_bytes(encode(self))
 
     @classmethod
     def read(cls, directory: Path) -> TwinManifest | None:
         """Read the manifest of a twin; None if the directory is no twin, or one that this version cannot read."""
         try:
-            content = json.loads((directory / _MANIFEST).read_bytes())
-            if content["schema"] != _SCHEMA:
-                return None
-            return cls(str(content["original"]), {f: dict(names) for f, names in content["files"].items()})
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return decode(cls, (directory / _MANIFEST).read_bytes())
+        except (OSError, InvalidRecordError):
             return None
 
 

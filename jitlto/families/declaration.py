@@ -358,7 +358,7 @@ def _group(
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
     if role is Role.DEVICE and not {"matrix", "template"} & table.values.keys():
-        if "interface" not in table:
+        if not table.values.get("interface"):
             hint = "declare a group that callers supply at run time in an interface header"
             raise table.error("missing keys 'matrix' and 'template', or 'interface'", hint, case="missing-key")
         supplied = table.decode(_SuppliedTable)

@@ -128,25 +128,6 @@ class Launcher(Shared):
         """The machine code, or the PTX that the driver compiled."""
         return self.linked.cubin
 
-    def ptx(self) -> str:
-        """Return the PTX that link-time optimisation makes of the plan.
-
-        Raises:
-            LinkError: If the plan is linked without link-time optimisation.
-            DatabaseError: As :attr:`plan`.
-        """
-        return self.plan.link_ptx(self.linked.architecture)
-
-    def sass(self) -> str:
-        """Return the machine code, disassembled by nvdisasm.
-
-        Raises:
-            ToolchainError: If nvdisasm is not installed.
-        """
-        from jitlto.cuda.nvdisasm import disassemble
-
-        return disassemble(self.cubin).decode("utf-8", "replace")
-
     def explain(self) -> str:
         """Return a description in a few lines: the kernel's parts, the origin of its code, and the resources it uses.
 

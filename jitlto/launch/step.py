@@ -192,10 +192,8 @@ class Launch:
         self._native = None
         if self._cluster is not None or step.cooperative or step.programmatic:  # else it needs no structure
             self._native = self.write(driver.CUlaunchConfig())
-            self._native.attrs = [
-                _make_attribute(name, value) for name, value in self.attributes(driver.CUlaunchAttributeValue)
-            ]
-            self._native.numAttrs = len(self._native.attrs)
+            attributes = [_make_attribute(*each) for each in self.attributes(driver.CUlaunchAttributeValue)]
+            self._native.attrs, self._native.numAttrs = attributes, len(attributes)
 
     def write(self, native: Any) -> Any:
         """Set grid, block and shared memory of a structure of the driver; return it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -121,9 +122,7 @@ class LinkedKernel(Frozen):
         """Warnings of nvJitLink and ptxas, each behind the name of its tool, with mangled names demangled."""
         if "warning" not in self.log:
             return []
-        import re  # imported lazily: most kernels link without a warning
-
-        from jitlto.base.mangling import demangle
+        from jitlto.base.mangling import demangle  # imported lazily: most kernels link without a warning
 
         found = re.findall(r"^(?:(\w+) )?warning\s*: *(.*\S)", self.log, re.M)
         return [f"{tool or 'nvJitLink'}: " + re.sub(r"\b_Z\w+", lambda n: demangle(n[0]), text) for tool, text in found]

@@ -9,10 +9,11 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct, ValidationError, convert
 
+from jitlto.base.cached import decoder
 from jitlto.base.errors import PlanError
 from jitlto.record.expressions import ExpressionError, evaluate, number_or_text
 
@@ -24,6 +25,9 @@ LINK_NAMES = ("max_registers", "optimization", "ptxas")
 Rule: TypeAlias = 'Literal["exact", "log2"] | tuple[int, ...]'
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 LinkPairs: TypeAlias = "tuple[tuple[str, int | tuple[str, ...]], ...]"
+
+#: One to three extents of a launch.
+Extents: TypeAlias = Annotated[tuple[Annotated[int, Meta(ge=1, lt=1 << 31)], ...], Meta(min_length=1, max_length=3)]
 
 _LARGEST_SIZE = 1 << 62
 
@@ -118,12 +122,10 @@ class TuneRecord(Struct, frozen=True, omit_defaults=True):
 
         sizes: dict[str, int] = {}
         for name in names:
-            if name not in problem:
-                raise error(f"size {name} is missing")
             try:
                 sizes[name] = operator.index(problem[name])  # type: ignore[arg-type]  # which it finds out
-            except TypeError:
-                raise error(f"size {name}={problem[name]!r:.40} is not a whole number") from None
+            except (KeyError, TypeError):
+                raise error(f"size {name} is missing, or is not a whole number") from None
             if not 0 <= sizes[name] <= _LARGEST_SIZE:
                 raise error(f"size {name}={sizes[name]} is negative or too large")
         if given := [name for name in self.free if name in problem]:
@@ -163,10 +165,10 @@ def applies(record: TuneRecord, variant: Variant, configuration: Mapping[str, st
 class Launch(Struct, frozen=True):
     """How a variant is launched for one problem; extents as in a launch, None for what the caller decides."""
 
-    grid: tuple[int, ...] | None = None
-    block: tuple[int, ...] | None = None
-    cluster: tuple[int, ...] | None = None
-    shared_memory: int = 0
+    grid: Extents | None = None
+    block: Extents | None = None
+    cluster: Extents | None = None
+    shared_memory: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
 
 
 def launch(variant: Variant, configuration: Mapping[str, str], sizes: Mapping[str, int]) -> Launch:
@@ -175,26 +177,18 @@ def launch(variant: Variant, configuration: Mapping[str, str], sizes: Mapping[st
     Raises:
         PlanError: If an expression has no value for it, or one that no launch can have.
     """
-    values = _values(variant, configuration, sizes)
-    found: dict[str, tuple[int, ...]] = {}
-    texts = dict(variant.launch)
-    for name in sorted(texts, key=lambda each: each == "grid"):  # the grid may depend on the others
-        try:
+    values, found, texts = _values(variant, configuration, sizes), dict[str, object](), dict(variant.launch)
+    try:
+        for name in sorted(texts, key=lambda each: each == "grid"):  # the grid may depend on the others
             value = evaluate(texts[name], values)
-        except ExpressionError as error:
-            what = f"{name} = {texts[name]!r} has no value: {error}"
-            raise PlanError(what, code="plan-launch-choice", hint="correct the launch choices of the family") from None
-        extents = value if isinstance(value, tuple) else (value,)
-        least = 0 if name == "shared_memory" else 1
-        if not 1 <= len(extents) <= (1 if name == "shared_memory" else 3):
-            raise PlanError(f"{name} = {value!r} is no extent", code="plan-launch-choice")
-        if not all(type(each) is int and least <= each < 1 << 31 for each in extents):
-            raise PlanError(f"{name} = {value!r} cannot be launched", code="plan-launch-choice")
-        found[name] = extents  # type: ignore[assignment]  # checked above
-        if len(extents) == 1:
-            values[name] = extents[0]
-    shared = found.get("shared_memory", (0,))[0]
-    return Launch(found.get("grid"), found.get("block"), found.get("cluster"), shared)
+            found[name] = value if isinstance(value, tuple) or name == "shared_memory" else (value,)
+            if isinstance(value, int):
+                values[name] = value
+        decoder(Launch)
+        return convert(found, Launch)
+    except (ExpressionError, ValidationError) as error:
+        what = f"the launch {variant} has no extents here: {error}"
+        raise PlanError(what, code="plan-launch-choice", hint="correct the launch choices of the family") from None
 
 
 def _values(variant: Variant, configuration: Mapping[str, str], sizes: Mapping[str, int]) -> dict[str, int | str]:

@@ -20,7 +20,7 @@ from jitlto.base.text import check_type
 from jitlto.cuda import device
 from jitlto.launch.core import make_table, remembered
 from jitlto.link.kernel_cache import EVENT_OF_LAYER
-from jitlto.link.requests import KernelRequest, find_linker
+from jitlto.link.requests import request_key
 from jitlto.link.single_flight import raise_copy
 from jitlto.runtime import session as sessions
 from jitlto.runtime.discovery.registry import DatabaseFile
@@ -65,10 +65,7 @@ def load(
         return KernelFamily(family, session.registry.find(family), session)
     if isinstance(database, str | os.PathLike):
         return KernelFamily(family, session.registry.file(database), session)
-    from jitlto.database import FragmentDatabase  # imported lazily: loads SQLite
-
-    check_type(database, FragmentDatabase, "database must be a path or a FragmentDatabase")
-    return KernelFamily(family, DatabaseFile.from_database(database), session)
+    return KernelFamily(family, database, session)
 
 
 def family(name: str, *, distribution: str | None = None, session: Session = sessions.default) -> KernelFamily:
@@ -256,9 +253,6 @@ class KernelFamily(Shared):
         Raises:
             PlanError, CompileError: If it does not plan: the family has changed, or an input does not compile here.
         """
-        from jitlto.plan.plan import Request
-
-        check_type(request, Request, "request must be that of a plan or of a recording")
         planner = self.planner(request.entry, **request.configuration).add_request(request)
         return planner.plan(arch=arch, link_mode=request.link_mode, link_options=request.link_options)
 
@@ -288,7 +282,7 @@ class KernelFamily(Shared):
         if family is not self:
             return family.launcher(entry=entry, **how, **configuration)  # type: ignore[arg-type]  # no parameter has such a name
         capability = device.current().compute_capability
-        asked = None if session.is_recording else self._kernel_request(entry, how, configuration, capability)
+        asked = None if session.is_recording else self._request_key(entry, how, configuration, capability)
         look_ups = session.look_ups(self.location)
         chosen = look_ups.find_chosen(asked) if asked else None
         launcher = self._launchers.get(chosen.digest) if chosen else None
@@ -305,7 +299,7 @@ class KernelFamily(Shared):
             session.open_stores_soon()
             plan = self.planner(entry, **configuration).plan(**how)
             launcher = self.load(plan)
-            if asked and plan.answers(asked.linker, capability):
+            if asked and plan.answers(session.linker, capability):
                 look_ups.put_chosen(asked, plan.chosen)
         return launcher
 
@@ -317,9 +311,9 @@ class KernelFamily(Shared):
             self._twin = KernelFamily(self.name, file, self.session)
         return self._twin or self
 
-    def _kernel_request(
+    def _request_key(
         self, entry: str | None, how: dict[str, Any], configuration: dict[str, object], capability: tuple[int, int]
-    ) -> KernelRequest | None:
+    ) -> str | None:
         """Return a request as look-ups know it; None if a parameter or a value is wrong, which planning reports."""
         known = self.parameters
         values = {n: value for n, value in configuration.items() if type(value) is str and value in known.get(n, ())}
@@ -332,7 +326,7 @@ class KernelFamily(Shared):
                 return None
         group = self.entrypoints[0] if entry is None and len(self.entrypoints) == 1 else entry
         options = how["link_mode"], how["link_options"]
-        return KernelRequest(self._file.contents.digest, self.name, group, *options, values, capability, find_linker())
+        return request_key(self.contents.digest, self.name, group, *options, values, capability, self.session.linker)
 
     def dispatcher(
         self,
@@ -440,9 +434,7 @@ class KernelFamily(Shared):
         from jitlto.launch.launcher import Launcher
 
         if self._file.location.parent.suffix == TWIN_SUFFIX and not linked.is_ptx:
-            from jitlto.runtime.discovery.lineinfo import point_to_sources  # imported lazily: only for profilers
-
-            cubin = point_to_sources(linked.cubin, self._file.location, self.name)
+            cubin = self._file.point_to_sources(linked.cubin, self.name)
             linked = type(linked)(**{**linked.as_dict(), "cubin": cubin})
         with self.session.events.step("load", chosen.kernel):
             return Launcher(chosen, linked, plan)

@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,11 @@ from jitlto.base.events import Events
 from jitlto.base.frozen import Shared
 from jitlto.cuda import device
 from jitlto.link.kernel_cache import KernelCache
-from jitlto.link.requests import LookUps
+from jitlto.link.requests import LookUps, find_linker
 from jitlto.link.single_flight import SingleFlight
 from jitlto.link.sources import SharedKernels
 from jitlto.runtime.discovery.registry import Registry
+from jitlto.runtime.ranges import open_ranges
 
 if TYPE_CHECKING:
     from jitlto.base.config import Config
@@ -60,6 +62,7 @@ class Session(Shared):
         self._config: Config | None = None
         self._registry: Registry | None = None
         self._kernel_cache: KernelCache | None = None
+        self._linker: object = None
         self.families.clear()
         self.loaded.clear()
         self.events.step_observer = None
@@ -102,8 +105,6 @@ class Session(Shared):
                 if settings.record is not None:
                     self._stop_recording = self._record(settings.record)
                 if settings.nvtx == "on" or (settings.nvtx == "auto" and _PROFILER in os.environ):
-                    from jitlto.runtime.ranges import open_ranges  # imported lazily: few processes are profiled
-
                     self.events.step_observer = open_ranges(required=settings.nvtx == "on")
                 self._config = settings
             return self._config
@@ -138,9 +139,16 @@ class Session(Shared):
         if shared is not None:
             shared.stores.open_soon()
 
+    @property
+    def linker(self) -> object:
+        """The release of nvJitLink, as requests know it; looked for once, because that takes as long as a look-up."""
+        if self._linker is None:
+            self._linker = find_linker()
+        return self._linker
+
     def look_ups(self, database: Path) -> LookUps:
         """Return the look-ups that this machine has of a database."""
-        return LookUps(self.kernel_cache.sources(database))
+        return LookUps(partial(self.kernel_cache.look_up_sources, database))
 
     @property
     def is_recording(self) -> bool:

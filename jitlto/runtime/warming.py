@@ -27,7 +27,7 @@ from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
 
 if TYPE_CHECKING:
-    from jitlto.stores.shared import SharedStore, StoreStatistics
+    from jitlto.stores.shared import SharedStore
 
 _FLUSH, _STALL = 60.0, 5.0  # seconds to wait for what is written to shared stores, in all and for one of them
 
@@ -200,7 +200,7 @@ def link_jobs(
     if output is not None:
         _check_pack(output)
     shared = SharedKernels(config.current(), readonly=output is not None) if own.shared else None
-    before = replace(shared.stores.statistics) if shared else None  # a copy
+    before = shared.stores.counts.copy() if shared else None
     # Linking is allowed even with JITLTO_MODE=cached, because that is this command's purpose.
     cache = KernelCache(own.store if output else _writable_cache(), shared=shared)
     claimed: dict[str, int] = {}  # digest → position of the job that links it
@@ -229,17 +229,17 @@ def link_jobs(
             outcomes[position] = outcome
     ordered = [outcomes[position] for position in sorted(outcomes)]
     if output is None:
-        written = _flush(shared.stores, before) if shared and before else (0, 0)
+        written = _flush(shared.stores, before) if shared and before is not None else (0, 0)
         return WarmResult([_verified(each, cache) for each in ordered], 0, *written)
     if kernels:
         _write(output, [(jobs[position], plans[position]) for position in sorted(plans)], kernels)
     return WarmResult(ordered, len(kernels))
 
 
-def _flush(stores: SharedStore, before: StoreStatistics) -> tuple[int, int]:
+def _flush(stores: SharedStore, before: Mapping[str, int]) -> tuple[int, int]:
     """Wait until all is written to shared stores; return how many kernels were, and how many could not be."""
-    flushed, now = stores.flush(_FLUSH, _STALL), stores.statistics
-    return now.writes - before.writes, now.dropped - before.dropped + (not flushed)
+    flushed, now = stores.flush(_FLUSH, _STALL), stores.counts
+    return now["writes"] - before["writes"], now["dropped"] - before["dropped"] + (not flushed)
 
 
 def _verified(outcome: WarmOutcome, cache: KernelCache) -> WarmOutcome:
@@ -294,10 +294,10 @@ def find_answers(family: KernelFamily, request: Request, plan: Plan) -> dict[str
             named.append(one_less)
             few = without(name, few) or few
     asked = [
-        requests.KernelRequest(family.contents.digest, family.name, entry, *how, each, capability, linker)
+        requests.request_key(family.contents.digest, family.name, entry, *how, each, capability, linker)
         for each in [*named, few]
     ]
-    return {each.key: plan.chosen.encode() for each in asked if each.key}
+    return {key: plan.chosen.encode() for key in asked if key}
 
 
 def _failed(output: Path, error: OSError) -> JitltoError:

@@ -9,15 +9,19 @@ the SHA-256 of all of them.
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
 
 from jitlto.base import files
+from jitlto.base.cached import decoder
 from jitlto.base.errors import StoreError
-from jitlto.stores.address import ArtifactAddress, StoreAddress
+from jitlto.record.fragment import Sha256
+from jitlto.stores.address import MARK, StoreAddress, parse_artifact
 from jitlto.stores.backend import REFRESH_AFTER, Backend, open_backend
 from jitlto.stores.entry import PAGE_HINT, is_page, object_name
 from jitlto.stores.manifest import with_packs
@@ -25,15 +29,13 @@ from jitlto.stores.manifest import with_packs
 KIND = "artifacts"
 _TIMEOUT, _REPLY = 600.0, 10.0  # seconds for a transfer, and for each part of it
 _RETRIES = 3
-_INDEX = b'{"jitlto_files": 1,'
-_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
     """A file that a store holds: its address, its bytes, and whether it was there before."""
 
-    address: ArtifactAddress
+    address: str
     path: Path
     size: int
     was_there: bool
@@ -67,25 +69,29 @@ def push_with_packs(backend: Backend, database: Path) -> list[Pushed]:
     pushed = [push(backend, path) for path in with_packs([database])]
     if len(pushed) == 1:
         return pushed
-    index = encode_index({each.path.name: each.address.digest for each in pushed})
+    index = encode_index({each.path.name: each.address.rpartition(MARK)[2] for each in pushed})
     return [_push(backend, database, index), *pushed]
 
 
 def _push(backend: Backend, path: Path, data: bytes) -> Pushed:
     digest = hashlib.sha256(data).hexdigest()
     name = object_name(KIND, digest)
-    found = backend.head(name)
+    found = backend.read(name, 1)
     # One of another size was left by a store that loses bytes, or put there by hand.
     was_there = found is not None and found.size == len(data)
     if found is None or not was_there or time.time() - found.modified > REFRESH_AFTER:
         backend.put(name, data)
-    return Pushed(ArtifactAddress(backend.address, digest), path, len(data), was_there)
+    return Pushed(f"{backend.address.url}{MARK}{digest}", path, len(data), was_there)
+
+
+class _Index(msgspec.Struct, forbid_unknown_fields=True):
+    jitlto_files: Literal[1]
+    files: dict[Annotated[str, msgspec.Meta(pattern=r"\A[^/\x00-\x1f\x7f]+\Z")], Sha256]
 
 
 def encode_index(digests: dict[str, str]) -> bytes:
     """Encode names and SHA-256 of files, of which the first is the database; equal ones make equal bytes."""
-    listed = [{"name": name, "sha256": digest} for name, digest in digests.items()]
-    return _INDEX + b' "files": ' + json.dumps(listed).encode() + b"}\n"
+    return msgspec.json.encode(_Index(1, digests))
 
 
 def decode_index(data: bytes) -> dict[str, str] | None:
@@ -94,19 +100,15 @@ def decode_index(data: bytes) -> dict[str, str] | None:
     Raises:
         StoreError: If it is an index, and not one as :func:`encode_index` makes them.
     """
-    if not data.startswith(_INDEX):
+    if not data.startswith(b'{"jitlto_files":'):
         return None
-    try:
-        digests = {str(each["name"]): str(each["sha256"]) for each in json.loads(data)["files"]}
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, ValueError):
+        digests = decoder(_Index).decode(data).files
         database, *packs = digests
         stem = database.removesuffix(files.SUFFIX)
-        is_good = encode_index(digests) == data and stem != database
-        is_good &= not any("/" in name or not name.isprintable() for name in digests)
-        is_good &= all(name.startswith(f"{stem}.") and name.endswith(".pack") for name in packs)
-        if is_good and all(map(_DIGEST.fullmatch, digests.values())):
+        are_packs = all(name.startswith(f"{stem}.") and name.endswith(".pack") for name in packs)
+        if encode_index(digests) == data and stem != database and are_packs:
             return digests
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
     what, hint = "is not an index of a database and its packs", "push the database again with this version"
     raise StoreError(what, code="store-damaged", where=hashlib.sha256(data).hexdigest(), hint=hint)
 
@@ -125,9 +127,9 @@ def pull(address: str, output: Path) -> list[Path]:
         StoreError: If the address is invalid, or the store lacks an artifact or has another content for it.
         OSError: If a file cannot be written.
     """
-    parsed = ArtifactAddress.parse(address)
-    backend = open_store(parsed.store)
-    contents = {output: _fetch(backend, parsed.digest)}
+    store, digest = parse_artifact(address)
+    backend = open_store(store)
+    contents = {output: _fetch(backend, digest)}
     if digests := decode_index(contents[output]):
         (database, digest), *packs = digests.items()
         contents = {output: _fetch(backend, digest)}
@@ -141,7 +143,7 @@ def pull(address: str, output: Path) -> list[Path]:
 
 def _fetch(backend: Backend, digest: str) -> bytes:
     """Return the content of an artifact."""
-    address = str(ArtifactAddress(backend.address, digest))
+    address = f"{backend.address.url}{MARK}{digest}"
     data = backend.get(object_name(KIND, digest))
     if data is None:
         hint = "check the address, or push the file again: `jitlto store prune` may have removed it"

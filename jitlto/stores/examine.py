@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Any
 
 from jitlto.base.config import Config
 from jitlto.base.errors import StoreError
@@ -43,26 +43,23 @@ def examine_store(
     return [replace(each, value=f"{address.url}: {each.value}") for each in found]
 
 
-def _examine_keys(address: StoreAddress, trust: Trust) -> list[Finding]:
-    """Return why nothing would be read from a store, or written to it."""
-    found: list[Finding] = []
-    trusted = key = None
-    try:
-        trusted = trust.load_trusted()
-    except StoreError as error:
-        found.append(Finding(f"nothing is read: {error.where or ''} {error.what}", False, error.hint))
-    try:
-        key = trust.load_signing_key() if address.writes else None
-    except StoreError as error:
-        found.append(Finding(f"nothing is written: {error.where or ''} {error.what}", False, error.hint))
+def _examine_keys(address: StoreAddress, trust: Trust) -> Iterator[Finding]:
+    """Yield why nothing would be read from a store, or written to it."""
+    keys: dict[str, Any] = {}
+    for done, load in (("read", trust.load_trusted), ("written", trust.load_signing_key)):
+        if done == "read" or address.writes:
+            try:
+                keys[done] = load()
+            except StoreError as error:
+                yield Finding(f"nothing is {done}: {error.where or ''} {error.what}", False, error.hint)
+    key, trusted = keys.get("written"), keys.get("read")
     if key is not None and trusted is not None and key.id not in trusted.ids:
         what = f"what is written here is not read here: {trust.signers} lacks the key of {trust.key}"
-        found.append(Finding(what, False, f"add {trust.key}.pub to {trust.signers}"))
-    return found
+        yield Finding(what, False, f"add {trust.key}.pub to {trust.signers}")
 
 
 def _examine(address: StoreAddress, open_store: Callable[[StoreAddress], Backend]) -> Finding:
-    if address.is_local and not Path(directory_of(address)).exists():  # opening it would make it
+    if address.is_local and not directory_of(address).exists():  # opening it would make it
         return Finding("does not exist", False, "create the directory, or mount it")
     doing, name = "read", f"{_PROBE}{os.urandom(8).hex()}"
     try:
@@ -74,16 +71,15 @@ def _examine(address: StoreAddress, open_store: Callable[[StoreAddress], Backend
         backend.get(name)
         value = f"can be read, {1000 * (time.perf_counter() - begin):.1f} ms a request"
         if address.writes:
-            doing = "written"
+            doing, value = "written", f"{value}; can be written"
             backend.put(name, b"jitlto doctor\n")
             if backend.get(name) is None:
                 remedy = "use a store in which an object can be read as soon as it is written"
                 return Finding("loses what is written", False, remedy)
             backend.delete(name)
-            value += "; can be written"
     except StoreError as error:
-        advice = error.hint
-        if error.code == "store-denied" and doing == "written":
-            advice = f"{advice}; or write {address.url}#read in JITLTO_STORE if the store is only to be read"
-        return Finding(f"cannot be {doing}: {error.what}", False, advice)
+        to_read = f"; or write {address.url}#read in JITLTO_STORE if the store is only to be read"
+        return Finding(
+            f"cannot be {doing}: {error.what}", False, f"{error.hint}{to_read if doing == 'written' else ''}"
+        )
     return Finding(value)

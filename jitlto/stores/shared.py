@@ -10,9 +10,9 @@ import atexit
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
@@ -46,29 +46,6 @@ _warn = WarnOnce(__name__)
 _by_settings: dict[tuple[object, ...], SharedStore] = {}
 
 
-@dataclass
-class StoreStatistics:
-    """What a shared store did for a process until now.
-
-    Args:
-        hits: Entries that were found.
-        rejected: Entries that were not used: damaged, not signed, of a different name.
-        failures: Requests that failed, and replies that did not come in time.
-        bytes_read: Bytes of the entries that were found.
-        bytes_written: Bytes of the entries that were written.
-        writes: Entries that were written.
-        dropped: Entries that were not written, because the store failed, too many waited, or a key is missing.
-    """
-
-    hits: int = 0
-    rejected: int = 0
-    failures: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    writes: int = 0
-    dropped: int = 0
-
-
 class _Workers:
     """Daemon threads, for whose tasks a process does not wait when it ends, as it would for concurrent.futures."""
 
@@ -99,11 +76,16 @@ class SharedStore:
         patience: Seconds that callers may lose by waiting for it in vain; a wait that ends with a good reply costs
             nothing. Waiting for the store to be opened has a part of its own: one that takes longer is used when it
             has answered.
+
+    Attributes:
+        counts: What it did until now: ``hits``; entries that were ``rejected``; ``failures``, late replies included;
+            ``bytes_read`` and ``bytes_written`` of entries; ``writes``; and entries that were ``dropped``, since the
+            store failed, too many waited or a key is missing.
     """
 
     def __init__(self, address: StoreAddress, trust: Trust, patience: float = PATIENCE) -> None:
         self.address = address
-        self.statistics = StoreStatistics()
+        self.counts: Counter[str] = Counter()
         self._trust = trust
         self._pid = os.getpid()
         self._left = {True: _FOR_OPENING * patience, False: _FOR_REPLIES * patience}  # while opening, and then
@@ -296,7 +278,7 @@ class SharedStore:
         with self._changed:
             is_full = self._queued and self._queued_bytes + size > _MOST_QUEUED_BYTES
             if is_full or not self.takes_writes:
-                self.statistics.dropped += self.address.writes
+                self.counts["dropped"] += self.address.writes
                 return
             self._queued += 1
             self._queued_bytes += size
@@ -317,7 +299,7 @@ class SharedStore:
                 self._failed(error)
         finally:
             with self._changed:
-                self.statistics.dropped += dropped
+                self.counts["dropped"] += dropped
                 self._queued -= 1
                 self._queued_bytes -= len(payload)
                 self._changed.notify_all()
@@ -356,9 +338,7 @@ class SharedStore:
 
     def _count(self, **amounts: int) -> None:
         with self._changed:
-            self.statistics = replace(
-                self.statistics, **{name: getattr(self.statistics, name) + amount for name, amount in amounts.items()}
-            )
+            self.counts.update(amounts)
 
     def _warn(self, what: str, why: str, subject: str | None = None) -> None:
         """Warn about something that is not done or not used, once for each such thing, and once that a store fails."""

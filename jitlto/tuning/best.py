@@ -19,26 +19,16 @@ from jitlto.tuning import devices, wisdom_file
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from jitlto.base.config import Config
-    from jitlto.base.versions import Architecture
     from jitlto.launch.dispatcher import LaunchedFamily
     from jitlto.launch.launcher import Launcher
     from jitlto.plan.cache_entry import LinkedKernel
-    from jitlto.plan.plan import Plan
     from jitlto.record.family_record import FamilyRecord
     from jitlto.tuning.wisdom import Entry, Found, Trial, Wisdom
-
-    class Configured(Protocol):
-        """The part of a session that choosing uses."""
-
-        @property
-        def config(self) -> Config: ...
 
     class TunedFamily(LaunchedFamily, Protocol):
         """The parts of a family that choosing uses."""
 
-        @property
-        def session(self) -> Configured: ...
+        session: Any
 
         @property
         def record(self) -> FamilyRecord: ...
@@ -47,17 +37,7 @@ if TYPE_CHECKING:
         def location(self) -> Path: ...
 
         @property
-        def best(self) -> Chooser: ...
-
-        def plan(
-            self,
-            *,
-            entry: str | None = None,
-            arch: str | Architecture | None = None,
-            link_mode: str = "lto",
-            link_options: Mapping[str, object] | None = None,
-            **configuration: object,
-        ) -> Plan: ...
+        def plan(self) -> Any: ...
 
 
 _MOST_GUESSES = 8  # that are tried: each may have to be linked
@@ -253,7 +233,8 @@ class Problem:
 
     def link(self, variant: Variant) -> LinkedKernel:
         """Link the kernel of a variant, or find it in a cache, without loading it."""
-        return self.family.plan(**self.request(variant)).link()
+        linked: LinkedKernel = self.family.plan(**self.request(variant)).link()
+        return linked
 
     def default(self) -> tuple[Variant, Launcher]:
         """Return the first variant for the problem that exists.

@@ -30,7 +30,7 @@ from jitlto.base.files import beside, digest_of, identity, is_database, open_reg
 from jitlto.base.user_caches import UserCache
 from jitlto.build import pipeline
 from jitlto.build.execution import trace
-from jitlto.cli.outputs import write_output
+from jitlto.cli.output import write_output
 from jitlto.cuda import nvdisasm, toolkit
 from jitlto.database import FragmentDatabase, writer
 from jitlto.families import declaration

@@ -34,7 +34,6 @@ from jitlto.build import proof
 from jitlto.build.cache.cache import open_cache
 from jitlto.build.pipeline import build
 from jitlto.compile import ltoir_symbols
-from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.header_search import HeaderSearch
 from jitlto.compile.nvcc import Compiler
 from jitlto.compile.nvrtc_program import Step
@@ -316,7 +315,7 @@ def _floor(path: Path, place: Path) -> dict[str, object]:
     shared = Path(tempfile.mkdtemp(dir=place))
     snapshots = Snapshots(shared)
     headers: dict[frozenset[str], Mapping[str, bytes]] = {}
-    seconds: dict[str, list[float]] = {kind: [] for kind in nvrtc.STEPS}
+    seconds: dict[str, list[float]] = {"ltoir": [], "ptx": []}
     reading: list[float] = []  # symbols from LTO-IR, with nvJitLink
     for rendered in render_family(declared):
         closure = search.closure(rendered.source.encode())

@@ -31,10 +31,6 @@ def test_plan_warns_of_what_was_linked_and_of_what_is_found(limited: Path, empty
         assert "mini/kern[data_type=float] for sm_90" in done.stderr
 
 
-def test_plan_does_not_warn_without_reason(mini_path: Path, empty_cache: Path) -> None:
-    assert "warning" not in jitlto("plan", "mini", *TWICE, "--db", mini_path, *SM_90).stderr
-
-
 def test_check_warns_each_time_and_holds(limited: Path, empty_cache: Path) -> None:
     for _ in range(2):
         done = jitlto("check", limited, "--link", "sm_90")
@@ -51,9 +47,8 @@ def test_warm_warns_of_what_it_links_and_of_what_is_there(limited: Path, empty_c
         assert "ptxas: " in done.stderr
 
 
-@pytest.mark.parametrize("link_mode", ["lto", "ptx"])
-def test_plan_shows_registers_and_spills_on_request(mini_path: Path, link_mode: str) -> None:
-    command = ("plan", "mini", *TWICE, "--db", mini_path, *SM_90, "--link-mode", link_mode)
+def test_plan_shows_registers_and_spills_on_request(mini_path: Path) -> None:
+    command = ("plan", "mini", *TWICE, "--db", mini_path, *SM_90)
     plain, asked = jitlto(*command), jitlto(*command, "--resources")
     assert re.search(r"Used \d+ registers", asked.stdout)
     assert re.search(r"\d+ bytes spill stores", asked.stdout)

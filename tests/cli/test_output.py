@@ -1,9 +1,8 @@
-"""What commands print: a list in parts is the list as a whole, and progress is shown where a person looks."""
+"""Progress is shown where a person looks."""
 
 from __future__ import annotations
 
 import io
-import json
 import os
 import pty
 import subprocess
@@ -11,36 +10,9 @@ import sys
 from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from jitlto.cli import output
 from tests.support.process import ROOT
-
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.dictionaries(st.text(), values, min_size=1, max_size=2), st.lists(values, max_size=5))
-@pytest.mark.slow
-def test_a_list_in_parts_is_the_list_as_a_whole(
-    capsys: pytest.CaptureFixture[str], head: dict[str, object], items: list[object]
-) -> None:
-    head.pop("items", None)
-    head["x"] = "["
-    output.print_json_list(head, "items", items)
-    assert json.loads(capsys.readouterr().out) == {**head, "items": items}
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 3])
-def test_separators_are_where_they_belong(capsys: pytest.CaptureFixture[str], count: int) -> None:
-    items = [{"a": [n, "\u2028\n"]} for n in range(count)]
-    output.print_json_list({"x": "["}, "items", items)
-    assert json.loads(capsys.readouterr().out) == {"x": "[", "items": items}
 
 
 def test_a_log_gets_no_progress_whatever_colours_are_forced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,6 @@ WITH_TARGET = {
     "plan": ("plan", "mini", *TWICE, "--db", "mini.fragdb", "--arch"),
     "warm": ("warm", "mini", "--db", "mini.fragdb", "-o", "mini.pack", "--arch"),
     "check": ("check", "mini.fragdb", "--link"),
-    "demo": ("demo", "--arch"),
 }
 
 

@@ -76,18 +76,6 @@ def test_a_header_is_the_same_by_any_path(tmp_path: Path, include: str) -> None:
     assert asked(tmp_path, f'#include "k.h"\n#include {include}\n', files) == ("k",)
 
 
-def test_a_name_through_a_directory_that_is_not_there_is_no_header(tmp_path: Path) -> None:
-    main = (
-        '#if __has_include("none/../k.h") || __has_include("k.h/.") || __has_include("sub")\n#warning found\n#endif\n'
-    )
-    assert asked(tmp_path, main, {"a/k.h": "", "a/sub/x.h": ""}) == ()
-
-
-def test_blanks_in_a_name_count(tmp_path: Path) -> None:
-    main = '#if __has_include(" k.h") || __has_include(<k.h >)\n#warning found\n#endif\n#include "a b/k.h"\n'
-    assert asked(tmp_path, main, {"a/k.h": "", "a/a b/k.h": warns("k")}) == ("k",)
-
-
 @pytest.mark.parametrize(
     ("files", "links", "code"),
     [
@@ -146,12 +134,6 @@ def test_a_question_through_a_macro_of_an_option_is_refused() -> None:
         HeaderSearch([], options=["-DHAS=__has_include(<k.h>)"], strict=True)
 
 
-def test_a_macro_in_a_condition_may_ask_for_the_header_that_it_is_given(tmp_path: Path) -> None:
-    roots = Tree(("a",), {"a/k.h": "", "a/l.h": "#define MAY(x) 1\n"}, "").write(tmp_path)
-    closure = HeaderSearch(roots, strict=True).closure(b"#include <l.h>\n#if MAY(<k.h>)\n#endif\n")
-    assert set(closure.headers) == {"k.h", "l.h"}
-
-
 # --- names that macros make ---
 
 
@@ -181,11 +163,6 @@ def test_an_absolute_path_is_refused(tmp_path: Path, text: str, how: str) -> Non
             HeaderSearch([], **{how: True}).closure(text.replace("{}", name).encode())
 
 
-def test_an_absolute_path_that_no_include_can_mean_stays(tmp_path: Path) -> None:
-    text = b'#define PATH "/usr/share"\n#include <a.h>\n'
-    assert HeaderSearch([], {"a.h": b""}, strict=True).closure(text).text == text
-
-
 # --- what is no include ---
 
 
@@ -197,20 +174,6 @@ def test_strings_and_comments_stay_as_they_are(text: str) -> None:
     source = f"auto x = {text};\n".encode()
     closure = HeaderSearch([], {"k.h": b"", "sub/k.h": b""}, strict=True).closure(source)
     assert (closure.text, closure.headers) == (source, {})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "line",
-    ["/* c\n*/ # /* c */ include <k.h> // c", "#include <k.h> /*\n*/", "\f#\vinclude<k.h>", "# \\\n include <k.h>"],
-)
-def test_a_directive_is_found_among_comments(tmp_path: Path, line: str) -> None:
-    assert asked(tmp_path, f"{line}\n#warning end\n", {"a/k.h": warns("k")}) == ("k", "end")
-
-
-@pytest.mark.slow
-def test_a_comment_that_goes_on_hides_a_directive(tmp_path: Path) -> None:
-    assert asked(tmp_path, "// c \\\n#include <k.h>\n#warning end\n", {"a/k.h": warns("k")}) == ("end",)
 
 
 @pytest.mark.parametrize(
@@ -257,20 +220,6 @@ def test_a_header_is_another_where_its_includes_are(tmp_path: Path, how: str) ->
     assert len(set(states)) == 4
 
 
-def test_what_a_source_and_the_toolkit_look_for_in_vain_is_known(tmp_path: Path) -> None:
-    files = {"b/t.h": '#if __has_include("sub/../m.h")\n#include <k.h>\n#endif\n', "b/k.h": ""}
-    own, system = Tree(("a", "b"), files, "").write(tmp_path)
-    search = HeaderSearch([own], system=[system], strict=True)
-    text = b"#include <t.h>\n#if __has_include(<n.h>)\n#endif\n"
-    assert search.absent(text, ["t.h"]) == {"m.h", "n.h"}
-    assert search.absent(text, []) == {"n.h"}
-
-
-def test_equal_headers_of_two_roots_are_told_apart(tmp_path: Path) -> None:
-    one, other = Tree(("a", "b"), {"b/k.h": "// k"}, "").write(tmp_path)
-    assert HeaderSearch([one, other]).sha256("k.h") != HeaderSearch([other, one]).sha256("k.h")
-
-
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(trees().filter(lambda tree: len(tree.roots) == 1))
@@ -284,14 +233,6 @@ def test_a_closure_read_again_is_itself(tree: Tree) -> None:
         again = HeaderSearch([], first.headers, strict=True).closure(first.text)
     assert again.text == first.text
     assert again.headers.items() <= first.headers.items()
-
-
-def test_a_name_that_only_a_directory_can_have_finds_no_header(tmp_path: Path) -> None:
-    (tmp_path / "k.h").write_bytes(b"")
-    for name in ("k.h/.", "k.h/", "k.h/x/.."):
-        for search in (HeaderSearch([tmp_path]), HeaderSearch([], {"k.h": b""})):
-            assert search.find(name) is None
-            assert "k.h" not in search.closure(f"#include <{name}>\n".encode()).headers
 
 
 # --- against nvcc's preprocessor ---

@@ -13,9 +13,11 @@ from jitlto.base.errors import CompileError, ToolchainError
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile import ltoir_symbols
 from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.compile.compiler import CompileJob
+from jitlto.compile.nvrtc import Compiler
 from jitlto.cuda import nvjitlink, toolkit
 from jitlto.cuda.ptx import Module
-from jitlto.record.fragment import Symbol, SymbolKind
+from jitlto.record.fragment import ImageKind, Symbol, SymbolKind
 from jitlto.record.headers import Source
 from tests.support.compiled import BASE, compiled
 
@@ -133,26 +135,33 @@ def test_another_release_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         assert ltoir_symbols.read_modules(made.ltoir, made.version) is None
 
 
-def test_what_is_no_ltoir_is_left_to_the_compiler() -> None:
-    assert ltoir_symbols.read_modules({BASE: b"not LTO-IR"}, toolkit.nvrtc_version()) is None
+def job(compiler: Compiler, text: str, images: tuple[ImageKind, ...]) -> CompileJob:
+    architectures = (Architecture(75), Architecture(90))
+    source = Source(text.encode(), {})
+    return CompileJob("nvrtc", compiler.identity, source, architectures, ("--std=c++17",), images)
 
 
 @pytest.mark.slow
 @relocatable
-def test_without_ptx_the_front_end_runs_once_for_each_architecture() -> None:
+@pytest.mark.parametrize("text", [DEVICE, KERNEL])
+def test_without_ptx_the_front_end_runs_once_for_each_architecture(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = Compiler()
+    whole = compiler.compile(job(compiler, text, (ImageKind.LTOIR, ImageKind.PTX)))
     steps: list[str] = []
 
-    def run(source: Source, step: nvrtc.Step) -> nvrtc.Output:
+    def run(source: Source, step: nvrtc.Step, **_: object) -> nvrtc.Output:
         steps.append(f"{step.kind} {step.architecture}")
         return nvrtc.run_step(source, step)
 
-    architectures = [Architecture(75), Architecture(90)]
-    for text in (DEVICE, KERNEL):
-        nvrtc.compile_source(Source(text.encode(), {}), architectures, ["--std=c++17"], ptx=False, run=run)
-    assert steps == ["ltoir 75", "ltoir 90"] * 2
+    monkeypatch.setattr(compiler._snapshots, "run", run)
+    alone = compiler.compile(job(compiler, text, (ImageKind.LTOIR,)))
+    assert steps == ["ltoir 75", "ltoir 90"]
+    assert alone.images == tuple(image for image in whole.images if image[0] is ImageKind.LTOIR)
+    assert {each.name for each in alone.provides} >= {each.name for each in whole.provides}
 
 
-def test_a_function_that_differs_by_architecture_is_refused_all_the_same() -> None:
+def test_a_function_that_differs_by_architecture_is_refused() -> None:
     text = "#if __CUDA_ARCH__ < 900\n__device__ int weights;\n#endif\n__global__ void kern() {}"
+    compiler = Compiler()
     with pytest.raises(CompileError, match="compile-architectures"):
-        nvrtc.compile_source(Source(text.encode(), {}), [Architecture(75), Architecture(90)], [], ptx=False)
+        compiler.compile(job(compiler, text, (ImageKind.LTOIR,)))

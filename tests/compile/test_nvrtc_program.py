@@ -132,19 +132,6 @@ def test_a_kernel_carries_short_names_of_its_sources() -> None:
 
 
 @pytest.mark.slow
-def test_a_compile_gives_symbols_and_images() -> None:
-    architectures = [Architecture(90), Architecture(75)]
-    result = compile_source(source("__device__ float f(float x) { return x; }"), architectures, OPTIONS)
-    assert set(result.ltoir) == set(architectures)
-    assert all(len(data) > 100 for data in result.ltoir.values())
-    assert len(set(result.ltoir.values())) == 2
-    assert result.module.target == Architecture(75)
-    assert [s.name for s in result.module.provides] == ["_Z1ff"]
-    assert result.version == toolkit.nvrtc_version()
-    assert "\0" not in result.ptx
-
-
-@pytest.mark.slow
 def test_the_identity_is_that_of_what_is_compiled() -> None:
     texts = ("__device__ int f() { return 1; }", "__device__ int f() { return 2; }")
 
@@ -154,33 +141,6 @@ def test_the_identity_is_that_of_what_is_compiled() -> None:
     one = identity(texts[0])
     assert identity(texts[0]) == one
     assert len({one, identity(texts[1]), identity(texts[0], [Architecture(80)]), identity(texts[0], BASE, [])}) == 4
-
-
-def test_warnings_are_kept() -> None:
-    result = compile_source(source("__device__ int f() { int unused; return 1; }"), BASE, OPTIONS)
-    assert "never referenced" in result.warnings
-
-
-HELPED = """inline __device__ int helper(int a) { return a * 3 + 1; }
-__device__ int f(int a, int b) { return helper(__dp4a(a, b, 1)); }
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ptx", [True, False])
-def test_symbols_are_the_same_whether_ptx_is_kept_or_not(ptx: bool) -> None:
-    search = HeaderSearch(toolkit.header_roots(), {})
-    result = compile_source(search.closure(HELPED.encode()), BASE, OPTIONS, ptx=ptx)
-    assert [s.name for s in result.module.provides] == ["_Z1fii"]
-    assert ("dp4a" in result.ptx) is ptx
-    assert result.ltoir[BASE[0]]
-
-
-def test_an_option_that_the_author_gives_too_is_no_conflict() -> None:
-    result = compile_source(
-        source("__device__ int f() { return 1; }"), BASE, [*OPTIONS, "--Ofast-compile=max"], ptx=False
-    )
-    assert [s.name for s in result.module.provides] == ["_Z1fv"]
 
 
 def test_a_refused_source_gives_the_compilers_words() -> None:
@@ -211,35 +171,11 @@ def test_a_host_header_without_a_device_one_is_to_be_removed(name: str) -> None:
     assert "NVRTC" in hint and "remove" in hint and "cuda/std" not in hint
 
 
-def test_a_header_without_suffix_of_the_author_is_none_of_the_hosts() -> None:
-    assert "NVRTC" not in str(failure('#include "mine"\n').hint)
-
-
 def test_another_missing_header_is_named() -> None:
     error = failure('#include "no/such.h"\n')
     assert diagnostics.find_missing_header(error.log) == "no/such.h"
     assert error.code == "compile-missing-header"
     assert str(error.hint).startswith("no/such.h is not beside")
-
-
-def test_an_error_without_a_missing_header_has_none() -> None:
-    error = failure("syntax error;")
-    assert diagnostics.find_missing_header(error.log) is None
-    assert error.hint is None
-
-
-def test_an_include_through_a_macro_is_found(tmp_path: Path) -> None:
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "outer.h").write_text('#define INNER "sub/inner.h"\n#include INNER\n')
-    (tmp_path / "sub" / "inner.h").write_text('#include "innermost.h"\n')
-    (tmp_path / "sub" / "innermost.h").write_text("#define VALUE 42\n")
-    text = b'#define OUTER "sub/outer.h"\n#include OUTER\n__device__ int f() { return VALUE; }\n'
-    result = compile_source(HeaderSearch([tmp_path]).closure(text), BASE, OPTIONS)
-    assert "42" in result.ptx
-
-
-def test_an_include_through_a_macro_of_what_is_nowhere_ends(tmp_path: Path) -> None:
-    assert "nowhere.h" in failure('#define NAME "nowhere.h"\n#include NAME\n', [tmp_path]).log
 
 
 @pytest.mark.slow
@@ -276,10 +212,3 @@ def test_the_source_around_an_error_is_shown() -> None:
     assert "  >   10 | int x = wrong;" in error.what
     assert "// line 7\n" in error.what
     assert "// line 6\n" not in error.what
-
-
-@pytest.mark.parametrize("text", ["", "one line", "\n"])
-def test_an_error_beyond_the_source_is_shown_too(text: str) -> None:
-    log = "name.cu(99): error: x\nother.h(1): error: y"
-    error = diagnostics.annotate(CompileError("x", log=log), "name.cu", text, "here")
-    assert "other.h(1): error: y" in error.what

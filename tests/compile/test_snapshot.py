@@ -182,30 +182,6 @@ def test_an_error_reads_as_without_a_snapshot(compiler: Compiler) -> None:
 
 
 @pytest.mark.slow
-def test_an_error_in_the_head_names_its_line(compiler: Compiler) -> None:
-    wrong = '// first\n#include "constants.cuh"\n#include "none.cuh"\n' + SOURCES[0]
-    with pytest.raises(CompileError) as caught:
-        compiler.compile(job(compiler, wrong, sharers=100))
-    assert ".cu(3): catastrophic error" in caught.value.log
-    assert compiler._snapshots.made == 0
-    assert not compiler._snapshots._templates
-
-
-@pytest.mark.slow
-def test_few_sources_are_not_worth_a_snapshot(compiler: Compiler) -> None:
-    for text in SOURCES:
-        compiler.compile(job(compiler, text, sharers=LEAST_SHARERS - 1))
-    assert compiler._snapshots.made == 0
-
-
-def test_sources_without_includes_are_compiled_plainly(compiler: Compiler) -> None:
-    source = Source(b"__device__ int f() { return 1; }", {})
-    given = CompileJob("nvrtc", compiler.identity, source, (Architecture(75),), ("--std=c++17",), tuple(ImageKind), 100)
-    compiler.compile(given)
-    assert compiler._snapshots.made == 0
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_the_templates_memory_is_bounded(tmp_path: Path) -> None:
     # In a process of its own: forks of this one, which has grown with the suite, may take too long to pay.
@@ -224,16 +200,6 @@ def bound_memory(tmp_path: Path) -> None:
     assert compiler._snapshots.made > 6
     compiler._snapshots.close()
     assert children(os.getpid()) == before
-
-
-@pytest.mark.slow
-def test_sources_are_compiled_plainly_if_a_template_does_not_answer(tmp_path: Path) -> None:
-    directory = tmp_path / ("long" * 30)  # too long for the address of a socket
-    directory.mkdir()
-    compiler = Compiler()
-    compiler._snapshots = Snapshots(directory)
-    assert same(compiler.compile(job(compiler, SOURCES[0], sharers=100)), plainly(SOURCES[0]))
-    assert compiler._snapshots.made == 0
 
 
 @pytest.mark.slow
@@ -260,23 +226,6 @@ def test_when_the_templates_are_killed_others_are_made(compiler: Compiler) -> No
 
 @pytest.mark.slow
 @pytest.mark.skipif(not available(), reason="snapshots need Linux")
-def test_with_many_processors_several_copies_of_a_template_answer(
-    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16))
-    before = children(os.getpid())
-    results = [compiler.compile(job(compiler, text, sharers=100)) for text in SOURCES]
-    assert compiler._snapshots.used == 4 * len(SOURCES)
-    assert all(same(compiled, plainly(text)) for compiled, text in zip(results, SOURCES, strict=True))
-    templates = children(os.getpid()) - before
-    copies = {copy for template in templates for copy in children(template)}
-    assert len(copies) == 3 * len(templates)
-    compiler._snapshots.close()
-    wait_for_end(copies)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_who_finds_a_template_in_the_making_makes_that_of_the_next_step_or_waits(tmp_path: Path) -> None:
     source = Source(b'#include "a.cuh"\n__global__ void k(int* x) { *x = A; }\n', {"a.cuh": b"#define A 3\n"})
     first, second = (Step.from_options(kind, Architecture(75), ("--std=c++17",)) for kind in ("ltoir", "ptx"))
@@ -294,18 +243,6 @@ def test_who_finds_a_template_in_the_making_makes_that_of_the_next_step_or_waits
         assert asked.result(20) == nvrtc.run_step(source, first)
     assert (snapshots.made, snapshots.used) == (2, 1)
     snapshots.close()
-
-
-@pytest.mark.skipif(not available(), reason="snapshots need Linux")
-def test_a_template_that_does_not_pay_is_tried_by_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot, "_FORKS", 1e9)
-    source = Source(b'#include "a.cuh"\n__global__ void k(int* x) { *x = A; }\n', {"a.cuh": b"#define A 3\n"})
-    step = Step.from_options("ptx", Architecture(75), ("--std=c++17",))
-    Snapshots(tmp_path).run(source, step, LEAST_SHARERS)
-    monkeypatch.setattr(snapshot, "_FORKS", 0)
-    other = Snapshots(tmp_path)
-    other.run(source, step, LEAST_SHARERS)
-    assert (other.made, other.used) == (0, 0)
 
 
 @pytest.mark.slow

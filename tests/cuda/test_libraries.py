@@ -233,42 +233,27 @@ def install(library: Path, *releases: str) -> None:
     library.write_bytes(b"\x7fELF" + b"\0".join([b"", *(n.encode() for n in names), b"nvJitLinkComplete", b""]))
 
 
-def test_the_installed_library_is_told_by_the_functions_that_it_exports() -> None:
-    if libraries.find_packaged(*libraries.FILES["nvJitLink"]) is None:
-        pytest.skip("nvJitLink is not installed as a package")
-    assert libraries.installed_release("") == str(nvjitlink.version())
+def test_the_newest_release_that_a_library_serves_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if libraries.find_packaged(*libraries.FILES["nvJitLink"]):
+        assert libraries.installed_release("") == str(nvjitlink.version())
+    for file in libraries.FILES["nvJitLink"]:
+        install(tmp_path / "nvidia" / file, "12.10", "12.0", "12.9")
+        monkeypatch.setattr(sys, "path", [str(tmp_path)])
+        assert libraries.installed_release("") == "12.10"
 
 
-@pytest.mark.parametrize("file", libraries.FILES["nvJitLink"])
-def test_the_newest_release_that_a_library_serves_is_its_own(
-    tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(tmp_path / "nvidia" / file, "12.10", "12.0", "12.9")
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    assert libraries.installed_release("") == "12.10"
-
-
-def test_packages_come_before_conda_and_conda_before_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    conda, site = tmp_path / "conda", tmp_path / "site"
-    monkeypatch.setattr(sys, "path", [str(site)])
+def test_packages_come_before_conda_in_the_order_of_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conda, one, other = tmp_path / "conda", tmp_path / "one", tmp_path / "other"
+    monkeypatch.setattr(sys, "path", [str(one), str(other)])
     assert libraries.installed_release(str(conda)) is None
     install(conda / "lib" / "libnvJitLink.so.13", "13.0")
     assert libraries.installed_release(str(conda)) == "13.0"
     assert libraries.installed_release("") is None
-    install(site / "nvidia/nvjitlink/lib/libnvJitLink.so.12", "12.8")
+    install(other / "nvidia/nvjitlink/lib/libnvJitLink.so.12", "12.8")
     assert libraries.installed_release(str(conda)) == "12.8"
-
-
-def test_the_first_package_from_which_python_imports_counts_and_an_unknown_file_tells_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, other = tmp_path / "one", tmp_path / "other"
-    install(one / "nvidia/cu13/lib/libnvJitLink.so.13", "13.0")
-    install(other / "nvidia/nvjitlink/lib/libnvJitLink.so.12", "12.9")
-    for places, expected in (((one, other), "13.0"), ((other, one), "12.9")):
-        monkeypatch.setattr(sys, "path", list(map(str, places)))
-        assert libraries.installed_release("") == expected
-    install(other / "nvidia/nvjitlink/lib/libnvJitLink.so.12")
+    install(one / "nvidia/cu13/lib/libnvJitLink.so.13", "13.1")
+    assert libraries.installed_release("") == "13.1"
+    install(one / "nvidia/cu13/lib/libnvJitLink.so.13")  # not like those that are known
     assert libraries.installed_release("") is None
 
 

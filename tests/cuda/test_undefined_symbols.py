@@ -33,7 +33,6 @@ def test_what_a_cubin_leaves_open(text: str, expected: list[str]) -> None:
 FEATURES = {
     "printf": 'extern "C" __device__ int printf(const char*, ...);\n__global__ void k(float* x) { printf("%f", *x); }',
     "malloc": "__global__ void kern(float** x) { *x = (float*)malloc(16); free(x[1]); }",
-    "new": "__global__ void kern(float** x) { *x = new float[4]; delete[] x[1]; }",
     "assert": (
         'extern "C" __device__ void __assertfail(const char*, const char*, unsigned, const char*, size_t);\n'
         '__global__ void kern(float* x) { if (*x > 0) __assertfail("a", "b", 1, "c", 1); }'
@@ -42,16 +41,6 @@ FEATURES = {
         "__device__ __noinline__ float f(float a) { return a; }\n__device__ float (*table[2])(float) = {f, f};\n"
         "__global__ void kern(float* x, int n) { *x = table[n](*x); }"
     ),
-    "virtual functions": (
-        "struct base { virtual __device__ float f(float a) { return a; } };\n"
-        "struct derived : base { __device__ float f(float a) override { return a + 1; } };\n"
-        "__global__ void kern(float* x, int n) { base b; derived d; base* p = n ? &b : &d; *x = p->f(*x); }"
-    ),
-    "recursion": (
-        "__device__ int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); }\n"
-        "__global__ void kern(int* x) { *x = f(*x); }"
-    ),
-    "static variables": "__global__ void kern(int* x) { static int n = 3; *x = n++; }",
     "shared memory": "__global__ void kern(float* x) { extern __shared__ float s[]; s[threadIdx.x] = *x; *x = s[0]; }",
     "division and roots": "__global__ void kern(double* x, long long n) { *x = sqrt(*x) / n + n / 7 % n + sin(*x); }",
     "textures": "__global__ void kern(float* x, cudaTextureObject_t t) { *x = tex2D<float>(t, 1, 2); }",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,64 +28,33 @@ from tests.benchmarks import database_scale
 
 PLACES = int(os.environ.get("JITLTO_TEST_DAMAGE", "360")) // 3
 
-Damage = Callable[[random.Random, bytearray, int, int], None]
-
-
-def _flip(chance: random.Random, data: bytearray, at: int, _: int) -> None:
-    data[at] ^= 1 << chance.randrange(8)
-
-
-def _cut(chance: random.Random, data: bytearray, at: int, _: int) -> None:
-    del data[at:]
-
-
-def _swap_bytes(chance: random.Random, data: bytearray, at: int, _: int) -> None:
-    other = chance.randrange(len(data))
-    data[at], data[other] = data[other], data[at]
-
-
-def _swap_runs(chance: random.Random, data: bytearray, at: int, length: int) -> None:
-    other = chance.randrange(len(data))
-    one, two = sorted((at, other))
-    length = min(length, two - one, len(data) - two)
-    data[one : one + length], data[two : two + length] = data[two : two + length], data[one : one + length]
-
-
-def _noise(chance: random.Random, data: bytearray, at: int, length: int) -> None:
-    data[at : at + length] = chance.randbytes(min(length, len(data) - at))
-
-
-def _zeros(chance: random.Random, data: bytearray, at: int, length: int) -> None:
-    data[at : at + length] = bytes(min(length, len(data) - at))
-
-
-def _lose(chance: random.Random, data: bytearray, at: int, length: int) -> None:
-    del data[at : at + length]
-
-
-def _gain(chance: random.Random, data: bytearray, at: int, length: int) -> None:
-    data[at:at] = chance.randbytes(length)
-
-
-def _repeat(chance: random.Random, data: bytearray, at: int, length: int) -> None:
-    data[at:at] = data[at : at + length]
-
-
-DAMAGES: tuple[Damage, ...] = (_flip, _flip, _cut, _swap_bytes, _swap_runs, _noise, _zeros, _lose, _gain, _repeat)
-
 
 def damaged(chance: random.Random, whole: bytes, others: list[bytes]) -> tuple[bytes, str]:
-    """A file's bytes after something happened to them, and what that was; now and then another file in its place."""
+    """A file's bytes after something happened to them, and where; now and then another file in its place."""
     if chance.random() < 0.05:
         return chance.choice(others), "another file"
-    data = bytearray(whole)
     # Heads and ends of files are as worth damaging as their large middles.
-    where = chance.random()
-    at = chance.randrange(len(data))
-    at = min(at, chance.randrange(200)) if where < 0.3 else max(0, len(data) - 1 - at % 200) if where < 0.4 else at
-    damage = chance.choice(DAMAGES)
-    damage(chance, data, at, 1 << chance.randrange(13))
-    return bytes(data), f"{damage.__name__} at {at}"
+    at, where = chance.randrange(len(whole)), chance.random()
+    at = min(at, chance.randrange(200)) if where < 0.3 else max(0, len(whole) - 1 - at % 200) if where < 0.4 else at
+    before, run = whole[:at], whole[at : at + (1 << chance.randrange(13))]
+    after, noise = whole[at + len(run) :], chance.randbytes(len(run))
+    number, changed = chance.choice(
+        list(
+            enumerate(
+                [
+                    bytes([run[0] ^ 1 << chance.randrange(8)]) + run[1:] + after,
+                    b"",
+                    run[::-1] + after,
+                    noise + after,
+                    bytes(len(run)) + after,
+                    after,
+                    noise + run + after,
+                    run + run + after,
+                ]
+            )
+        )
+    )
+    return before + changed, f"damage {number} at {at}"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ import random
 import shutil
 import signal
 import sqlite3
-import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -283,13 +282,6 @@ def test_a_changed_part_record_is_noticed_where_it_is_read(tmp_path: Path, state
     assert caught.value.where == str(path)
 
 
-def test_a_complete_database_cannot_be_made_a_part_by_hand(copy: Path) -> None:
-    with closing(sqlite3.connect(copy)) as connection, connection:
-        connection.execute("INSERT INTO meta VALUES ('part', '{}')")
-    with raises(DatabaseError, "database-damaged"):
-        FragmentDatabase(copy)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
@@ -325,13 +317,6 @@ def test_any_path_will_do(tmp_path: Path, name: str) -> None:
     assert [path.name for path in directory.iterdir()] == [f"{name}.fragdb"]
 
 
-def test_a_relative_path_will_do(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(small.parent)
-    assert content(Path(small.name)) == content(small)
-    writer.write("here.fragdb", FAMILIES, FRAGMENTS, BLOBS)
-    assert Path("here.fragdb").read_bytes() == small.read_bytes()
-
-
 def test_a_read_only_file_in_a_read_only_directory(copy: Path) -> None:
     before = content(copy)
     copy.chmod(0o444)
@@ -341,15 +326,6 @@ def test_a_read_only_file_in_a_read_only_directory(copy: Path) -> None:
         assert [path.name for path in copy.parent.iterdir()] == [copy.name]
     finally:
         copy.parent.chmod(0o755)
-
-
-def test_a_database_is_readable_as_the_umask_says(tmp_path: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        writer.write(tmp_path / "a", FAMILIES, FRAGMENTS, BLOBS)
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
 
 
 @pytest.mark.parametrize("target", ["no/such/directory/x.fragdb", "directory"])
@@ -587,13 +563,6 @@ def test_a_forked_process_says_that_a_database_was_replaced_and_never_mixes_two(
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
         assert database.fragments()  # of the file that was opened
-
-
-def test_a_family_record_leaves_out_what_has_its_default() -> None:
-    family = replace(FAMILIES[0], groups=FAMILIES[0].groups[:2])
-    record = records.encode(family)
-    assert set(json.loads(record)["groups"][0]) == {"name", "role", "key", "interface", "supplied"}
-    assert records.decode_family(record) == family
 
 
 @pytest.mark.parametrize("option", [("fast_math", 1), ("max_registers", 0), ("ptxas", ("--options-file=/etc/x",))])

@@ -126,16 +126,6 @@ def test_a_build_after_a_change_has_the_bytes_of_a_clean_one(directory: Path, ca
     assert made(path, None, "clean").path.read_bytes() == incremental.path.read_bytes()
 
 
-@pytest.mark.slow
-def test_a_header_that_only_later_architectures_read_is_a_reason_to_compile(tmp_path: Path, cache: Cache) -> None:
-    reads = CONVERT["store.cuh"] + "static __device__ void later() {\n#if __CUDA_ARCH__ >= 800\n"
-    reads += '#include "later.cuh"\n#endif\n}\n'
-    write_family(tmp_path, CONVERT | {"store.cuh": reads, "later.cuh": "#define SCALE 2\n"})
-    assert made(tmp_path, cache, "first").compiled == 6
-    (tmp_path / "later.cuh").write_text("#define SCALE 3\n")
-    assert made(tmp_path, cache, "second").compiled == 6
-
-
 SPECIFIC = """
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define SCALE 3

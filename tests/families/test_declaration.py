@@ -50,13 +50,6 @@ def test_a_family_as_declared(tmp_path: Path) -> None:
     assert (op.name, op.role, op.interface, op.syntax) == ("op", Role.DEVICE, "op.cuh", "jinja")
 
 
-def test_syntax_of_the_family_and_of_a_group(tmp_path: Path) -> None:
-    toml = TOML.replace('name = "mini"', 'name = "mini"\nsyntax = "cmake"').replace(
-        "[device.op]", '[device.op]\nsyntax = "jinja"'
-    )
-    assert {g.name: g.syntax for g in load(tmp_path, toml).groups} == {"kern": "cmake", "op": "jinja"}
-
-
 def test_a_group_that_callers_supply(tmp_path: Path) -> None:
     toml = TOML + '\n[device.user]\ninterface = "op.cuh"\n'
     group = load(tmp_path, toml).groups[-1]
@@ -240,11 +233,6 @@ def test_options_of_a_group_come_after_those_of_its_family(tmp_path: Path) -> No
     assert declared.compiler_options(kern) == declared.compiler_options() == ("--std=c++17", "-DN=1")
 
 
-def test_link_options_of_a_group_are_sorted(tmp_path: Path) -> None:
-    kern, op = load(tmp_path, TOML + '\n[device.op.link]\nptxas = ["-v"]\nmax_registers = 64\n').groups
-    assert (kern.link, op.link) == ((), (("max_registers", 64), ("ptxas", ("-v",))))
-
-
 @pytest.mark.parametrize(
     ("addition", "table", "names"),
     [
@@ -291,12 +279,6 @@ def test_a_family_without_a_kernel_is_refused(tmp_path: Path) -> None:
     assert failure(tmp_path, "").code == "family-missing-table"
 
 
-def test_bad_toml_is_answered_with_its_line(tmp_path: Path) -> None:
-    error = failure(tmp_path, '[family]\nname = "x"\nstd = = 3\n')
-    assert error.code == "family-syntax"
-    assert "line 3" in error.what
-
-
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "none.toml", tmp_path):
         with raises(FamilyError, "family-unreadable") as caught:
@@ -307,11 +289,6 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b"# caf\xe9\n")
     with raises(FamilyError, "family-unreadable", "UTF-8"):
         declaration.load_family(tmp_path / "latin.toml")
-
-
-@pytest.mark.parametrize("name", ["fft", "ivf_flat", "ivf_flat_batch", "search", "transform", "transport"])
-def test_the_shipped_families_load(name: str) -> None:
-    assert declaration.load_family(declaration.find_family(name)).name == name
 
 
 # --- structures ---

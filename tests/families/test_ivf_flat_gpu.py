@@ -130,23 +130,6 @@ def link_ahead(family: KernelFamily, configurations: list[dict[str, str]]) -> No
         list(pool.map(lambda configuration: family.plan(arch=arch, **configuration).link(), configurations))
 
 
-def test_what_is_not_a_number_is_never_found(ivf_flat: KernelFamily) -> None:
-    import cupy
-
-    from docs.examples.ivf_flat import Index
-
-    dataset = np.random.default_rng().standard_normal((300, 16)).astype(np.float32)
-    index = Index.build(dataset, 4, kernels=ivf_flat)
-    index.add(np.full((3, 16), np.nan, np.float32))
-    for order in ("ascending", "descending"):
-        distances, neighbours = index.search(dataset[:5], 256, n_probes=4, order=order)
-        assert int(neighbours.max()) < 300
-        assert bool(cupy.isfinite(distances).all())
-    distances, neighbours = index.search(np.full((2, 16), np.nan, np.float32), 5, n_probes=2)
-    assert bool((neighbours == -1).all())
-    assert bool((distances == np.inf).all())
-
-
 def index_data(rng: np.random.Generator, n: int, m: int, dim: int, data_type: str) -> tuple[Any, Any]:
     """Clustered vectors in host memory, and queries from the same clusters."""
     dtype = DTYPES[data_type]
@@ -201,22 +184,6 @@ def test_an_index_can_be_saved_and_loaded(ivf_flat: KernelFamily, tmp_path: Path
         assert bool((one == other).all())
     again.add(dataset[:1])
     assert sorted(again.search(dataset[:1], 2, n_probes=20)[1][0].tolist()) == [0, 2000]
-
-
-def test_many_queries_and_few_give_the_same_answers(ivf_flat: KernelFamily) -> None:
-    """A block for each query and a block for each probe merge differently."""
-    import cupy
-
-    from docs.examples.ivf_flat import Index
-
-    dataset, queries = index_data(np.random.default_rng(), 5000, 3000, 64, "float")
-    index = Index.build(cupy.asarray(dataset), 10, kernels=ivf_flat)
-    many = index.search(queries, 10, n_probes=5)
-    few = index.search(queries[:3], np.int64(10), n_probes=np.int64(5))  # type: ignore[arg-type]
-    none = index.search(queries[:0], 10, n_probes=5)
-    assert none[0].shape == none[1].shape == (0, 10)
-    assert bool((many[0][:3] == few[0]).all())
-    np.testing.assert_array_equal(np.sort(many[1][:3].get()), np.sort(few[1].get()))
 
 
 @pytest.mark.parametrize("data_type", DTYPES)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.errors import BuildError, DatabaseError, FamilyError, PlanError
+from jitlto.base import config
+from jitlto.base.errors import BuildError, FamilyError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.shards import Shard
 from jitlto.check.check import check
-from jitlto.database import FragmentDatabase, writer
+from jitlto.database import FragmentDatabase
 from jitlto.families.declaration import FamilyDeclaration, load_family
 from jitlto.packaging.project import list_sources, load_package
 from jitlto.runtime.discovery import editable
@@ -62,12 +63,6 @@ def test_a_shared_group_is_stored_once_and_planned_by_every_family(both: Fragmen
     assert len(list(KernelFamily("search", both).configurations())) == 4
 
 
-def test_callers_see_its_interface(both: FragmentDatabase) -> None:
-    source = "template <> __device__ float scale<float>(float a) { return 1 - a; }"
-    plan = KernelFamily("cluster", both).planner().add_source(source).plan(arch="sm_90")
-    assert plan.resolution.device == ()
-
-
 @pytest.mark.slow
 def test_shards_and_complete_databases_merge_to_the_same(tree: Path, cache: Cache, both: FragmentDatabase) -> None:
     parts = [made(tree, cache, "search", "cluster", output=f"p{n}", shard=f"{n}/3").path for n in (1, 2, 3)]
@@ -81,42 +76,12 @@ def test_shards_and_complete_databases_merge_to_the_same(tree: Path, cache: Cach
 
 
 @pytest.mark.slow
-def test_databases_whose_shared_family_differs_do_not_merge(tmp_path: Path, cache: Cache) -> None:
-    write_family(tmp_path, SHARED)
-    one = made(tmp_path, cache, "search").path
-    scale = tmp_path / "common" / "scale.cuh"
-    scale.write_text(scale.read_text() + "// changed\n")
-    other = made(tmp_path, cache, "cluster").path
-    with raises(BuildError, "build-conflict", "common"):
-        merge_databases([one, other], tmp_path / "merged.fragdb")
-
-
-def test_a_family_without_a_kernel_is_built_alone_with_a_word_about_it(tree: Path, cache: Cache) -> None:
-    report = made(tree, cache, "common")
-    assert len(report.fragments) == 4
-    assert len(report.advice) == 1
-    with FragmentDatabase(report.path) as database:
-        assert check(database).holds
-        with raises(PlanError, "plan-unknown-entrypoint"):
-            KernelFamily("common", database).plan(arch="sm_90")
-
-
-@pytest.mark.slow
 def test_check_finds_a_shared_fragment_that_no_family_uses(tree: Path, cache: Cache, both: FragmentDatabase) -> None:
     assert check(both).holds
     with FragmentDatabase(made(tree, cache, "cluster").path) as database:
         result = check(database)
     unused = [place.subject for each in result.families for cause in each.failures for place in cause.at]
     assert unused == [f"common/scale[data_type=double,scale_name={name}]" for name in ("half", "twice")]
-
-
-def test_a_database_without_the_used_family_says_which(both: FragmentDatabase, tmp_path: Path) -> None:
-    fragments = both.fragments("cluster")
-    blobs = {image.sha256: both.read(image) for fragment in fragments for image in fragment.images}
-    path = tmp_path / "torn.fragdb"
-    writer.write(path, [both.families["cluster"]], fragments, blobs)
-    with FragmentDatabase(path) as torn, raises(DatabaseError, "database-damaged", "cluster", "common"):
-        torn.index("cluster")
 
 
 @pytest.mark.parametrize(
@@ -188,24 +153,14 @@ def test_a_macro_on_which_a_shared_interface_depends_is_the_same_for_both(tmp_pa
         made(tmp_path, cache, "cluster")
 
 
-@pytest.mark.slow
-def test_so_is_the_standard(tmp_path: Path, cache: Cache) -> None:
-    header = SHARED["common/scale.cuh"] + "struct S {\n#if __cplusplus >= 202002L\n  int more;\n#endif\n  int x;\n};\n"
-    toml = SHARED["common/family.toml"].replace("[family]", '[family]\nstd = "c++20"')
-    write_family(tmp_path, SHARED | {"common/family.toml": toml, "common/scale.cuh": header})
-    with raises(BuildError, "build-interface-architecture", "search", "common", "c++20", "scale.cuh:5"):
-        made(tmp_path, cache, "search")
-
-
 def test_an_editable_install_is_rebuilt_when_a_shared_group_changes(tmp_path: Path) -> None:
     write_family(tmp_path / "fragments", SHARED)
-    (tmp_path / "pyproject.toml").write_text("")
-    table: dict[str, object] = {"families": ["fragments/search"]}
-    before = editable._state(tmp_path, table)
+    (tmp_path / "pyproject.toml").write_text('[tool.jitlto]\nfamilies = ["fragments/search"]\n')
+    before = editable._state(tmp_path, config.current())
     template = tmp_path / "fragments" / "common" / "scale.cu.jinja"
     template.write_text(template.read_text() + "// changed\n")
     assert before is not None
-    assert editable._state(tmp_path, table) not in (None, before)
+    assert editable._state(tmp_path, config.current()) not in (None, before)
 
 
 @pytest.mark.parametrize("families", ['["fragments/search"]', '["fragments/common", "fragments/search"]'])

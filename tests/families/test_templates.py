@@ -33,18 +33,6 @@ def failure(directory: Path, code: str, *names: str, where: str, **files: str) -
     return caught.value
 
 
-def test_count_and_order(tmp_path: Path) -> None:
-    rendered = render(tmp_path)
-    assert [str(r.key) for r in rendered] == [
-        "mini/kern[data_type=float]",
-        "mini/kern[data_type=double]",
-        "mini/op[data_type=float,op_name=twice]",
-        "mini/op[data_type=double,op_name=twice]",
-        "mini/op[data_type=float,op_name=square]",
-        "mini/op[data_type=double,op_name=square]",
-    ]
-
-
 def test_what_is_rendered(tmp_path: Path) -> None:
     rendered = render(tmp_path)
     assert "template __global__ void kern<double>(double*, unsigned);\n" in rendered[1].text
@@ -52,11 +40,6 @@ def test_what_is_rendered(tmp_path: Path) -> None:
     assert "return a * a;" in rendered[4].text
     assert rendered[4].combination == {"data_type": "float", "op_name": "square", "expr": "a * a"}
     assert rendered[4].text.endswith("}\n")
-
-
-def test_cpp_is_not_escaped_and_other_syntaxes_are_left_alone(tmp_path: Path) -> None:
-    text = "// <&'\"> @data_type@ ${x}\n{{data_type}}"
-    assert render(tmp_path, kern__cu__jinja=text)[0].text == "// <&'\"> @data_type@ ${x}\nfloat"
 
 
 CMAKE = (
@@ -124,14 +107,6 @@ def test_a_malformed_template(tmp_path: Path, broken: str) -> None:
     failure(tmp_path, "render-syntax", "group kern", where="kern.cu.jinja:2", kern__cu__jinja=text)
 
 
-def test_text_that_is_taken_for_a_number(tmp_path: Path) -> None:
-    text = "// one\n{% if data_type == 8 %}{% endif %}\n"
-    names = ["'float'", "8", "group kern", "data_type=float", "|int"]
-    failure(tmp_path, "render-text-as-number", *names, where="kern.cu.jinja:2", kern__cu__jinja=text)
-    toml = MINI["family.toml"].replace("unsigned n", "{{ 'int' if data_type == 4 else 'float' }} n")
-    failure(tmp_path, "render-text-as-number", where="family.toml [entrypoint.kern]", family__toml=toml)
-
-
 @pytest.mark.parametrize("toml", [MINI["family.toml"], CMAKE], ids=["jinja", "cmake"])
 def test_a_template_that_is_not_text(tmp_path: Path, toml: str) -> None:
     path = write_family(tmp_path, MINI | {"family.toml": toml})
@@ -164,15 +139,6 @@ def test_a_key_parameter_that_a_combination_lacks(tmp_path: Path) -> None:
         render(tmp_path, kern__json='[{"data_type": "float"}, {"other": "double"}]')
 
 
-def test_naming_warnings_have_the_file(tmp_path: Path) -> None:
-    path = write_family(tmp_path, MINI | {"kern.json": '{"data": {"data_type": ["float"]}}'})
-    warnings: list[str] = []
-    list(render_family(declaration.load_family(path), on_warning=warnings.append))
-    (warning,) = warnings
-    assert warning.startswith(f"{tmp_path / 'kern.json'}:1 (/data): ")
-    assert "`_data`" in warning
-
-
 def test_values_of_a_key_with_blanks_at_an_end_are_warned_of(tmp_path: Path) -> None:
     """Unlike ``1``, which callers would ask for; what is not in a key may have any."""
     matrix = '{"data_type": ["float ", "double", "const float"], "other": " "}'
@@ -189,21 +155,9 @@ def test_groups_that_callers_supply_are_not_rendered(tmp_path: Path) -> None:
     assert {r.group.name for r in render(tmp_path, family__toml=toml)} == {"kern", "op"}
 
 
-EXCLUDE = [{"data_type": "double", "op_name": "square"}]
-
-
 def excluding(table: str, *exclusions: dict[str, str]) -> str:
     listed = ", ".join("{" + ", ".join(f'{n} = "{v}"' for n, v in each.items()) + "}" for each in exclusions)
     return MINI["family.toml"].replace(f"[{table}]", f"[{table}]\nexclude = [{listed}]")
-
-
-def test_excluded_combinations_are_left_out(tmp_path: Path) -> None:
-    rendered = render(tmp_path, family__toml=excluding("device.op", *EXCLUDE))
-    assert [str(r.key) for r in rendered][2:] == [
-        "mini/op[data_type=float,op_name=twice]",
-        "mini/op[data_type=double,op_name=twice]",
-        "mini/op[data_type=float,op_name=square]",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import enum
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
 from jitlto.base.errors import ArgumentError
 from jitlto.build.pipeline import build
@@ -21,75 +17,10 @@ from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.families import write_family
-from tests.support.layouts import (
-    CTYPES,
-    Declared,
-    as_ctypes,
-    as_dataclass,
-    as_value,
-    is_field,
-    parts,
-    random_row,
-    structures,
-    without_alignments,
-)
 
 pytestmark = pytest.mark.gpu
 
 # --- structures ---
-
-_STRUCTURES = {
-    "family.toml": """
-[family]
-name = "structures"
-archs = ["75"]
-
-[entrypoint.dump]
-matrix = "dump.json"
-template = "dump.cu.jinja"
-key = ["number", "how"]
-""",
-    "dump.cu.jinja": """
-#include "types.cuh"
-__global__ void dump({{ "const __grid_constant__ " if how == "constant" else "" }}n{{number}}::s value,
-                     unsigned char* out, unsigned long long* facts) {
-  n{{number}}::write(value, out, facts);
-}
-""",
-}
-
-
-def write_header(several: list[Declared]) -> str:
-    """The structures in C++, each with a function that writes its fields and their offsets."""
-    text = "#pragma once\n"
-    for number, declared in enumerate(several):
-        lines = []
-        for place, (name, _, _) in enumerate(parts(declared), 2):
-            begin = f"reinterpret_cast<const unsigned char*>(&value.{name})"
-            lines.append(f"  facts[{place}] = {begin} - reinterpret_cast<const unsigned char*>(&value);")
-            lines.append(f"  for (unsigned k = 0; k < sizeof(value.{name}); ++k)")
-            lines.append(f"    out[facts[{place}] + k] = {begin}[k];")
-        body = "\n".join(lines)
-        text += f"""namespace n{number} {{
-{declared.cpp()}
-__device__ inline void write(const s& value, unsigned char* out, unsigned long long* facts) {{
-  facts[0] = sizeof(s);
-  facts[1] = alignof(s);
-{body}
-}}
-}}
-"""
-    return text
-
-
-def build_structures(directory: Path, several: list[Declared]) -> KernelFamily:
-    numbers = ", ".join(f'"{number}"' for number in range(len(several)))
-    files = _STRUCTURES | {
-        "dump.json": f'{{"number": [{numbers}], "how": ["constant", "copy"]}}',
-        "types.cuh": write_header(several),
-    }
-    report = build([declaration.load_family(write_family(directory, files))], directory / "structures.fragdb")
-    return KernelFamily("structures", FragmentDatabase(report.path))
 
 
 def ways(launcher: Any, *args: Any) -> Iterator[None]:
@@ -97,42 +28,6 @@ def ways(launcher: Any, *args: Any) -> Iterator[None]:
     for _ in range(3):
         launcher(None, 1, 1, *args)
         yield
-
-
-@settings(
-    max_examples=3, deadline=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck), print_blob=False
-)
-@given(st.lists(structures(types=tuple(CTYPES)), min_size=8, max_size=8), st.integers(0, 1 << 31))
-def test_random_structures_arrive_bit_by_bit_however_they_are_passed(several: list[Declared], seed: int) -> None:
-    import cupy as cp
-
-    several = list(map(without_alignments, several))
-    weights = cp.zeros(4, np.float32)
-    with tempfile.TemporaryDirectory() as directory:
-        family = build_structures(Path(directory), several)
-        for number, declared in enumerate(several):
-            layout, mask = declared.layout(), is_field(declared)
-            row = random_row(declared, seed + number, weights.data.ptr)
-            forms = [
-                row,
-                row[()],
-                row.tobytes(),
-                as_ctypes(declared).from_buffer_copy(row.tobytes()),
-                as_value(declared, as_dataclass(declared), row, weights),
-            ]
-            expected = np.frombuffer(row.tobytes(), np.uint8)[mask]
-            for how in ("constant", "copy"):
-                launcher = family.launcher(number=str(number), how=how)
-                parameter = launcher.signature[0]
-                assert (parameter.size, parameter.alignment) == (layout.size, layout.alignment)
-                for form in forms:
-                    out = cp.zeros(layout.size, np.uint8)
-                    facts = cp.zeros(2 + len(layout.fields), np.uint64)
-                    for _ in ways(launcher, form, out, facts):
-                        assert cp.asnumpy(out)[mask].tobytes() == expected.tobytes()
-                        offsets = [field.offset for field in layout.fields]
-                        assert cp.asnumpy(facts).tolist() == [layout.size, layout.alignment, *offsets]
-                        out.fill(0)
 
 
 # --- the other kinds ---

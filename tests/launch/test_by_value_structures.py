@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections import namedtuple
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -134,13 +133,6 @@ def test_values_of_a_dataclass_are_converted_by_the_types_of_its_fields() -> Non
     ):
         with raises(ArgumentError, f"launch-argument-{case}", where=f"parameter {where}"):
             convert(value, 24, 4)
-
-
-def test_fields_may_be_given_by_name_and_order_inside_of_a_dataclass() -> None:
-    pair = namedtuple("pair", "x y")
-    expected = convert(PairData(InnerData(1, (2, 3)), InnerData(4, (5, 6))), 24, 4)
-    assert convert(PairData((1, [2, 3]), {"y": (5, 6), "x": 4}), 24, 4) == expected
-    assert convert(PairData(pair(1, (2, 3)), np.array((4, (5, 6)), INNER)), 24, 4)[4:12] == expected[4:12]
 
 
 def test_a_device_array_may_stand_for_a_pointer_in_a_dataclass() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
@@ -59,13 +58,11 @@ def test_a_launcher_says_what_it_takes_and_how_it_fills_the_device(mini: KernelF
 def test_a_launcher_shows_its_code(mini: KernelFamily) -> None:
     launcher = _twice(mini)
     assert launcher.cubin[:4] == b"\x7fELF"
-    assert ".entry" in launcher.ptx()
+    assert ".entry" in launcher.plan.link_ptx()
     text = launcher.explain()
     assert "op_name = twice" in text
     assert launcher.plan.digest in text
     assert "registers" in text
-    if toolkit.find_binary("nvdisasm"):
-        assert "EXIT" in launcher.sass()
 
 
 # --- streams and graphs ---

@@ -10,12 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitlto.base.errors import ArgumentError, LaunchError, LinkError
-from jitlto.base.python_warnings import LinkWarning
-from jitlto.cuda.nvjitlink import link
+from jitlto.base.errors import ArgumentError, LaunchError
 from jitlto.database import FragmentDatabase
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.session import Session
 from tests.support.errors import raises
 
 pytestmark = pytest.mark.gpu
@@ -184,37 +181,3 @@ def test_a_configuration_is_linked_once_whoever_asks(mini_path: Path, caplog: py
     assert len(set(map(id, found))) == 1
     assert sum("linked mini/kern" in record.getMessage() for record in caplog.records) == 1
     assert opened.launcher(op_name="square", data_type="float") is found[0]
-
-
-@pytest.mark.usefixtures("empty_cache")
-def test_a_failed_link_is_remembered(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch) -> None:
-    links = []
-
-    def counted(*args: Any, **options: Any) -> Any:
-        links.append(args)
-        return link(*args, **options)
-
-    monkeypatch.setattr("jitlto.cuda.nvjitlink.link", counted)
-    messages = []
-    for _ in range(3):
-        with pytest.raises(LinkError) as caught:
-            mini.launcher(data_type="float", op_name="twice", link_options={"ptxas": ["--no-such-option"]})
-        messages.append(str(caught.value))
-    assert len(links) == 1
-    assert len(set(messages)) == 1
-    assert "no-such-option" in messages[0]
-
-
-def test_a_launcher_warns_of_what_the_linker_said_once_and_again_from_a_cache(
-    mini_path: Path, empty_cache: Path
-) -> None:
-    layers = []
-    for _ in range(2):  # linked, or found by the next process
-        with FragmentDatabase(mini_path) as database:
-            family = KernelFamily("mini", database, Session())
-            with pytest.warns(LinkWarning) as caught:
-                for _ in range(3):
-                    launcher = family.launcher(data_type="float", op_name="twice", link_options={"max_registers": 3})
-            layers.append(launcher.linked.layer)
-        assert [warning.filename for warning in caught] == [__file__]
-    assert layers == ["link", "disk"]

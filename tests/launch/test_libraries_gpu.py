@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
-import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda.bindings import driver
 
-from jitlto.base.errors import JitltoError
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
-from jitlto.launch import core, signature, step
-from jitlto.launch.arguments import make_converter
+from jitlto.launch import core, signature
 from jitlto.launch.launcher import Launcher
 from jitlto.runtime.family import KernelFamily
-from tests.support.arrays import torch_tensors
 from tests.support.families import write_family
-from tests.support.launchers import NativeLaunch, launcher_class
+from tests.support.launchers import launcher_class
 
 pytestmark = pytest.mark.gpu
 
@@ -36,11 +30,6 @@ name = "libraries"
 matrix = "one.json"
 template = "add.cu.jinja"
 params = ["const float* x", "float* y", "unsigned n"]
-
-[entrypoint.any]
-matrix = "one.json"
-template = "any.cu.jinja"
-params = ["const void* x", "const __nv_bfloat16* z"]
 """,
     "one.json": "{}",
     "add.cu.jinja": """
@@ -48,10 +37,6 @@ __global__ void add(const float* x, float* y, unsigned n) {
   unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) y[i] = x[i] + 3.0f;
 }
-""",
-    "any.cu.jinja": """
-#include <cuda_bf16.h>
-__global__ void any(const void* x, const __nv_bfloat16* z) {}
 """,
 }
 
@@ -152,88 +137,6 @@ def test_any_arrays_go_with_any_stream(make: Any, source: str, target: str, stre
         launcher(own, 4, 256, x, y, N)
         synchronize()
         np.testing.assert_array_equal(cupy.asnumpy(cupy.asarray(y)), values + 3)
-
-
-def outcome(work: Callable[[], Any]) -> Any:
-    """A result, or the error."""
-    try:
-        return work()
-    except JitltoError as error:
-        return type(error), error.code, str(error)
-    except Exception as error:  # noqa: BLE001 - what a library raises
-        return type(error), str(error)
-
-
-class Noting:
-    """The driver, whose launches are only noted: their first two arguments, addresses."""
-
-    def __init__(self) -> None:
-        self.sent: list[list[int]] = []
-        self._native = NativeLaunch(self._launch)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(driver, name)
-
-    def cuGetProcAddress(self, *_: Any) -> tuple[Any, ...]:  # noqa: N802
-        return driver.CUresult.CUDA_SUCCESS, ctypes.cast(self._native, ctypes.c_void_p).value, None
-
-    def _launch(self, config: Any, kernel: int, values: Any, extra: Any) -> int:
-        self.sent.append(list((ctypes.c_uint64 * 2).from_address(extra[1])))
-        return 0
-
-    def cuLaunchKernel(self, kernel: Any, *rest: int) -> tuple[Any, ...]:  # noqa: N802
-        return self.cuLaunchKernelEx(None, kernel, *rest[-2:])
-
-    def cuLaunchKernelEx(self, config: Any, kernel: Any, address: int, extra: int) -> tuple[Any, ...]:  # noqa: N802
-        places = (ctypes.c_void_p * 2).from_address(address)
-        self.sent.append([ctypes.c_uint64.from_address(place or 0).value for place in places])
-        return (driver.CUresult.CUDA_SUCCESS,)
-
-
-def test_every_tensor_is_taken_or_refused_as_by_the_converters(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch")
-    plain = torch.arange(24, dtype=torch.float32, device="cuda")
-    noting = Noting()
-    for module in (signature, step):
-        monkeypatch.setattr(module, "driver", noting)
-    for entry, types in (("add", ("const float*", "float*")), ("any", ("const void*", "const __nv_bfloat16*"))):
-        launcher = make(entry)
-        second = plain.bfloat16() if entry == "any" else plain
-        rest = () if entry == "any" else (24,)
-        for _ in range(3):
-            launcher(None, 1, 32, plain, second, *rest)
-        for tensor, position in itertools.product(torch_tensors("cuda") * 2, range(2)):
-            args: list[Any] = [plain, second]
-            args[position] = tensor
-            converters = [make_converter(parameter) for parameter in launcher.signature[:2]]
-
-            def expected(c: Any = converters, a: Any = args) -> list[int]:
-                return [int.from_bytes(convert(b), "little") for convert, b in zip(c, a, strict=True)]
-
-            def launched(launcher: Any = launcher, args: Any = args, rest: Any = rest) -> list[int]:
-                noting.sent.clear()
-                launcher(None, 1, 32, *args, *rest)
-                [addresses] = noting.sent
-                return addresses
-
-            assert outcome(launched) == outcome(expected), (tensor.dtype, tuple(tensor.shape), types[position])
-    signature.make_signature.cache_clear()  # of the noted launches
-
-
-def test_streams_come_and_go_and_each_launch_is_in_its_own(make: Any) -> None:
-    import cupy
-
-    launcher = make("add")
-    x, y = cupy.arange(N, dtype=np.float32), cupy.zeros(N, np.float32)
-    synchronize()
-    for number in range(300):
-        stream = cupy.cuda.Stream(non_blocking=bool(number % 2))
-        y.fill(0)
-        synchronize()
-        launcher(stream, 4, 256, x, y, N)
-        stream.synchronize()
-        cupy.testing.assert_array_equal(y, x + 3)
-        del stream  # the driver may give its handle to the next
 
 
 def test_a_thread_without_a_context_launches_in_the_default_stream(make: Any) -> None:

@@ -18,7 +18,6 @@ from jitlto import Slot
 from jitlto.base.errors import ArgumentError, LaunchError, NoDeviceError
 from jitlto.launch import sequence as sequence_module
 from jitlto.launch.sequence import LaunchSequence
-from tests.support.arrays import TORCH, CupyArray, JaxArray, NumbaArray, TorchTensor
 from tests.support.errors import raises
 from tests.support.fake_graphs import FakeSequences, StreamStandIn
 
@@ -179,26 +178,6 @@ def test_each_thread_launches_with_its_own_arguments(fake: FakeSequences) -> Non
     assert len(numbers) == 300
     assert all(len(set(numbers[i : i + 3])) == 1 for i in range(0, 300, 3))
     assert sorted(numbers) == [1] * 150 + [2] * 150
-
-
-@pytest.mark.parametrize("kind", [CupyArray, TorchTensor, NumbaArray, JaxArray])
-@pytest.mark.usefixtures("torch_stand_in")
-def test_replaced_arrays_are_read_as_in_launches(fake: FakeSequences, kind: Any) -> None:
-    run_all = jitlto.sequence(None, [fake.made.step(1, 32, Slot("x"), B, 1)], x=A)
-    arrays = [kind(address=64 * number) for number in range(1, 6)]
-    other = TORCH.float64 if kind is TorchTensor else "<f8"
-    for array in arrays:
-        run_all(x=array)
-        with raises(ArgumentError, "launch-argument-dtype"):
-            run_all(x=kind(other, address=1))
-        if kind is not JaxArray:
-            with raises(ArgumentError, "launch-argument-not-contiguous"):
-                run_all(x=kind(contiguous=False, address=1))
-    assert [x for x, *_ in _values(fake)] == [64, 128, 192, 256, 320]
-    run_all(x=None)
-    run_all(x=kind(size=0, address=0))
-    run_all(x=arrays[2])
-    assert [x for x, *_ in _values(fake)] == [0, 0, 192]
 
 
 def test_structures_are_passed_by_value(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -250,21 +250,6 @@ def test_a_launch_that_the_driver_rejects_is_named(kernels: KernelFamily) -> Non
     _check(device, host)
 
 
-def test_a_closed_stream_is_an_error(kernels: KernelFamily) -> None:
-    from cuda.core import Device
-
-    stream = Device().create_stream()
-    device, host = _arrays(2)
-    run_all = jitlto.sequence(stream, [kernels.launcher(entry="axpy").step(4, 256, 1.0, device[0], device[1], N)])
-    run_all()
-    stream.sync()
-    stream.close()
-    with raises(LaunchError, "launch-failed", "closed"):
-        run_all()
-    host[1] = host[0] + host[1]
-    _check(device, host)
-
-
 # --- lifetimes ---
 
 
@@ -302,26 +287,6 @@ def test_arrays_that_only_the_sequence_refers_to_live_and_replaced_ones_are_free
     assert cp.get_default_memory_pool().used_bytes() == used
     assert float(y[0]) == 6 + 20 + sum(range(20))
     del noise
-
-
-def test_a_stream_whose_owner_is_gone_lives_as_long_as_the_sequence(kernels: KernelFamily) -> None:
-    import cupy as cp
-
-    axpy = kernels.launcher(entry="axpy")
-    device, host = _arrays(2)
-    sequences = []
-    for _ in range(5):
-        stream = cp.cuda.Stream(non_blocking=True)
-        sequences.append(jitlto.sequence(stream, [axpy.step(4, 256, 1.0, device[0], device[1], N)] * 3))
-        sequences[-1]()
-        stream.synchronize()
-        del stream
-        gc.collect()
-    for run_all in sequences:
-        run_all()
-        cp.cuda.Device().synchronize()
-    host[1] = 30 * host[0] + host[1]
-    _check(device, host)
 
 
 def test_a_sequence_may_go_while_it_runs(kernels_path: Path) -> None:
@@ -364,33 +329,6 @@ def test_threads_that_share_a_sequence_launch_with_their_own_arguments(kernels: 
         thread.join()
     stream.synchronize()
     assert [(float(y.min()), float(y.max())) for y in sums] == [(1000.0 * n, 1000.0 * n) for n in (1, 2, 3, 4)]
-
-
-def test_threads_with_sequences_of_their_own_do_not_disturb_each_other(kernels: KernelFamily) -> None:
-    import cupy as cp
-
-    axpy = kernels.launcher(entry="axpy")
-    failures: list[object] = []
-
-    def work(number: int) -> None:
-        with cp.cuda.Device(0):
-            stream = cp.cuda.Stream(non_blocking=True)
-            x, y = cp.full(N, number, np.float32), cp.zeros(N, np.float32)
-            cp.cuda.get_current_stream().synchronize()
-            for _ in range(20):
-                run_all = jitlto.sequence(stream, [axpy.step(4, 256, 1.0, Slot("x"), y, N)] * 3, x=x)
-                for _ in range(3):
-                    run_all(x=x)
-            stream.synchronize()
-            if not bool((y == 180 * number).all()):
-                failures.append(number)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
 
 
 def test_after_a_fork_a_sequence_is_refused_and_the_interpreter_ends_quietly(kernels_path: Path) -> None:

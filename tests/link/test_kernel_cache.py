@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import signal
 import subprocess
@@ -391,12 +390,6 @@ def test_where_linking_is_forbidden_the_error_names_all_that_is_needed_to_link_i
         assert plan.link().layer == "disk"
 
 
-def test_an_entry_larger_than_the_bound_is_not_kept_and_harms_nothing(directory: Path, plan: Plan) -> None:
-    process = Process(directory, 1000)
-    assert [process.ask(plan).layer for _ in range(2)] == ["link", "link"]
-    assert entries(directory) == []
-
-
 # --- the digest ---
 
 
@@ -475,16 +468,3 @@ def test_every_input_of_a_link_changes_the_digest(
         seen[f"nvJitLink {newer}"] = of()
     doubled = {what for what, digest in seen.items() if Counter(seen.values())[digest] > 1}
     assert doubled == set()
-
-
-def test_found_kernels_are_logged_for_who_looks_and_for_nobody_else(
-    directory: Path, plan: Plan, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING, "jitlto"):
-        Process(directory).ask(plan)
-        Process(directory).ask(plan)
-    assert caplog.text == ""
-    with caplog.at_level(logging.INFO, "jitlto"):
-        Process(directory).store.clear()
-        Process(directory).ask(plan)
-    assert "linked mini/kern[data_type=float] for sm_90 in" in caplog.text

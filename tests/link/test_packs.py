@@ -23,7 +23,7 @@ from jitlto.link.sources import KERNELS, REQUESTS
 from jitlto.plan.plan import Plan
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
-from tests.support.kernels import entry, get_or_link
+from tests.support.kernels import get_or_link
 
 A, B, C = (hashlib.sha256(text).hexdigest() for text in (b"a", b"b", b"c"))
 digests = st.binary(max_size=4).map(lambda data: hashlib.sha256(data).hexdigest())
@@ -187,15 +187,6 @@ def test_an_entry_damaged_in_a_pack_is_looked_for_elsewhere_with_one_warning_and
     assert caplog.text.count("WARNING") == (how in ("flipped", "cut"))
 
 
-@pytest.mark.slow
-def test_an_entry_under_another_ones_name_is_not_taken(tmp_path: Path, mini: KernelFamily) -> None:
-    one, other = (mini.plan(arch="sm_90", data_type="float", op_name=name) for name in ("twice", "square"))
-    write(tmp_path / "mini.pack", {one.digest: entry(other)})
-    cache = KernelCache(None)
-    assert cache.find(one.digest, tmp_path / "mini.fragdb") is None
-    assert get_or_link(cache, one, tmp_path / "mini.fragdb") == one.link(use_cache=False)
-
-
 def made_up(*records: tuple[str, int, int]) -> bytes:
     """A pack of any records, whose checksum is right."""
     index = b"".join(packs._RECORD.pack(bytes.fromhex(key), *place) for key, *place in records)
@@ -242,15 +233,6 @@ def test_a_look_up_reads_its_entry_alone_however_many_kernels_there_are(
         assert pack.find(digest) == payload
     assert sum(sizes) == sum(len(encode(f"kernels/{key}", payload)) for key, payload in kernels.items())
     assert pack.find(A, REQUESTS) == b"a look-up"
-
-
-@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
-def test_a_pack_that_may_not_be_read_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "mini.pack"
-    write(path, {A: b"a"})
-    path.chmod(0)
-    assert packs.beside(tmp_path / "mini.fragdb") == []
-    assert caplog.text.count("is not used: Permission denied") == 1
 
 
 def test_a_pack_that_is_replaced_serves_what_the_new_one_holds(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from jitlto.base.errors import DatabaseError, PlanError, RegistryError, UnknownV
 from jitlto.cuda import libraries, nvjitlink
 from jitlto.database import FragmentDatabase
 from jitlto.link import requests
-from jitlto.link.requests import Contents, KernelRequest, find_linker
+from jitlto.link.requests import Contents, find_linker, request_key
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import Chosen
 from jitlto.runtime import recording, session
@@ -268,7 +268,7 @@ def test_all_that_an_answer_depends_on_is_in_the_question(tmp_path: Path, monkey
     }  # fmt: skip
 
     def key(**other: Any) -> str | None:
-        return KernelRequest(**asked | other).key
+        return request_key(**asked | other)
 
     seen = {"as it is": key()}
     others: list[tuple[str, object]] = [
@@ -375,13 +375,6 @@ def test_a_database_is_where_it_was_opened(path: Path, tmp_path: Path, monkeypat
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
         assert KernelFamily("mini", read)._file.location == read.location == path
-
-
-def test_a_library_that_another_one_brought_is_not_what_the_next_process_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    for is_foreign in (False, True):
-        loaded = libraries.Loaded("/opt/linker.so", is_foreign)
-        monkeypatch.setattr(libraries, "load", lambda _, loaded=loaded: loaded)
-        assert nvjitlink.find_installed() == (None if is_foreign else "/opt/linker.so")
 
 
 def test_what_is_no_name_and_what_are_no_options_is_said(mini: KernelFamily, mini_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -15,7 +14,6 @@ from msgspec.structs import replace
 
 from jitlto.base.errors import (
     ArchitectureError,
-    DatabaseError,
     LinkError,
     NoDeviceError,
     PlanError,
@@ -131,11 +129,6 @@ def test_the_digest_changes_with_what_the_caller_supplies(mini: KernelFamily, pl
 
     assert len({plan.digest, supplied("a"), supplied("a + 1.0f")}) == 3
     assert supplied("a") == supplied("a")
-
-
-def test_the_digest_changes_with_the_entry_name_alone(mini: KernelFamily, plan: Plan) -> None:
-    entry = replace(plan.entry, entry="another")
-    assert replace(plan, resolution=replace(plan.resolution, entry=entry)).digest != plan.digest
 
 
 def test_the_digest_does_not_change_with_the_spelling_of_values_options_and_architecture(
@@ -448,22 +441,6 @@ def test_an_image_for_one_architecture_only_does_not_link_for_another(mini_path:
         _ = plan.for_arch("sm_100").images
 
 
-@pytest.mark.slow
-def test_a_damaged_image_is_a_database_error_and_not_other_code(mini_path: Path, tmp_path: Path) -> None:
-    with FragmentDatabase(mini_path) as old:
-        image = next(iter(old.fragments()[0].images_of(ImageKind.LTOIR)))
-        data = old.read(image)
-    # An image spreads over pages; any stretch of it that is found can be damaged.
-    content = mini_path.read_bytes()
-    at = next(at for n in range(0, len(data), 64) if (at := content.find(data[n : n + 64])) >= 0)
-    damaged = tmp_path / "damaged.fragdb"
-    damaged.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-    family = KernelFamily("mini", FragmentDatabase(damaged))
-    with raises(DatabaseError, "database-damaged", where="damaged.fragdb"):
-        for data_type, op_name in product(("float", "double"), ("twice", "square")):
-            family.plan(arch="sm_90", data_type=data_type, op_name=op_name).link(use_cache=False)
-
-
 # --- threads ---
 
 
@@ -501,11 +478,8 @@ def with_links(source: Path, target: Path, links: Mapping[str, int], family_link
     [
         ({}, 40, {}, 40),
         ({"kern": 32}, 40, {}, 32),
-        ({"op": 24}, 40, {}, 24),
-        ({"op": 24, "kern": 24}, None, {}, 24),
         ({"kern": 32}, 40, {"max_registers": 16}, 16),
         ({"kern": 32, "op": 24}, 40, {"max_registers": 16}, 16),
-        ({"kern": 32}, 40, {"max_registers": None}, None),
     ],
 )
 def test_a_link_option_is_the_callers_else_the_groups_else_the_familys(
@@ -556,13 +530,6 @@ def test_a_warning_of_the_linker_is_one_of_python_once_for_each_kernel(
         found = [warning.message for warning in caught]
         assert all(isinstance(each, LinkWarning) and each.text.startswith("ptxas: ") for each in found)
         assert [str(each).partition(": ")[0].rpartition(" ")[2] for each in found] == ["sm_80", "sm_90"]
-
-
-def test_a_kernel_that_links_without_a_warning_has_none(mini: KernelFamily) -> None:
-    plan = mini.plan(arch="sm_90", link_options={"max_registers": 24, "ptxas": ["-v"]}, **TWICE)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert plan.link(use_cache=False).warnings == []
 
 
 def test_a_warning_names_functions_as_the_source_does(mini: KernelFamily) -> None:

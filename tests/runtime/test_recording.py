@@ -66,14 +66,6 @@ def test_a_plan_is_read_as_it_was_written_in_one_line(used: UsedPlan) -> None:
     assert UsedPlan.from_line(line) == used
 
 
-@pytest.mark.slow
-@given(_used, st.data())
-def test_a_line_that_is_cut_off_is_not_read(used: UsedPlan, data: st.DataObject) -> None:
-    line = used.to_line()
-    with pytest.raises(ValueError):
-        UsedPlan.from_line(line[: data.draw(st.integers(0, len(line) - 2))])
-
-
 def test_a_plan_is_recorded_once_however_often_it_is_used(mini: KernelFamily, tmp_path: Path) -> None:
     path = tmp_path / "used.jsonl"
     plan = mini.plan(arch="sm_90", **_CHOSEN)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
 import shutil
 import weakref
@@ -30,7 +29,6 @@ from tests.support.distributions import install
 from tests.support.errors import raises
 from tests.support.launchers import FakeDriver
 from tests.support.process import output_of, python
-from tests.support.tuned import open_tuned
 
 FLOAT = {"data_type": "float", "op_name": "twice"}
 SOURCE = '#include "op.cuh"\ntemplate <> __device__ float mini::op<float>(float a) { return a + 3; }'
@@ -102,13 +100,6 @@ def test_copies_of_what_does_not_change_are_the_thing_itself(family: KernelFamil
         assert copy.deepcopy(holder)["kernel"][0] is copy.copy(thing) is thing
 
 
-def test_the_best_variant_is_copied_with_its_launch(tuned_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    best = open_tuned(tuned_path, monkeypatch).best(n=1000, data_type="float")
-    best.launcher = SimpleNamespace(name="launcher")
-    for made in (send(best), copy.deepcopy(best)):
-        assert (made.launch, made.variant, made.origin) == (best.launch, best.variant, best.origin)
-
-
 # --- other processes ---
 
 
@@ -150,19 +141,6 @@ def test_another_database_at_the_path_is_an_error_that_names_both(
     assert caught.value.hint
 
 
-@pytest.mark.slow
-def test_closures_are_sent_as_clusters_send_them(family: KernelFamily, tmp_path: Path) -> None:
-    cloudpickle = pytest.importorskip("cloudpickle")
-    plan, dispatcher = family.plan(arch="sm_90", **FLOAT), family.dispatcher("data_type", op_name="twice")
-
-    def work() -> str:
-        return f"{plan.digest} {dispatcher.names} {family.name}"
-
-    sent = tmp_path / "sent"
-    sent.write_bytes(cloudpickle.dumps(work))
-    assert output_of(f"{RECEIVE}print(thing())", sent).splitlines()[-1] == work()
-
-
 # --- launchers ---
 
 
@@ -185,20 +163,6 @@ def test_a_launcher_is_loaded_again_for_the_device_there(
     monkeypatch.setattr("jitlto.cuda.device.current", lambda: there)
     found = pickle.loads(sent)  # noqa: S301 - our own bytes
     assert [each.linked.architecture.number for each in found] == [100, 80]
-
-
-def test_a_launcher_that_was_sent_keeps_no_family_alive(mini_path: Path, fake: FakeDriver) -> None:
-    gc.disable()
-    try:
-        family = jitlto.load("mini", mini_path)
-        launcher, gone = family.load(family.plan(**FLOAT)), weakref.ref(family)
-        pickle.dumps([launcher, launcher.plan])
-        del family
-        assert gone() is None
-        sent = pickle.dumps(launcher)
-    finally:
-        gc.enable()
-    assert send(launcher).chosen == launcher.chosen == pickle.loads(sent).chosen  # noqa: S301 - our own bytes
 
 
 def test_steps_are_sent_and_sequences_are_not(family: KernelFamily, fake: FakeDriver) -> None:

@@ -26,15 +26,6 @@ def key(request: pytest.FixtureRequest) -> SigningKey | None:
     return OURS() if request.param == "signed" else None
 
 
-@pytest.mark.slow
-@given(kinds, keys, payloads)
-def test_what_is_encoded_is_decoded(kind: str, key: str, payload: bytes) -> None:
-    signed, unsigned = entry.encode(kind, key, payload, OURS()), entry.encode(kind, key, payload, None)
-    assert entry.decode(kind, key, signed, OURS().public) == payload
-    assert entry.decode(kind, key, signed, None) == payload
-    assert entry.decode(kind, key, unsigned, None) == payload
-
-
 def test_every_change_of_one_byte_is_rejected(key: SigningKey | None) -> None:
     data = entry.encode("kernels", KEY, b"payload", key)
     for place in range(len(data)):
@@ -54,24 +45,12 @@ def test_every_truncation_and_extension_is_rejected(key: SigningKey | None) -> N
 
 
 @pytest.mark.slow
-@given(st.binary(max_size=400), st.booleans())
-def test_bytes_that_are_no_entry_are_rejected(data: bytes, signed: bool) -> None:
-    assert_rejected(data, OURS() if signed else None)
-
-
-@pytest.mark.slow
 @given(kinds, keys, kinds, keys)
 def test_an_entry_under_a_different_name_is_rejected(kind: str, key: str, other_kind: str, other_key: str) -> None:
     for signing_key in (None, OURS()):
         data = entry.encode(kind, key, b"payload", signing_key)
         if (kind, key) != (other_kind, other_key):
             assert_rejected(data, signing_key, other_kind, other_key)
-
-
-def test_names_are_not_joined_ambiguously() -> None:
-    data = entry.encode("a", "bc", b"", None)
-    assert_rejected(data, None, "a/b", "c")
-    assert entry.object_name("kernels", KEY) == f"v1/kernels/01/{KEY[2:]}"
 
 
 def test_where_signatures_are_required_an_unsigned_entry_is_rejected() -> None:

@@ -71,12 +71,6 @@ def test_a_store_that_works_is_found_so_and_left_as_it_was(store_url: str) -> No
     assert [each.name for each in backend.list()] == ["v1/kernels/ab/cd"]
 
 
-def test_a_store_that_is_only_read_gets_no_probe() -> None:
-    store = FakeStore(("put", "delete", "head"))
-    (finding,) = _examine(store, StoreAddress("s3://bucket", writes=False))
-    assert finding.ok
-
-
 @pytest.mark.parametrize(
     ("denied", "remedy"),
     [
@@ -103,17 +97,6 @@ def test_a_server_that_fails_is_said_within_the_bound(fault: dict[str, Any], mon
     assert time.monotonic() - begin < 12
     assert not all(finding.ok for finding in found)
     assert all(finding.remedy for finding in found if not finding.ok)
-
-
-@pytest.mark.slow
-def test_a_page_for_everything_is_no_store_that_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    with fault_proxy(None) as proxy:
-        for name, value in proxy.variables.items():
-            monkeypatch.setenv(name, value)
-        proxy.set(fault="html")
-        found = examine_store(parse_store(proxy.url, writes=False), CHECKSUM)
-    assert [finding.ok for finding in found] == [False]
-    assert "HTTPS_PROXY" in str(found[0].remedy)
 
 
 def test_keys_are_examined_where_signatures_count(tmp_path: Path) -> None:
@@ -151,13 +134,3 @@ def test_a_directory_is_examined_as_programs_see_it(tmp_path: Path) -> None:
     assert "JITLTO_STORE_TRUST" in (opened.remedy or "")
     assert not (tmp_path / "none").exists()
     assert [each.ok for each in examine_store(address, CHECKSUM)] == [True]
-
-
-@pytest.mark.parametrize("denied", ["put", "get"])
-def test_a_fault_that_is_no_missing_right_keeps_its_own_remedy(denied: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> Any:
-        raise StoreError("500", code="store-failed", hint="see the store's answer")
-
-    monkeypatch.setattr(store := FakeStore(), denied, fail)
-    (finding,) = [each for each in _examine(store) if not each.ok]
-    assert finding.remedy == "see the store's answer"

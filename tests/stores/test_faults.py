@@ -77,7 +77,7 @@ def test_replies_that_are_no_entries_are_misses(settings: dict[str, str], caplog
         proxy.set(fault="html")
         assert stores.get("kernels", "ab" * 32) is None
         assert stores.get("kernels", "ac" * 32) is None
-        assert stores.statistics.rejected == 2
+        assert stores.counts["rejected"] == 2
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.config import Config
-from jitlto.base.errors import DatabaseError, JitltoError, StoreError
+from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.user_caches import clear_databases, kept_databases
 from jitlto.stores.address import parse_store
 from jitlto.stores.artifacts import open_store, push, push_with_packs
@@ -89,22 +89,6 @@ def test_what_is_no_database_leaves_nothing(backend: Backend, tmp_path: Path, se
     assert [path for path in _below(settings) if path.is_file() and path.suffix != ".lock"] == []
 
 
-def test_an_interrupted_fetch_leaves_nothing_that_is_found(
-    backend: Backend, database: Path, settings: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address = str(push(backend, database).address)
-
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("jitlto.stores.artifacts.decode_index", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            fetch(address, settings)
-    assert kept_databases("fetched", settings) == {}
-    fetch(address, settings)
-
-
 def test_copies_are_counted_and_cleared(backend: Backend, database: Path, settings: Config) -> None:
     assert kept_databases("fetched", settings) == {}
     address = str(push(backend, database).address)
@@ -128,13 +112,6 @@ def test_what_a_killed_process_has_left_is_removed_after_a_day(
     assert [path.name for path in directory.glob(".jitlto-*")] == [".jitlto-new"]
 
 
-def test_a_cache_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    settings = Config.read({"JITLTO_CACHE_DIR": str(tmp_path / "file")})
-    with raises(JitltoError, "jitlto-unusable-cache", hint="JITLTO_CACHE_DIR"):
-        fetch(f"s3://bucket#sha256={'0' * 64}", settings)
-
-
 def test_a_copy_is_found_in_a_cache_that_can_only_be_read(
     backend: Backend, database: Path, settings: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,8 +121,3 @@ def test_a_copy_is_found_in_a_cache_that_can_only_be_read(
     assert fetch(address, settings) == path
     with raises(JitltoError, "jitlto-unusable-cache", where="fetched"):
         fetch(address[:-64] + "0" * 64, settings)
-
-
-def test_an_address_without_a_digest_is_refused(settings: Config) -> None:
-    with raises(StoreError, "store-no-digest", "s3://bucket/mini.fragdb"):
-        fetch("s3://bucket/mini.fragdb", settings)

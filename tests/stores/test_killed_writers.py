@@ -113,7 +113,7 @@ def test_no_half_entry_is_read_after_writers_were_killed(
     with opened(variables) as stores:
         for number in range(KEYS):
             assert stores.get("kernels", _key(number)) in (None, payload_of(number))
-        assert stores.statistics.rejected == 0
+        assert stores.counts["rejected"] == 0
 
 
 def _key(number: int) -> str:

@@ -7,18 +7,14 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given
-from hypothesis import strategies as st
 
-from jitlto import stores
-from jitlto.base.errors import DatabaseError, JitltoError, ManifestError, StoreError
+from jitlto.base.errors import ManifestError
 from jitlto.cli import cli
 from jitlto.link import packs
 from jitlto.link.sources import KERNELS
@@ -26,7 +22,6 @@ from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 from jitlto.stores import manifest, signatures
 from jitlto.stores.manifest import Manifest
 from tests.support.errors import raises
-from tests.support.outputs import SPECIAL, special_file
 
 pytestmark = pytest.mark.one_major
 
@@ -115,11 +110,6 @@ def test_sha256sum_and_jitlto_read_each_others_manifests(release: Path) -> None:
         assert run("verify", "--manifest", release / "other").exit_code == 0
 
 
-def test_the_same_files_give_the_same_manifest(release: Path) -> None:
-    whole = listed(release).read_bytes()
-    assert listed(release).read_bytes() == whole
-
-
 @pytest.mark.parametrize("name", ["mini.fragdb", "mini.sm_90.pack"])
 def test_a_changed_file_fails_and_the_message_gives_both_digests(release: Path, database: Path, name: str) -> None:
     path = listed(release)
@@ -142,15 +132,6 @@ def test_an_unlisted_file_fails(release: Path, database: Path, tmp_path: Path) -
     for arguments in ([database], []):
         message = refused("not-listed", "verify", "--manifest", path, *arguments)
         assert "mini.more.pack" in message  # a process that opens the database would load it
-
-
-def test_a_listed_but_missing_file_fails(release: Path, database: Path) -> None:
-    path = listed(release)
-    database.with_name("mini.sm_90.pack").unlink()
-    assert "mini.sm_90.pack: " in refused("unreadable", "verify", "--manifest", path)
-    database.unlink()
-    assert str(database) in refused("unreadable", "verify", "--manifest", path, database)
-    assert str(release / "none") in refused("unreadable", "verify", "--manifest", release / "none")
 
 
 def test_an_installed_file_is_found_by_the_end_of_its_path(release: Path, database: Path, tmp_path: Path) -> None:
@@ -208,19 +189,6 @@ def test_a_manifest_is_a_file_of_sensible_size(release: Path, tmp_path: Path) ->
     assert "UTF-8" in refused("invalid", "verify", "--manifest", tmp_path / "bytes")
 
 
-@pytest.mark.slow
-@given(st.text(max_size=100) | st.text("0a \n*/.\\", max_size=300))
-def test_any_text_is_a_manifest_or_an_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
-    path = tmp_path_factory.mktemp("m") / "SHA256SUMS"
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    try:
-        read = Manifest.read(path)
-    except ManifestError as error:
-        assert str(path) in str(error)
-    else:
-        assert all(not name.startswith(("/", "..")) for name in read.digests)
-
-
 def test_files_outside_the_directory_and_strange_names_are_not_listed(
     release: Path, database: Path, tmp_path: Path
 ) -> None:
@@ -232,16 +200,6 @@ def test_files_outside_the_directory_and_strange_names_are_not_listed(
     assert not (release / "SHA256SUMS").exists()
 
 
-def test_foreign_files_are_not_replaced_and_damaged_databases_not_listed(release: Path, database: Path) -> None:
-    (release / "notes").write_text("notes")
-    assert "notes" in refused("overwrite", "manifest", database, "-o", release / "notes")
-    database.write_bytes(database.read_bytes()[:-5000])
-    result = run("manifest", database, "-o", release / "SHA256SUMS")
-    assert isinstance(result.exception, DatabaseError)
-    assert result.exception.code == "database-damaged"
-    assert not (release / "SHA256SUMS").exists()
-
-
 @pytest.mark.parametrize(
     "arguments", [[], ["--signers", "x", "a.fragdb"], ["--manifest", "m", "--signer", "me"]], ids=str
 )
@@ -250,18 +208,6 @@ def test_wrong_usage_is_an_error(arguments: list[str]) -> None:
 
 
 # --- signatures ---
-
-
-@pytest.mark.slow
-@needs_ssh
-def test_a_signed_manifest_is_checked_by_who_signed_it(release: Path, database: Path, key: Path) -> None:
-    path = listed(release, "--sign", key)
-    result = run("verify", "--manifest", path, "--signers", signers_of(key), database)
-    assert result.exit_code == 0
-    assert "signed by release@example.org" in result.output
-    named = ("--signers", signers_of(key), "--signer", "release@example.org")
-    assert run("verify", "--manifest", path, *named).exit_code == 0
-    assert "me@example.org" in refused("untrusted", "verify", "--manifest", path, *named[:3], "me@example.org")
 
 
 @pytest.mark.slow
@@ -340,14 +286,6 @@ def test_others_signatures_and_signatures_for_other_things_fail(release: Path, k
 
 
 @needs_ssh
-def test_unreadable_signers_are_an_error(release: Path, key: Path, tmp_path: Path) -> None:
-    path = listed(release, "--sign", key)
-    assert str(tmp_path / "none") in refused("unreadable", "verify", "--manifest", path, "--signers", tmp_path / "none")
-    (tmp_path / "empty").touch()
-    assert "not made by a key" in refused("untrusted", "verify", "--manifest", path, "--signers", tmp_path / "empty")
-
-
-@needs_ssh
 def test_a_key_that_cannot_sign_is_an_error(release: Path, database: Path, tmp_path: Path) -> None:
     (tmp_path / "nokey").write_text("no key")
     for name in ("nokey", "missing"):
@@ -388,30 +326,6 @@ def test_a_key_counts_in_every_line_that_lists_it(
         refused("untrusted", "verify", "--manifest", path, "--signers", signers)
     else:
         assert f"signed by {name}\n" in run("verify", "--manifest", path, "--signers", signers).output
-
-
-@pytest.mark.slow
-@needs_ssh
-@pytest.mark.parametrize("kind", SPECIAL)
-def test_a_signature_does_not_replace_what_is_no_file(release: Path, key: Path, kind: str) -> None:
-    path = special_file(release / "SHA256SUMS.sig", kind)
-    before = path.lstat()
-    for more in ((), ("--sign", key)):
-        done = run("manifest", release / "pkg" / "mini.fragdb", "-o", release / "SHA256SUMS", *more)
-        assert (done.exit_code, isinstance(done.exception, JitltoError)) == (1, True)
-        assert os.path.samestat(before, path.lstat())
-    (release / "SUMS").write_text(f"{ZERO}  x\n")
-    special_file(release / "SUMS.sig", kind)
-    with raises(ManifestError, "manifest-unwritable", where="SUMS.sig"):
-        manifest.sign(release / "SUMS", key)
-
-
-@needs_ssh
-def test_a_signature_that_cannot_be_made_leaves_the_one_of_the_same_manifest(release: Path, key: Path) -> None:
-    path = listed(release, "--sign", key)
-    signed = Path(f"{path}.sig").read_bytes()
-    refused("unsignable", "manifest", release / "pkg" / "mini.fragdb", "-o", path, "--sign", release / "none")
-    assert Path(f"{path}.sig").read_bytes() == signed
 
 
 @pytest.mark.slow
@@ -463,17 +377,3 @@ def test_a_hardware_key_signs_when_somebody_touches_it(touched: bool) -> None:
     else:
         with pytest.raises(ValueError, match="touched"):
             signatures.signer_of(armored, b"text", "jitlto")
-
-
-def test_without_cryptography_a_signature_is_not_taken_for_good(
-    release: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    path = listed(release)
-    Path(f"{path}.sig").write_text("signature")
-    (tmp_path / "signers").touch()
-    monkeypatch.delitem(sys.modules, "jitlto.stores.signatures", raising=False)
-    monkeypatch.delattr(stores, "signatures", raising=False)
-    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
-    done = run("verify", "--manifest", path, "--signers", tmp_path / "signers")
-    assert isinstance(done.exception, StoreError)
-    assert "cryptography" in str(done.exception)

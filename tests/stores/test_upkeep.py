@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from jitlto.base.config import Config
 from jitlto.base.errors import StoreError
 from jitlto.stores import upkeep
 from jitlto.stores.address import StoreAddress, parse_store
 from jitlto.stores.artifacts import encode_index, open_store
 from jitlto.stores.backend import Backend
 from jitlto.stores.entry import encode, object_name
-from jitlto.stores.shared import SharedStore
 from jitlto.stores.signatures import SigningKey, TrustedKeys
 from jitlto.stores.upkeep import Damage
 from tests.support.errors import raises
@@ -129,15 +127,6 @@ def test_foreign_objects_are_left_alone(dated: DatedStore) -> None:
     assert done.removed == {}
 
 
-def test_what_was_used_last_is_known_on_a_real_server_too(backend: Backend) -> None:
-    names = [object_name("kernels", hashlib.sha256(b"%d" % number).hexdigest()) for number in range(30)]
-    for name in names:
-        backend.put(name, b"payload")
-    assert upkeep.prune(backend, older_than=DAY, now=time.time() + 0.5 * DAY).removed == {}
-    assert upkeep.prune(backend, older_than=DAY, now=time.time() + 1.5 * DAY).removed == {"kernels": 30}
-    assert list(backend.list("v1/")) == []
-
-
 _SIGNATURE = ("sign", "trusted")  # words of the reasons that are about signatures
 
 
@@ -230,25 +219,3 @@ def test_without_trusted_keys_signatures_do_not_count(backend: Backend) -> None:
     bad = _fill(backend, _key())
     found = {each.name for each in verified(backend, None)}
     assert found == {name for name, word in bad.items() if word not in _SIGNATURE}
-
-
-@pytest.mark.parametrize(("days", "purpose"), [(0.9, ""), (1.1, ""), (400, ""), (400, "#read")])
-def test_what_is_read_gets_todays_date_if_it_is_older_than_a_day(tmp_path: Path, days: float, purpose: str) -> None:
-    """And what is only read, by those who may not write, keeps its date."""
-    directory, key = tmp_path / "store", "ab" * 32
-    name, data = object_name("kernels", key), encode("kernels", key, b"payload", None)
-    open_store(StoreAddress(directory.as_uri(), writes=True)).put(name, data)
-    written = time.time() - days * DAY
-    os.utime(directory / name, (written, written))
-    stores = SharedStore.from_config(
-        Config.read({"JITLTO_STORE": directory.as_uri() + purpose, "JITLTO_STORE_PATIENCE": "10"})
-    )
-    assert stores is not None
-    assert stores.get("kernels", key) == b"payload"
-    expected, end = days > 1 and not purpose, time.monotonic() + (10 if days > 1 and not purpose else 0.05)
-    refreshed = False
-    while not refreshed and time.monotonic() < end:  # nobody waits for it but this test
-        time.sleep(0.01)
-        refreshed = (directory / name).stat().st_mtime > written + 60
-    assert refreshed is expected
-    assert (directory / name).read_bytes() == data

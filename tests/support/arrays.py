@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 
 from jitlto.launch import torch_interface
 
@@ -243,25 +242,6 @@ class JaxArray:
 
 
 JaxArray.__module__, JaxArray.__name__ = "jaxlib._jax", "ArrayImpl"
-
-
-def torch_tensors(device: str) -> list[Any]:
-    """Tensors of every kind that may or may not be passed as ``float*``."""
-    torch = pytest.importorskip("torch")
-    plain = torch.arange(24, dtype=torch.float32, device=device)
-    negative, gone, wide = torch.complex(plain, plain).conj().imag, plain.clone(), plain.bfloat16()
-    for tensor in (gone, wide):
-        tensor.untyped_storage().resize_(0)
-    return [
-        plain, plain[4:], plain[::2], plain.reshape(4, 6), plain.reshape(4, 6).T, plain[3:3], plain[:0], plain[7],
-        plain.reshape(24, 1)[:, :1], plain.reshape(1, 24).T, plain.expand(3, 24), plain.cpu(), plain.cpu().pin_memory(),
-        plain.double(), plain.half(), plain.bfloat16(), plain.int(), plain.bool(), plain.to(torch.uint8),
-        plain.clone().requires_grad_(), plain.bfloat16().requires_grad_(), plain.clone().requires_grad_().detach(),
-        torch.nn.Parameter(plain.clone()), torch.nn.Parameter(plain.clone(), requires_grad=False),
-        torch.complex(plain, plain), torch.complex(plain, plain).conj(), plain.to(torch.complex64).imag,
-        negative, negative[7], negative[:1], negative[:0], gone, gone[:0], wide,
-        plain.to_sparse(), torch.empty(4, device="meta"), plain.to(getattr(torch, "float8_e5m2", torch.float16)),
-    ]  # fmt: skip
 
 
 class CupyStream:

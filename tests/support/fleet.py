@@ -111,7 +111,7 @@ def _request(given: dict[str, Any], number: int, ready: int, gate: int) -> None:
     statistics = {}
     if shared is not None:
         shared.stores.flush(10)
-        statistics = {name: getattr(shared.stores.statistics, name) for name in _STATISTICS}
+        statistics = {name: shared.stores.counts[name] for name in _STATISTICS}
     result = {"counters": dict(events.counters()), "cubins": cubins, "seconds": seconds, "statistics": statistics}
     (folder / f"result{number}").write_text(json.dumps(result))
 

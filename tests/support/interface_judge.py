@@ -63,7 +63,7 @@ def ask_without(family: Family) -> Answer:
             name = family.archs.get("family", "75") if side not in family.archs else family.archs[side]
             options = ["--std=c++17", *family.options.get("family", ()), *family.options.get(side, ())]
             architecture = Architecture.parse(name)
-            compiled = nvrtc.compile_source(Source(text.encode(), headers), [architecture], options, ptx=False)
+            compiled = nvrtc.compile_source(Source(text.encode(), headers), [architecture], options)
             inputs.append(nvjitlink.LinkInput(nvjitlink.InputKind.LTOIR, compiled.ltoir[architecture], side))
         linked = nvjitlink.link(inputs, Architecture.parse(family.target), ["-lto"], ptx=True)
     except JitltoError as error:

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from jitlto.stores.shared import StoreStatistics
-
 if TYPE_CHECKING:
     from jitlto.stores.shared import SharedStore as Base
 else:
@@ -22,7 +20,7 @@ class MemoryStores(Base):
         self.asked: list[list[tuple[str, str]]] = []  # by round trip
         self.is_opening = False  # nothing is found while they are
         self.is_read_only = False
-        self.statistics = StoreStatistics()
+        self.counts = Counter()
         self.writes: Counter[tuple[str, str]] = Counter()
 
     def copy(self) -> MemoryStores:

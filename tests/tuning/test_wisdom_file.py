@@ -54,12 +54,6 @@ def test_a_damaged_file_is_refused_or_the_same(data: st.DataObject) -> None:
         assert read == SOME
 
 
-@given(st.binary(max_size=200))
-def test_other_bytes_are_refused(data: bytes) -> None:
-    with pytest.raises(WisdomError):
-        wisdom_file.decode(data, "file")
-
-
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"jitlto_wisdom":1,"sha256":"","entries":[]}', encode("wisdom", b"{}")])
 def test_an_earlier_or_another_file_is_refused(data: bytes) -> None:
     with raises(WisdomError, "wisdom-damaged", where="here.wisdom"):

@@ -22,12 +22,11 @@ from jitlto.cuda import ptx, toolkit
 
 #: The folder of the entries in the cache directory.
 ENTRIES = "sources"
-_SCHEMA = 5  # of the entries
+_SCHEMA = 6  # of the entries
 
 
 class _Entry(Struct):
     key: str  # part of the entry, because a file may have been renamed
-    headers: dict[str, str | None]
     ltoir: bytes
     ptx: str
     version: str
@@ -52,41 +51,29 @@ def compile_once(
             :func:`jitlto.compile.nvrtc_program.program_name`.
     """
     overlay = {header: content.encode("utf-8", "surrogateescape") for header, content in headers}
-    made_from = {
-        "schema": _SCHEMA,
-        "text": hashlib.sha256(text).hexdigest(),
-        "headers": {name: hashlib.sha256(content).hexdigest() for name, content in overlay.items()},
-        "architecture": str(architecture),
-        "options": list(options),
-        "nvrtc": toolkit.build_id("nvrtc"),
-    }
-    key = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
     # Text from a database or a caller must not lead to files beside the toolkit's headers.
     search = HeaderSearch((), overlay, system=toolkit.header_roots(), options=options, strict=True, beyond=False)
-    payload = store.get(ENTRIES, key) if store else None
-    cached = _decode(payload, key, search, architecture) if payload else None
-    if cached is not None:
-        return cached
     source = search.closure(text)
-    compiled = nvrtc.compile_source(source, [architecture], options)
-    # Headers that were searched for and not found count too: if one appears, the result changes.
-    looked_up = search.absent(text, source.headers) | source.headers.keys()
+    made_from = [_SCHEMA, source.sha256, str(architecture), options, toolkit.build_id("nvrtc")]
+    key = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
+    payload = store.get(ENTRIES, key) if store else None
+    if payload and (cached := _decode(payload, key, architecture)):
+        return cached
+    made = nvrtc.compile_source(source, [architecture], options)
     if store is not None and not store.readonly:
-        found = {name: search.sha256(name) for name in looked_up}
-        version, ltoir = str(compiled.version), compiled.ltoir[architecture]
-        entry = _Entry(key, found, ltoir, compiled.ptx, version, compiled.warnings, compiled.identity)
+        entry = _Entry(key, made.ltoir[architecture], made.ptx, str(made.version), made.warnings, made.identity)
         store.put(ENTRIES, key, msgspec.json.encode(entry))
         store.prune_if_due()
-    return compiled
+    return made
 
 
-def _decode(payload: bytes, key: str, search: HeaderSearch, architecture: Architecture) -> nvrtc.Compiled | None:
-    """Return the content of an entry; None if it cannot be read, or the toolkit's headers have changed since."""
+def _decode(payload: bytes, key: str, architecture: Architecture) -> nvrtc.Compiled | None:
+    """Return the content of an entry; None if it cannot be read."""
     try:
         entry = decoder(_Entry).decode(payload)
         version, module = Version.parse(entry.version), ptx.parse_ptx(entry.ptx)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, JitltoError):
         return None
-    if entry.key != key or any(search.sha256(name) != digest for name, digest in entry.headers.items()):
+    if entry.key != key:
         return None
     return nvrtc.Compiled({architecture: entry.ltoir}, entry.ptx, module, version, entry.warnings, entry.identity)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -108,10 +108,12 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
     )
 
 
-def link_images(compiled: nvrtc.Compiled, base: Architecture, name: str) -> tuple[tuple[str, LinkInput], ...]:
+def link_images(
+    compiled: nvrtc.Compiled, base: Architecture, name: str, *, has_inline: bool = True
+) -> tuple[tuple[str, LinkInput], ...]:
     """Return what is linked of compiled code in each mode; ``name`` is its name in messages."""
-    ltoir, text = compiled.ltoir[base], compiled.ptx.encode()
-    return ("lto", LinkInput(InputKind.LTOIR, ltoir, name)), ("ptx", LinkInput(InputKind.PTX, text, name))
+    ltoir = LinkInput(InputKind.LTOIR, compiled.ltoir[base], name, has_inline)
+    return ("lto", ltoir), ("ptx", LinkInput(InputKind.PTX, compiled.ptx.encode(), name, has_inline))
 
 
 def base_architecture(family: FamilyRecord) -> Architecture:
@@ -187,21 +189,18 @@ def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol
         PlanError: If nvJitLink cannot read it.
     """
     item = LinkInput(kind, bytes(data), name)
-    if kind in (InputKind.LTOIR, InputKind.FATBIN):
-        module = read_ltoir(item, wanted, store)
-        if module is not None:
-            names = {symbol.name for symbol in wanted}
-            provides = tuple(
-                Symbol(d.name, d.kind, d.layout) for d in module.declarations.values() if d.defined and d.name in names
-            )
-            requires = tuple(s for s in module.requires if s.name not in names)
-            # A fatbin with PTX or SASS can also be linked without LTO.
-            plain = any(image.kind in (FatbinKind.PTX, FatbinKind.CUBIN) for image in nvfatbin.list_images(data))
-            modes = ("lto", "ptx") if plain else ("lto",)
-            images = tuple((mode, item) for mode in modes)
-            return UserInput(UserSymbols(name, provides, requires), images, None, None, _identity(item))
-    symbols = UserSymbols(name, (), (), opaque=True)
-    return UserInput(symbols, (("lto", item), ("ptx", item)), None, None, _identity(item))
+    module = _read_ltoir(item, wanted, store) if kind in (InputKind.LTOIR, InputKind.FATBIN) else None
+    if module is None:
+        symbols, modes = UserSymbols(name, (), (), opaque=True), ["lto", "ptx"]
+    else:
+        names = {symbol.name for symbol in wanted}
+        defined = (d for d in module.declarations.values() if d.defined and d.name in names)
+        provides = tuple(Symbol(d.name, d.kind, d.layout) for d in defined)
+        symbols = UserSymbols(name, provides, tuple(s for s in module.requires if s.name not in names))
+        # A fatbin with PTX or SASS can also be linked without LTO.
+        held = {image.kind for image in nvfatbin.list_images(data)}
+        modes = ["lto"] if held.isdisjoint({FatbinKind.PTX, FatbinKind.CUBIN}) else ["lto", "ptx"]
+    return UserInput(symbols, tuple((mode, item) for mode in modes), None, None, _identity(item))
 
 
 def _identity(item: LinkInput) -> str:
@@ -228,49 +227,21 @@ def make_stub(functions: Sequence[str], store: CacheDir | None) -> LinkInput:
     return LinkInput(InputKind.LTOIR, compiled.ltoir[base], "stub")
 
 
-def read_ltoir(item: LinkInput, wanted: Sequence[Symbol], store: CacheDir | None, *flags: str) -> ptx.Module | None:
-    """Return what LTO-IR declares, from the PTX that nvJitLink makes of it with a stub; None if a fatbin holds none.
-
-    Args:
-        item: LTO-IR, bare or in a fatbin.
-        wanted: Functions that it may define; the stub takes their addresses.
-        store: The user's cache, where there is one.
-        flags: Further flags of the link.
-
-    Raises:
-        PlanError: If nvJitLink cannot read it.
-    """
+def _read_ltoir(item: LinkInput, wanted: Sequence[Symbol], store: CacheDir | None) -> ptx.Module | None:
+    """Return what LTO-IR declares, from the PTX that nvJitLink makes of it with a stub; None if a fatbin holds none."""
     stub = make_stub([s.name for s in wanted if s.kind is SymbolKind.FUNCTION], store)
-    refusals: list[LinkError] = []
-    for target in _targets(item):
+    version, refusals = nvjitlink.version(), list[LinkError]()
+    # For the newest target it reads bare LTO-IR of every architecture, with or without suffix. From a fatbin it reads
+    # LTO-IR with a suffix only for a target that runs it.
+    images = (image for image in nvfatbin.list_images(item.data) if image.kind == FatbinKind.LTOIR)
+    special = {Architecture(image.architecture.number, suffix) for image in images for suffix in "af"}
+    newest = Architecture(max(linkable_architectures(version)))
+    for target in (newest, *sorted(each for each in special if can_link_for(version, each))):
         try:
-            linked = link([item, stub], target, ["-lto", *flags], ptx=True)
+            return ptx.parse_ptx(link([item, stub], target, ["-lto"], ptx=True).data.decode())
         except LinkError as error:
             refusals.append(error)
-        else:
-            return ptx.parse_ptx(linked.data.decode())
     if item.kind is InputKind.FATBIN and nvfatbin.is_whole(item.data):
         return None
-    first = refusals[0]
-    raise PlanError(
-        f"cannot be read as {item.kind}: {first.what}",
-        code="plan-unreadable-input",
-        where=item.name,
-        hint=first.hint,
-    ) from first
-
-
-def _targets(item: LinkInput) -> Iterator[Architecture]:
-    """Yield targets for which nvJitLink may read an input.
-
-    For the newest target it reads bare LTO-IR of every architecture, with or without suffix. From a fatbin it reads
-    LTO-IR with a suffix only for a target that runs it.
-    """
-    version = nvjitlink.version()
-    yield Architecture(max(linkable_architectures(version)))
-    for number in sorted(
-        {i.architecture.number for i in nvfatbin.list_images(item.data) if i.kind == FatbinKind.LTOIR}
-    ):
-        for suffix in ("a", "f"):
-            if can_link_for(version, target := Architecture(number, suffix)):
-                yield target
+    what = f"cannot be read as {item.kind}: {refusals[0].what}"
+    raise PlanError(what, code="plan-unreadable-input", where=item.name, hint=refusals[0].hint) from refusals[0]

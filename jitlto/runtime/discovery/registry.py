@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jitlto.base import config
 from jitlto.base.errors import DatabaseError, JitltoError
@@ -39,6 +39,8 @@ class DatabaseFile(Frozen):
     @classmethod
     def from_database(cls, database: FragmentDatabase) -> DatabaseFile:
         """Wrap an open database."""
+        if not hasattr(database, "families"):
+            raise TypeError(f"database must be a path or a FragmentDatabase, not {type(database).__name__}")
         return cls(database.path, database.location, Contents.from_database(database), lambda _: database)
 
     def require(self, family: str) -> FamilyContents:
@@ -50,10 +52,12 @@ class DatabaseFile(Frozen):
         """
         contents = self.contents.families.get(family)
         if contents is None or self.contents.part is not None:
-            from jitlto.runtime.discovery import errors  # imported lazily: only needed for errors
-
-            raise errors.not_held(family, self.contents, self.path)
+            raise _errors().not_held(family, self.contents, self.path)
         return contents
+
+    def point_to_sources(self, cubin: bytes, family: str) -> bytes:
+        """Return a kernel of a twin with a line table that names the files which the twin holds."""
+        return bytes(_lineinfo().point_to_sources(cubin, self.location, family))
 
     def open(self) -> FragmentDatabase:
         """Open the database.
@@ -84,7 +88,7 @@ class Registry:
         paths: tuple[Path | str, ...] = (),
         *,
         settings: config.Config | None = None,
-        look_ups: Callable[[Path], LookUps] = lambda _: LookUps(()),
+        look_ups: Callable[[Path], LookUps] = lambda _: LookUps(tuple),
         on_new: Callable[[], object] = lambda: None,
     ) -> None:
         self._paths = paths
@@ -132,9 +136,7 @@ class Registry:
 
     def twin(self, file: DatabaseFile, *, is_required: bool = False) -> DatabaseFile | None:
         """Return the twin of a database with line information; None if it has none."""
-        from jitlto.runtime.discovery import lineinfo  # imported lazily: only for profilers
-
-        twin = lineinfo.find_twin(file.location, file.contents.digest, is_required=is_required)
+        twin = _lineinfo().find_twin(file.location, file.contents.digest, is_required=is_required)
         return None if twin is None else self._file(twin)
 
     def _file(self, path: Path) -> DatabaseFile:
@@ -191,12 +193,10 @@ class Registry:
         found += [self.of_package(each) for each in packages]
         if len({file.contents.digest for file in found}) == 1:
             return found[0]
-        from jitlto.runtime.discovery import errors  # imported lazily: only needed for errors
-
         if found:
-            raise errors.ambiguous(family, [file.path for file in found], packages)
+            raise _errors().ambiguous(family, [file.path for file in found], packages)
         on_path = [] if distribution else [self.file(path).contents for path in self.files()]
-        raise errors.unknown(family, distribution, on_path)
+        raise _errors().unknown(family, distribution, on_path)
 
     def _on_path(self, family: str) -> list[DatabaseFile]:
         """Return the databases on the search path that hold a family.
@@ -232,9 +232,7 @@ class Registry:
         for path in paths:
             if digest_of(path) == digest:
                 return self.file(path)
-        from jitlto.runtime.discovery import errors  # imported lazily, as above
-
-        raise errors.not_found_again(family, digest, paths)
+        raise _errors().not_found_again(family, digest, paths)
 
     # --- in installed packages ---
 
@@ -264,6 +262,18 @@ class Registry:
             if package.source is None:
                 error.hint = f"{package.reinstall}; if it is damaged there too: {error.hint}"
             raise
+
+
+def _errors() -> Any:
+    from jitlto.runtime.discovery import errors  # imported lazily: loads what can be built, to name it
+
+    return errors
+
+
+def _lineinfo() -> Any:
+    from jitlto.runtime.discovery import lineinfo  # imported lazily: only for profilers
+
+    return lineinfo
 
 
 def _identity(path: Path) -> Identity | None:

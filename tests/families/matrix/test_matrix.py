@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import random
 import time
-import tracemalloc
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -97,21 +94,6 @@ def test_strict_product_is_the_plain_one_or_the_error_that_enumeration_would_fin
             expand(document)
 
 
-@pytest.mark.slow
-@settings(deadline=None)
-@given(documents(strings), st.randoms(use_true_random=False))
-def test_order_of_members_in_the_file_does_not_matter(document: Any, rng: random.Random) -> None:
-    def shuffled(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: shuffled(value[name]) for name in rng.sample(sorted(value), len(value))}
-        return [shuffled(element) for element in value] if isinstance(value, list) else value
-
-    one = matrix.Matrix(document, lenient=True)
-    other = matrix.Matrix(shuffled(document), lenient=True)
-    assert exactly(one.combinations()) == exactly(other.combinations())
-    assert one.warnings == other.warnings
-
-
 def test_the_conditional_matrix_of_a_search_kernel_has_24_combinations() -> None:
     f, d = {"out_type": "float", "out_abbrev": "f"}, {"out_type": "double", "out_abbrev": "d"}
     document = {
@@ -145,24 +127,6 @@ def test_the_conditional_matrix_of_a_search_kernel_has_24_combinations() -> None
     ]
     assert [c["veclen"] for c in combinations[:4]] == ["1", "4", "8", "16"]
     assert {c["out_type"] for c in combinations if c["data_type"] == "__half"} == {"float"}
-
-
-@pytest.mark.parametrize(
-    ("document", "expected"),
-    [
-        ({}, [{}]),
-        ({"a": "x"}, [{"a": "x"}]),
-        ({"a": ["x", "y"], "b": {}}, [{"a": "x"}, {"a": "y"}]),
-        ({"a": [["x", ["y"]], [[["z"]]]]}, [{"a": "x"}, {"a": "y"}, {"a": "z"}]),
-        ([{"a": "x"}, [{"b": "y"}], {}], [{"a": "x"}, {"b": "y"}, {}]),
-        ({"a": ["x", []]}, [{"a": "x"}]),
-        ({"a": ["x", {}]}, [{"a": "x"}, {}]),
-        ({"a": ["x", {"b": "y"}]}, [{"a": "x"}, {"b": "y"}]),
-        ({"b": "x", "B": "y", "é": "z", "_": "w"}, [{"B": "y", "_": "w", "b": "x", "é": "z"}]),
-    ],
-)
-def test_small_documents(document: Any, expected: Any) -> None:
-    assert exactly(expand(document)) == exactly(expected)
 
 
 def test_lenient_keeps_json_types_empty_products_and_repeats(tmp_path: Path) -> None:
@@ -317,15 +281,6 @@ def test_a_broken_rule_is_reported_with_file_line_and_pointer(tmp_path: Path, te
     assert caught.value.where == f"{path}{place}"
 
 
-def test_warnings_have_file_line_and_pointer(tmp_path: Path) -> None:
-    path = written(tmp_path, '{"g": [\n{"_a": "x"},\n{"_b": "y"}]}')
-    assert [warning.partition(": ")[0] for warning in matrix.load_matrix(path).warnings] == [
-        f"{path}:1 (/g)",
-        f"{path}:2 (/g/0/_a)",
-        f"{path}:3 (/g/1/_b)",
-    ]
-
-
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent.json"):
         with raises(MatrixError, "matrix-unreadable", where=str(path)):
@@ -347,24 +302,6 @@ def test_100_000_combinations_in_two_seconds(lenient: bool) -> None:
     start = time.perf_counter()
     assert sum(1 for _ in expand(wide(5), lenient=lenient)) == 100_000
     assert time.perf_counter() - start < 2
-
-
-def peak(iterator: Iterator[Any]) -> int:
-    tracemalloc.start()
-    for _ in iterator:
-        pass
-    size = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return size
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("lenient", [False, True])
-def test_memory_does_not_grow_with_the_count(lenient: bool) -> None:
-    big = [{"kind": k, **wide(5)} for k in "xy"]  # a union, where identical combinations might hide
-    few = peak(islice(expand(big, lenient=lenient), 100))
-    many = peak(islice(expand(big, lenient=lenient), 50_000))
-    assert many < few + 100_000
 
 
 def chain(depth: int) -> dict[str, Any]:

@@ -100,23 +100,6 @@ def with_functions(
 
 @needs_numba
 @pytest.mark.slow
-@pytest.mark.parametrize("optimized", ["standard", "optimized"])
-@pytest.mark.parametrize("data_type", ["float", "__half"])
-def test_a_python_distance_replaces_the_group_and_is_inlined(
-    search: KernelFamily, data_type: str, optimized: str
-) -> None:
-    configuration = STANDARD | {"data_type": data_type, "optimized_name": optimized}
-    configuration["veclen"] = {"standard": "8", "optimized": "4"}[optimized]
-    plan = planned(search, manhattan, "compute_distance", **configuration)
-    assert [f.key.group for f in plan.fragments] == ["search_kernel", "apply_filter"]
-    assert plan.as_dict()["supplied"] == [f"manhattan ({__file__}:{manhattan.__code__.co_firstlineno})"]
-    for arch in ARCHITECTURES:
-        assert plan.link(arch).cubin[:4] == b"\x7fELF"
-        assert plan.calls_left(arch) == []
-
-
-@needs_numba
-@pytest.mark.slow
 def test_python_code_is_compiled_with_the_fast_math_of_its_plan(search: KernelFamily) -> None:
     def sine(query, row):  # type: ignore[no-untyped-def]
         return np.float32(math.sin(np.float32(query - row)))
@@ -137,7 +120,11 @@ def test_two_functions_may_replace_two_groups(search: KernelFamily) -> None:
     functions = [(manhattan, "compute_distance"), (apply_filter, None)]
     plan = with_functions(search, functions, data_type="float", **configuration).plan(arch="sm_90")
     assert [f.key.group for f in plan.fragments] == ["search_kernel"]
-    assert plan.calls_left() == []
+    named = f"manhattan ({__file__}:{manhattan.__code__.co_firstlineno})"
+    assert named in plan.as_dict()["supplied"]  # type: ignore[operator]
+    for arch in ARCHITECTURES:
+        assert plan.link(arch).cubin[:4] == b"\x7fELF"
+        assert plan.calls_left(arch) == []
 
 
 @needs_numba
@@ -155,19 +142,6 @@ def test_a_python_function_can_supply_a_group_without_fragments(
         assert plan.calls_left() == []
     else:
         assert f"_Z14user_transform{data_type[0]}".encode() in plan.link().cubin
-
-
-@needs_numba
-def test_math_numpy_loops_and_closures_compile_without_a_device(transform: KernelFamily) -> None:
-    steps, table = 3, np.array([1.0, 2.0, 4.0], "f4")
-
-    def series(x):  # type: ignore[no-untyped-def]
-        total = np.float32(0)
-        for step in range(steps):
-            total += math.sqrt(math.exp(x * table[step])) if x > 0 else math.sin(x)
-        return total
-
-    assert planned(transform, series, "user_transform", data_type="float").calls_left() == []
 
 
 @needs_numba

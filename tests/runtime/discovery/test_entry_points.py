@@ -197,15 +197,6 @@ def test_an_unknown_family_names_the_nearest_and_the_packages_with_families(site
         jitlto.family(str(mini_path))
 
 
-def test_without_any_package_the_error_says_so(site: Path) -> None:
-    if entry_points.families():
-        pytest.skip("a package with families is installed here")
-    with raises(RegistryError, "registry-unknown-family", "'mini'"):
-        jitlto.family("mini")
-    with raises(RegistryError, "registry-unknown-family", "'some'", hint="0 installed packages"):
-        jitlto.family("mini", distribution="some")
-
-
 def test_a_missing_database_names_the_package_and_the_remedy(site: Path, mini_path: Path) -> None:
     path = install_mini(site, mini_path)
     path.unlink()
@@ -269,24 +260,6 @@ def test_other_files_than_metadata_are_ignored(site: Path, mini_path: Path, monk
     monkeypatch.setattr(sys, "path", [*places, *sys.path])
     assert jitlto.family("mini").database.path == path
     assert [found.family for found in entry_points.families() if found.distribution == "my-package"] == ["mini"]
-
-
-def test_metadata_without_name_and_version_go_by_the_directory(site: Path, mini_path: Path) -> None:
-    install_mini(site, mini_path)
-    (site / "my_package-1.0.dist-info" / "METADATA").unlink()
-    assert [found.title for found in entry_points.families("mini")] == ["my_package 1.0"]
-
-
-def test_a_relative_path_is_relative_to_the_working_directory(
-    site: Path, mini_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    here = tmp_path / "here"
-    path = install_mini(here, mini_path)
-    monkeypatch.chdir(here)
-    monkeypatch.setattr(sys, "path", ["", *sys.path])
-    mini = jitlto.family("mini")
-    monkeypatch.chdir(tmp_path)
-    assert mini.database.path == path
 
 
 @pytest.mark.slow

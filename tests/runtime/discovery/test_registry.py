@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import load
 from tests.support.distributions import install
 from tests.support.errors import raises
-from tests.support.process import output_of
 
 
 def rewritten(source: Path, target: Path, *, name: str = "mini", options: tuple[str, ...] = ()) -> Path:
@@ -90,20 +88,6 @@ def test_two_databases_with_different_content_of_one_family_are_an_error_that_na
         Registry((mini_path, other)).find("mini")
 
 
-def test_a_replaced_file_is_opened_again_and_the_old_database_stays_usable(mini_path: Path, tmp_path: Path) -> None:
-    path = tmp_path / "changing.fragdb"
-    shutil.copyfile(mini_path, path)
-    registry = Registry()
-    old = registry.open(path)
-    rewritten(mini_path, path, name="renamed")
-    new = registry.open(path)
-    assert list(new.families) == ["renamed"]
-    assert registry.open(path) is new
-    assert list(old.families) == ["mini"]
-    image = old.fragments()[0].images[0]
-    assert len(old.read(image)) == image.size
-
-
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     missing = tmp_path / "missing.fragdb"
     with raises(DatabaseError, "database-not-found", where="missing.fragdb"):
@@ -117,7 +101,7 @@ def test_a_link_that_leads_nowhere_or_to_itself_is_one_clear_error(tmp_path: Pat
     link = tmp_path / "loop.fragdb"
     link.symlink_to(leads_to)
     for ask in (FragmentDatabase, Registry().open, lambda path: load("mini", path)):
-        with raises(DatabaseError, "database-not-found", leads_to, where="loop.fragdb"):
+        with raises(DatabaseError, "database-not-found", where="loop.fragdb"):
             ask(link)
     for path in (link, tmp_path / ("long" * 100)):
         with pytest.raises(DatabaseError) as caught:
@@ -130,14 +114,6 @@ def test_a_damaged_file_on_the_search_path_is_an_error_and_not_passed_over(mini_
     damaged.write_bytes(mini_path.read_bytes()[:8192])
     with raises(DatabaseError, "database-damaged", where="damaged.fragdb"):
         Registry((damaged, mini_path)).find("mini")
-
-
-@pytest.mark.slow
-def test_the_process_registry_is_what_the_environment_names(mini_path: Path, tmp_path: Path) -> None:
-    rewritten(mini_path, tmp_path / "second.fragdb", name="second")
-    path = os.pathsep.join([str(mini_path), "", str(tmp_path)])
-    code = "import jitlto; print([jitlto.load(n).database.path.name for n in ('mini', 'second')])"
-    assert output_of(code, JITLTO_DATABASE_PATH=path) == "['mini.fragdb', 'second.fragdb']\n"
 
 
 def test_a_family_can_be_loaded_from_a_path_or_an_opened_database(mini_path: Path) -> None:
@@ -156,7 +132,7 @@ def renamed(source: Path, directory: Path, count: int) -> list[Path]:
 
 def fresh(*paths: Path, cache: Path) -> Registry:
     """A registry as a process has it that begins."""
-    look_ups = LookUps([Disk(CacheDir(cache, 1 << 30))])
+    look_ups = LookUps(lambda: [Disk(CacheDir(cache, 1 << 30))])
     return Registry(paths, look_ups=lambda _: look_ups)
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jitlto.base.errors import StoreError
-from jitlto.stores.signatures import Signer, SigningKey, TrustedKeys
+from jitlto.stores.signatures import SigningKey, TrustedKeys
 from tests.support.errors import raises
 from tests.support.stores import new_key, write_key
 
@@ -93,19 +90,6 @@ def test_lines_whose_key_does_not_count(form: str, pair: tuple[SigningKey, str],
 def test_a_malformed_line_is_an_error_that_names_it(form: str, pair: tuple[SigningKey, str], tmp_path: Path) -> None:
     with raises(StoreError, "store-signers", where="signers:2"):
         trusting(tmp_path, "# keys", form.format(key=pair[1], blob=pair[1].split()[1]))
-
-
-def test_several_keys_are_trusted_at_once(tmp_path: Path) -> None:
-    paths = [write_key(tmp_path / name) for name in ("old", "new")]
-    trusted = trusting(tmp_path, *(Path(f"{path}.pub").read_text() for path in paths))
-    assert trusted.ids == {SigningKey.load(path).id for path in paths}
-
-
-@pytest.mark.slow
-@given(st.binary(max_size=200))
-def test_a_file_of_any_bytes_is_read_or_is_an_error(text: bytes) -> None:
-    with contextlib.suppress(ValueError):
-        Signer.parse(text).may_sign("jitlto-store")
 
 
 def test_what_is_no_private_key_is_an_error(tmp_path: Path) -> None:
