@@ -37,7 +37,7 @@ from jitlto.families.templates import render_family
 from jitlto.launch.arguments import make_converter
 from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
-from jitlto.link.requests import Contents, KernelRequest, LookUps, hash_key
+from jitlto.link.requests import Contents, LookUps, hash_key, request_key
 from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, Disk
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
 from jitlto.plan.user_code.inputs import from_ptx
@@ -358,9 +358,7 @@ def _pack(ground: Ground, data: bytes) -> None:
     path = ground.file("p.pack", edited(ground.pack, data) if data[:1] != b"j" else b"")
     database = path.with_suffix(".fragdb")
     if data[:1] == b"j":
-        key = _REQUEST.key
-        assert key is not None
-        made_up = {REQUESTS: {key: data[1:]}, CONTENTS: {hash_key("0" * 64): data[1:]}}
+        made_up = {REQUESTS: {_REQUEST: data[1:]}, CONTENTS: {hash_key("0" * 64): data[1:]}}
         packs.write(path, {KERNELS: ground.kernels, **made_up})
         look_ups = LookUps(lambda: packs.beside(database))
         look_ups.find_contents("0" * 64)
@@ -372,7 +370,7 @@ def _pack(ground: Ground, data: bytes) -> None:
         KernelCache(None).find(digest, database)
 
 
-_REQUEST = KernelRequest("0" * 64, "mini", None, "lto", {}, {"a": "b"}, (9, 0), "13.0")
+_REQUEST = request_key("0" * 64, "mini", None, "lto", {}, {"a": "b"}, (9, 0), "13.0") or ""
 
 
 def _pack_seeds(ground: Ground) -> list[bytes]:
