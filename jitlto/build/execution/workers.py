@@ -128,18 +128,12 @@ class ProcessExecutor(Executor):
             self._preloads.append(call)
             pipe.send((None, call))
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop the workers when they are idle, or at once if ``cancel_futures``."""
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - workers are awaited
+        """Stop the workers when all calls are answered, or at once if ``cancel_futures``."""
         if os.getpid() != self._owner:
             return  # a fork's copy, which does not own the workers
         self._is_shut = True
-        if wait or cancel_futures:
-            self._finish(at_once=cancel_futures)
-        else:
-            threading.Thread(target=self._finish).start()
-
-    def _finish(self, *, at_once: bool = False) -> None:
-        if not at_once:
+        if not cancel_futures:
             wait_for(list(self._futures.values()))
         if (ending := self._host) is not None:
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(ending.pipe.fileno())) as connection:
