@@ -54,6 +54,19 @@ class InstalledFamily(Frozen):
         return f"{self.distribution} {self.version}"
 
     @property
+    def remedy(self) -> str:
+        """What to do if its database is missing or damaged."""
+        if self.source is None:
+            return (
+                f"{reinstall_command(self.distribution)}; if that does not help, report it to its author, whose "
+                "pyproject.toml needs [tool.jitlto] and, with hatchling, [tool.hatch.build.hooks.jitlto]"
+            )
+        return (
+            f"declare [tool.jitlto] in {self.source / 'pyproject.toml'}, to have it built when needed; if that is gone, "
+            f"pip install -e SOURCES, or pip uninstall {self.distribution}"
+        )
+
+    @property
     def file(self) -> str:
         """The path of the database below the directory that contains the distribution.
 

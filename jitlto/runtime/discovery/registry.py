@@ -241,7 +241,7 @@ class Registry:
 
         Raises:
             RegistryError: If the entry point is invalid.
-            DatabaseError: If that of an editable install is missing, or cannot be built.
+            DatabaseError: If that of an editable install cannot be built.
         """
         if package.source is None:
             return package.location
@@ -259,13 +259,9 @@ class Registry:
         try:
             return self.file(path)
         except DatabaseError as error:
-            if package.source is None:
-                reinstall = entry_points.reinstall_command(package.distribution)
-                error.hint = (
-                    f"{package.title} names it for the family {package.family!r}: {reinstall}; if that does not help, "
-                    "report it to its author, whose pyproject.toml needs [tool.jitlto] and, with hatchling, "
-                    f"[tool.hatch.build.hooks.jitlto]; otherwise {error.hint}"
-                )
+            error.hint = (
+                f"{package.title} names it for the family {package.family!r}: {package.remedy}; otherwise {error.hint}"
+            )
             raise
 
 
