@@ -257,23 +257,12 @@ def test_parts_of_different_wholes_are_refused(hand: Whole, mini: Whole, tmp_pat
         refused([one, two, odd], "build-foreign-part", str(one), where=str(odd), allow_gaps=True)
 
 
-def test_parts_of_different_compilers_are_refused_or_mixed_as_requested(hand: Whole, tmp_path: Path) -> None:
+def test_parts_of_different_compilers_are_refused(hand: Whole, tmp_path: Path) -> None:
     one, two = hand.parts(tmp_path, 2)
     keys = [fragment.key for fragment in hand.fragments[1::2]]
     other = hand.part(tmp_path / "other", "2/2", keys, toolchains=(("f", "nvrtc 12.8.93"),))
-    names = ["family f", "nvrtc 12.9.86 in", "nvrtc 12.8.93 in", str(one), str(other), "--allow-mixed"]
+    names = ["family f", "nvrtc 12.9.86 in", "nvrtc 12.8.93 in", str(one), str(other)]
     refused([one, other], "build-mixed-compilers", *names)
-    report = merge_databases([one, other], tmp_path / "merged", allow_mixed=True)
-    assert report.fragments == hand.fragments
-    assert "nvrtc 12.8.93" in report.advice[0]
-    assert len(report.advice) == 2  # with that on the matrix
-    # Of another CUDA major, what becomes of kernels is said too.
-    images = [structs.replace(image, version=Version(13, 0)) for image in hand.fragments[1].images]
-    foreign = structs.replace(hand.fragments[1], images=tuple(images))
-    changed = replace(hand, fragments=(hand.fragments[0], foreign, *hand.fragments[2:]))
-    other = changed.part(tmp_path / "other", "2/2", keys, toolchains=(("f", "nvrtc 13.0.48"),))
-    advice = merge_databases([one, other], tmp_path / "merged", allow_mixed=True).advice
-    assert any("CUDA 12.9 and 13.0" in text and "PTX" in text for text in advice)
     # Who compiled nothing mixes nothing.
     idle = hand.part(tmp_path / "idle", "3/3", [], toolchains=(("f", "nvrtc 12.8.93"),))
     merge_databases([one, two, idle], tmp_path / "merged")
@@ -302,19 +291,14 @@ def test_checks_of_the_whole_family_run_at_the_merge(tmp_path: Path) -> None:
     refused(unsound.parts(tmp_path, 5), "build-layout-mismatch", "f/kern[t=float]", "(8)(8)", "(4)(4)")
 
 
-def test_advice_about_the_whole_family_is_given_at_the_merge(tmp_path: Path) -> None:
-    lonely = by_hand(tmp_path / "whole.fragdb", requires=Symbol("_Z5otherf", SymbolKind.FUNCTION, "(4)(4)"))
-    parts = lonely.parts(tmp_path, 2)
-    first, *rest = merge_databases(parts, tmp_path / "merged", allow_incomplete=True).advice
-    assert first == "the matrix is odd"
-    assert any("other(float)" in text and "f/kern[t=float]" in text for text in rest)
-
-
 def test_a_merge_plans_every_kernel_once(hand: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lonely = by_hand(tmp_path / "whole.fragdb", requires=Symbol("_Z5otherf", SymbolKind.FUNCTION, "(4)(4)"))
     with raises(UnplannedKernelsError, "build-unplanned-kernels", "other(float)", "f/kern[t=float]"):
         merge_databases(lonely.parts(tmp_path, 2), tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
+    first, *rest = merge_databases(lonely.parts(tmp_path, 2), tmp_path / "merged", allow_incomplete=True).advice
+    assert first == "the matrix is odd"
+    assert any("other(float)" in text and "f/kern[t=float]" in text for text in rest)
     cache, parts = open_cache(tmp_path / "cache"), hand.parts(tmp_path, 2)
     merge_databases(parts, tmp_path / "merged", cache=cache)
     monkeypatch.setattr(proof, "enumerate_kernels", None)

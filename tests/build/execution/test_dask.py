@@ -124,7 +124,7 @@ def test_a_worker_killed_in_mid_build_costs_only_time(doomed: DaskExecutor) -> N
 
 
 def _program() -> int:
-    """The process whose fork server has forked this one."""
+    """The program whose host has forked this process."""
     return int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
 
 
