@@ -62,7 +62,7 @@ class InstalledFamily(Frozen):
                 "pyproject.toml needs [tool.jitlto] and, with hatchling, [tool.hatch.build.hooks.jitlto]"
             )
         return (
-            f"declare [tool.jitlto] in {self.source / 'pyproject.toml'}, to have it built when needed; if that is gone, "
+            f"declare [tool.jitlto] in {self.source / 'pyproject.toml'}, to have it built when needed; if it is gone, "
             f"pip install -e SOURCES, or pip uninstall {self.distribution}"
         )
 
