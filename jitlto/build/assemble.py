@@ -58,16 +58,13 @@ def _find_entry(rendered: RenderedSource, kernels: list[Symbol]) -> str:
     candidates = [s.name for s in kernels if entry is None or base_name(s.name) == entry]
     if len(candidates) == 1:
         return candidates[0]
-    names = ", ".join(demangle(s.name) for s in kernels)
     if not kernels:
         what = "no __global__ function with external linkage"
         hint = "instantiate templates explicitly; remove static and anonymous namespaces from kernels"
-    elif entry is None:
-        what = f"several kernels: {names}"
-        hint = 'choose one: entry = "<name>" in the group\'s table'
     else:
-        what = f"{len(candidates) or 'no'} kernels named {entry!r} among {names}"
-        hint = "entry is the kernel's name without namespaces and arguments"
+        named = "" if entry is None else f" named {entry!r}"
+        what = f"{len(candidates) or 'no'} kernels{named} among {', '.join(demangle(s.name) for s in kernels)}"
+        hint = 'choose one: entry = "<name>" in the group\'s table, without namespaces and arguments'
     code = "build-several-kernels" if candidates else "build-no-kernel"
     raise BuildError(what, code=code, where=rendered.origin, hint=hint)
 
@@ -88,49 +85,50 @@ def _make_signature(rendered: RenderedSource, kernel: str, compiled: CompiledSou
     """Return a kernel's parameters: types from the compiler, names from ``params`` or else from its definition."""
     sizes = dict(compiled.kernels)[kernel]
     found = dict(compiled.parameters).get(kernel, ((None, None),) * len(sizes))
-    described = next(symbol.layout for symbol in compiled.provides if symbol.name == kernel)
+    layout = next(symbol.layout for symbol in compiled.provides if symbol.name == kernel)
+    kinds = layout.rpartition("(")[2].rstrip(")").split(",")  # a number for what is taken as such
     is_c = not kernel.startswith("_Z")
     actual: Sequence[str | None] = [type_ for _, type_ in found]
     if not is_c:
         mangled = parameter_types(kernel) or ()  # none of a name that is too long to be written out
         actual = mangled if len(mangled) == len(sizes) else [None] * len(sizes)
     declared = [_split_declaration(text, rendered) for text in rendered.params]
-    names = [name for _, name in declared]
-    names = names or [name or f"arg{number}" for number, (name, _) in enumerate(found)]
+    names = [name for _, name in declared] or [name or f"arg{n}" for n, (name, _) in enumerate(found)]
+    counts = f"the kernel takes {len(sizes)} parameters, but params declares {len(declared)}"
 
     def error(what: str, hint: str = "correct params or the kernel", code: str = "build-params-mismatch") -> BuildError:
         return BuildError(what, code=code, where=f"{rendered.origin}, kernel {demangle(kernel)}", hint=hint)
 
     if len(names) != len(sizes) or len(actual) != len(sizes):
-        what = f"the kernel takes {len(sizes)} parameters, but params declares {len(declared)}"
-        raise error(what, "list every parameter of the kernel in params, in order, or remove params")
+        raise error(counts, "list every parameter of the kernel in params, in order, or remove params")
     if len(set(names)) != len(names):
         what = f"duplicate name in params: {', '.join(names)}"
         raise error(what, "give each parameter a different name", "build-params-duplicate")
     made: list[Parameter] = []
-    for name, type_, stated, layout in zip(
-        names, actual, [type_ for type_, _ in declared] or [None] * len(names), sizes, strict=True
-    ):
+    for number, (name, type_) in enumerate(zip(names, actual, strict=True)):
+        stated, size = declared[number][0] if declared else None, sizes[number]
         chosen = stated or type_ or ("" if is_c else UNKNOWN_TYPE)
         if not chosen:
-            counts = f"the kernel takes {len(sizes)} parameters, but params declares {len(declared)}"
             what = f'{counts}; the type of {name!r} is not known, for the name of an extern "C" kernel has no types'
             raise error(what, 'list every parameter of the kernel in params, in order, as "type name"')
         if type_ and stated and not _may_declare(stated, type_, is_c=is_c):
             raise error(f"parameter {name!r} is declared as {stated}, but the kernel takes {type_}")
         known = find_scalar(chosen)
-        expected = 8 if chosen.rstrip().endswith(("*", "&")) else known.size if known else layout[0]
-        if expected != layout[0]:
-            raise error(f"parameter {name!r} of type {chosen} has {expected} bytes, but the kernel takes {layout[0]}")
-        # The compiler's type, unless params narrows it.
-        is_same = type_ is not None and (stated is None or is_same_type(stated, type_))
-        chosen = type_ if type_ and is_same else chosen
-        definition = _find_definition(rendered, chosen)
-        if definition and (wrong := _contradiction(definition, layout)):
-            hint = "list all fields under [struct], with their types, and align where C++ has alignas"
-            raise error(f"parameter {name!r}: {wrong}", hint, "build-struct-mismatch")
-        chosen = f"enum {chosen}" if _is_enum(chosen, len(made), described) else chosen
-        made.append(Parameter(name, chosen, *layout, definition))
+        expected = 8 if chosen.rstrip().endswith(("*", "&")) else known.size if known else size[0]
+        if expected != size[0]:
+            raise error(f"parameter {name!r} of type {chosen} has {expected} bytes, but the kernel takes {size[0]}")
+        if type_ and (stated is None or is_same_type(stated, type_)):
+            chosen = type_  # the compiler's, unless params narrows it
+        if definition := _find_definition(rendered, chosen):
+            fields = parse_definitions(definition)
+            if (fields.size, fields.alignment) != size:
+                what = f"parameter {name!r}: {fields.type} is declared with {fields.size} bytes, aligned to "
+                what += f"{fields.alignment}; the kernel takes {size[0]}, aligned to {size[1]}"
+                hint = "list all fields under [struct], with their types, and align where C++ has alignas"
+                raise error(what, hint, "build-struct-mismatch")
+        is_number = number < len(kinds) and kinds[number].isdigit()
+        chosen = f"enum {chosen}" if is_number and _is_name(chosen) else chosen
+        made.append(Parameter(name, chosen, *size, definition))
     return tuple(made)
 
 
@@ -142,32 +140,11 @@ def _find_definition(rendered: RenderedSource, type_name: str) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def _contradiction(definition: str, layout: tuple[int, int]) -> str | None:
-    """Return how a declared structure contradicts the size and alignment that the compiler gave a parameter."""
-    declared = parse_definitions(definition)
-    if (declared.size, declared.alignment) == layout:
-        return None
-    expected = f"{declared.type} is declared with {declared.size} bytes, aligned to {declared.alignment}"
-    return f"{expected}; the kernel takes {layout[0]}, aligned to {layout[1]}"
-
-
-def _is_enum(type_name: str, number: int, layout: str) -> bool:
-    """Return whether a parameter is an enum: a type with a name that the kernel takes as a number.
-
-    Args:
-        type_name: The parameter's type.
-        number: Its place among the parameters.
-        layout: The kernel's, as in :class:`~jitlto.record.fragment.Symbol`.
-    """
-    sizes = layout.rpartition("(")[2].rstrip(")").split(",")
-    if number >= len(sizes) or not sizes[number].isdigit() or type_name.startswith("enum "):
-        return False
-    return _is_name(type_name)
-
-
 @lru_cache(maxsize=4096)  # the kernels of a build share their types
 def _is_name(type_name: str) -> bool:
-    return type_name != UNKNOWN_TYPE and parse_type(type_name) is None and is_supported(type_name)
+    """Return whether a type is one with a name: an enum, if a kernel takes it as a number."""
+    is_known = type_name == UNKNOWN_TYPE or type_name.startswith("enum ") or parse_type(type_name) is not None
+    return not is_known and is_supported(type_name)
 
 
 def _may_declare(declared: str, actual: str, *, is_c: bool) -> bool:

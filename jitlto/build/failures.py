@@ -1,14 +1,14 @@
 """Failures grouped by cause, so that a bug in a template is reported once and not for every combination.
 
-Failures have one cause if their compilers say the same of one template or header, apart from what varies with the
-combination: parameter values, numbers, scalar types, names of files and white space.
+Failures have one cause if the first thing that their compilers say of a template or header is the same, apart from what
+varies with the combination: parameter values, numbers, scalar types, names of files and white space.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jitlto.base.errors import BuildError, JitltoError, LoggedError
@@ -20,12 +20,10 @@ from jitlto.record.fragment import FragmentKey
 # What NVRTC and nvcc say of a file, and ptxas or a host compiler.
 _DIAGNOSTIC = re.compile(r"^(.+?)\(\d+\): [\w ]*error(?: #[\w-]+)?: (.*)$", re.M)
 _OTHER_ERROR = re.compile(r"^.*\b(?:error|fatal)\b.*$", re.M | re.I)
-_PATH = re.compile(r"(?:/[\w.+-]+){2,}|\b[0-9a-f]{20}\b")  # the hash is a program's, see nvrtc.program_name
-_NUMBER = re.compile(r"\b(?:0[xX][0-9a-fA-F]+|\d[\d.]*(?:[eE][-+]?\d+)?)[uUlLfF]*|\d+")
+_PATH = r"(?:/[\w.+-]+){2,}|\b[0-9a-f]{20}\b"  # the hash is a program's, see nvrtc.program_name
+_NUMBER = r"\b(?:0[xX][0-9a-fA-F]+|\d[\d.]*(?:[eE][-+]?\d+)?)[uUlLfF]*|\d+"
 # A typedef among the values appears in messages as the type that it names.
-_SCALAR = re.compile(
-    r"\b(?:unsigned|signed|long|short|char|bool|__half|__nv_bfloat16|(?:u?int|float|double)(?:\d*|\d+_t))\b"
-)
+_SCALAR = r"\b(?:unsigned|signed|long|short|char|bool|__half|__nv_bfloat16|(?:u?int|float|double)(?:\d*|\d+_t))\b"
 _SHORT = 3  # characters; a shorter value is matched as a whole word, because "a" occurs inside many names
 _MOST_KEYS, _MOST_EXAMPLES, _LONGEST_TITLE = 8, 10, 160
 
@@ -38,13 +36,18 @@ class Failure:
     error: JitltoError
 
     @property
-    def messages(self) -> list[tuple[str, str]]:
-        """The file and text of each diagnostic; without one the error's own text."""
+    def message(self) -> tuple[str, str]:
+        """The file and text of the first diagnostic; without one the error's own text."""
         log = self.error.log if isinstance(self.error, LoggedError) else ""
-        if found := _DIAGNOSTIC.findall(log):
-            template = str(self.rendered.group.template)
-            return [(template if file.endswith(".cu") else file, text) for file, text in found]
-        return [("", text) for text in _OTHER_ERROR.findall(log) or [self.error.what.partition("\n")[0]]]
+        if found := _DIAGNOSTIC.search(log):
+            return str(self.rendered.group.template) if found[1].endswith(".cu") else found[1], found[2]
+        other = _OTHER_ERROR.search(log)
+        return "", other[0] if other else self.error.what.partition("\n")[0]
+
+    @property
+    def group(self) -> str:
+        """The family and group of the source."""
+        return f"{self.rendered.key.family}/{self.rendered.key.group}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +55,13 @@ class FailureGroup:
     """Failures with the same cause."""
 
     failures: tuple[Failure, ...]  # at least one, in the order of the build
-    #: How many fragments of each group it affects, such as ``2 of 24 of search/compute_distance``.
+    #: How many fragments of each group it affects, such as ``2 of the 24 of search/compute_distance``.
     extent: tuple[str, ...]
 
     @property
     def title(self) -> str:
-        """The first message of the first failure, shortened to one line."""
-        title = self.failures[0].messages[0][1].strip()
+        """The message of the first failure, shortened to one line."""
+        title = self.failures[0].message[1].strip()
         return title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}..."
 
     @property
@@ -96,18 +99,23 @@ def group_failures(failures: Iterable[Failure], sources: Iterable[RenderedSource
             the messages of both.
     """
     sources = list(sources)
-    tried = Counter(map(_group_of, sources))
+    tried = Counter(f"{source.key.family}/{source.key.group}" for source in sources)
     values = {line.strip() for each in sources for value in each.combination.values() for line in value.split("\n")}
     words = [_word(value) for value in sorted(values - {""}, key=lambda value: (-len(value), value))]
-    varying = re.compile("|".join([*words, _PATH.pattern, _SCALAR.pattern, _NUMBER.pattern]))
+    varying = re.compile("|".join([*words, _PATH, _SCALAR, _NUMBER]))
 
     def signature(failure: Failure) -> object:
-        texts = ((file, text.replace(str(failure.rendered.key), "")) for file, text in failure.messages)
+        file, text = failure.message
         # Without white space too, because a value may be empty.
-        return type(failure.error), frozenset((file, "".join(varying.sub("", text).split())) for file, text in texts)
+        text = "".join(varying.sub("", text.replace(str(failure.rendered.key), "")).split())
+        return type(failure.error), file, text
 
-    grouped = group_by_cause(failures, signature)
-    return [FailureGroup(tuple(members), tuple(_extents(members, tried))) for members in grouped]
+    found = []
+    for members in group_by_cause(failures, signature):
+        counts = Counter(failure.group for failure in members).items()
+        extent = (f"{'all' if n == tried[group] else f'{n} of the'} {tried[group]} of {group}" for group, n in counts)
+        found.append(FailureGroup(tuple(members), tuple(extent)))
+    return found
 
 
 def _word(value: str) -> str:
@@ -118,24 +126,14 @@ def _word(value: str) -> str:
     return f"{before}{re.escape(value)}{after}"
 
 
-def _group_of(rendered: RenderedSource) -> str:
-    return f"{rendered.key.family}/{rendered.key.group}"
-
-
-def _extents(members: Sequence[Failure], tried: Mapping[str, int]) -> Iterator[str]:
-    for group, count in Counter(_group_of(failure.rendered) for failure in members).items():
-        yield f"all {count} of {group}" if count == tried[group] else f"{count} of the {tried[group]} of {group}"
-
-
 def _describe(groups: Sequence[FailureGroup]) -> Iterator[str]:
     """Describe each cause, the first few with a complete error."""
     for number, cause in enumerate(groups, 1):
         count = len(cause.failures)
         yield f"\n{number}. {pluralize(count, 'fragment')}: {cause.title}"
         yield f"   affects {'; '.join(cause.extent)}"
-        if number > _MOST_EXAMPLES:
-            continue
-        more = f" and {count - _MOST_KEYS} more" if count > _MOST_KEYS else ""
-        yield f"   {', '.join(map(str, cause.keys[:_MOST_KEYS]))}{more}"
-        yield "   the first error:" if count > 1 else "   the error:"
-        yield "\n".join(f"     {line}".rstrip() for line in str(cause.failures[0].error).split("\n"))
+        if number <= _MOST_EXAMPLES:
+            more = f" and {count - _MOST_KEYS} more" if count > _MOST_KEYS else ""
+            yield f"   {', '.join(map(str, cause.keys[:_MOST_KEYS]))}{more}"
+            yield "   the first error:" if count > 1 else "   the error:"
+            yield "\n".join(f"     {line}".rstrip() for line in str(cause.failures[0].error).split("\n"))

@@ -15,10 +15,9 @@ from jitlto.build import proof, validate
 from jitlto.build.cache.cache import Cache
 from jitlto.build.interfaces import check_interfaces
 from jitlto.build.uses import check_uses
-from jitlto.cuda.compatibility import mixed_compilers
 from jitlto.database import FragmentDatabase, writer
 from jitlto.record.family_record import FamilyRecord, PartRecord
-from jitlto.record.fragment import Fragment, FragmentKey, ImageKind
+from jitlto.record.fragment import Fragment, FragmentKey
 
 _MAX_LISTED = 3
 
@@ -49,7 +48,6 @@ def merge_databases(
     output: Path,
     *,
     allow_gaps: bool = False,
-    allow_mixed: bool = False,
     allow_incomplete: bool = False,
     cache: Cache | None = None,
 ) -> MergeReport:
@@ -61,7 +59,6 @@ def merge_databases(
         paths: At least one.
         output: The database file. It is written after all checks, or not at all.
         allow_gaps: Leave out fragments that no part holds.
-        allow_mixed: Accept parts from different compilers.
         allow_incomplete: Write the database although kernels lack something, and report that as advice.
         cache: The build cache, which keeps what was proved of databases; None to plan every kernel again.
 
@@ -84,8 +81,7 @@ def merge_databases(
                 raise _conflict(f"the family {family.record.name}", known.path, family.path)
         if parts := [(one, one.part) for one in opened if one.part]:
             _check_not_both(parts, families)
-            joined = _join(parts, advice, allow_gaps=allow_gaps, allow_mixed=allow_mixed)
-            families |= {family.record.name: family for family in joined}
+            families |= {family.record.name: family for family in _join(parts, advice, allow_gaps=allow_gaps)}
         merged = [family for _, family in sorted(families.items())]
         records = {family.record.name: family.record for family in merged}
         check_uses(records)
@@ -96,7 +92,6 @@ def merge_databases(
             if family.faults is not None:
                 check_interfaces(record, planned, family.faults)
             validate.check_layouts(planned)
-            advice += _report_mixed(record.name, planned)
         gaps = [key for family in merged for key in family.gaps]
         whole = [*records.values()], fragments, gaps, cache.store if cache else None
         check = partial(proof.prove_once, advice, *whole, allow_incomplete=allow_incomplete)
@@ -137,22 +132,12 @@ def _conflict(what: str, one: Path, other: Path) -> BuildError:
     return BuildError(f"{what} differs between {one} and {other}", code="build-conflict", hint="leave out one of them")
 
 
-def _report_mixed(family: str, fragments: Sequence[Fragment]) -> Iterable[str]:
-    """Report LTO-IR of several CUDA majors, and what becomes of kernels that contain it."""
-    if versions := mixed_compilers(fragments):
-        without = sum(not any(fragment.images_of(ImageKind.PTX)) for fragment in fragments)
-        how = "link as PTX, without LTO"
-        if without:
-            how = f"do not link if they contain a fragment without PTX, of which there are {without}"
-        yield f"{family} holds LTO-IR made by CUDA {versions}, which does not link together: kernels of both {how}"
-
-
 # --- parts of one build
 
 _Parts: TypeAlias = Sequence[tuple[FragmentDatabase, PartRecord]]
 
 
-def _join(parts: _Parts, advice: list[str], *, allow_gaps: bool, allow_mixed: bool) -> Iterator[_Family]:
+def _join(parts: _Parts, advice: list[str], *, allow_gaps: bool) -> Iterator[_Family]:
     """Join the parts of a build: yield its families, and add to the advice what is allowed and was found."""
     first, whole = parts[0]
     holders: dict[FragmentKey, tuple[Fragment, Path]] = {}
@@ -174,15 +159,16 @@ def _join(parts: _Parts, advice: list[str], *, allow_gaps: bool, allow_mixed: bo
                 if other != identity:
                     theirs, ours = describe_differences(other, identity)
                     what = f"family {family} was compiled by {theirs} in {path}, and by {ours} in {source.path}"
-                    hint = "build all parts with the same compiler, or mix them with --allow-mixed"
-                    _fail_or_advise(advice, allow_mixed, what, code="build-mixed-compilers", hint=hint)
+                    raise BuildError(what, code="build-mixed-compilers", hint="build all parts with the same compiler")
     gaps = [key for key in whole.keys if key not in holders]
     if gaps:
         there = ", ".join(sorted(f"{part.number} of {part.count}" for _, part in parts))
         listed = ", ".join(map(str, gaps[:_MAX_LISTED])) + (", ..." if len(gaps) > _MAX_LISTED else "")
         what = f"{pluralize(len(gaps), 'fragment')} in no part: {listed}; there are the parts {there}"
         hint = "build the others with --shard I/N, all with the same N, or leave the fragments out with --allow-gaps"
-        _fail_or_advise(advice, allow_gaps, what, code="build-missing-parts", hint=hint)
+        if not allow_gaps:
+            raise BuildError(what, code="build-missing-parts", hint=hint)
+        advice.append(f"{what}: left out as requested")
     faults = sorted({fault for _, part in parts for fault in part.faults})
     advice += dict.fromkeys(text for _, part in parts for text in part.advice)  # every part has that on all matrices
     for name, record in first.families.items():
@@ -190,17 +176,9 @@ def _join(parts: _Parts, advice: list[str], *, allow_gaps: bool, allow_mixed: bo
         yield _Family(record, first.path, own, tuple(key for key in gaps if key.family == name), faults)
 
 
-def _fail_or_advise(advice: list[str], is_allowed: bool, what: str, *, code: str, hint: str) -> None:
-    if not is_allowed:
-        raise BuildError(what, code=code, hint=hint)
-    advice.append(f"{what}: accepted as requested")
-
-
 def _check_not_both(parts: _Parts, complete: Mapping[str, _Family]) -> None:
     for part, record in parts:
         for name in (each for each in part.families if each in complete):
             what = f"{record} of a build of family {name}, which is complete in {complete[name].path}"
-            hint = "merge only the parts, or use the complete database"
-            if any(name in each.uses for each in part.families.values()):
-                hint = "merge the parts first, and their result with complete databases"
+            hint = "merge the parts alone first, or use the complete database"
             raise BuildError(what, code="build-part-and-whole", where=str(part.path), hint=hint)

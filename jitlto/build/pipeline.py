@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import re
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -15,8 +13,6 @@ from pathlib import Path
 
 from jitlto.base.errors import BuildError, CompileError
 from jitlto.base.text import check_type
-from jitlto.base.type_spelling import is_same_type
-from jitlto.base.types import Parameter
 from jitlto.build import proof, shards, validate
 from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache, CacheUse, find_use
@@ -214,22 +210,12 @@ def _raise_failures(
 
 
 def _list_advice(sources: RenderedFamilies, fragments: Sequence[Fragment]) -> Iterator[str]:
-    """Yield advice on what a declaration should name: parameters of kernels, and structures as C++ has them."""
-    signatures: dict[tuple[str, str], list[tuple[Parameter, ...]]] = defaultdict(list)  # by family and group
-    for fragment in fragments:
-        signatures[fragment.key.family, fragment.key.group].append(fragment.signature)
+    """Yield advice on kernels whose parameters have no names."""
+    last = {(fragment.key.family, fragment.key.group): fragment.signature for fragment in fragments}
     for family in sources.families:
         for group in family.groups:
-            found = signatures[family.name, group.name]
-            unknown = [p.name for signature in found[-1:] for n, p in enumerate(signature) if p.name == f"arg{n}"]
+            signature = last.get((family.name, group.name), ())
+            unknown = [p.name for number, p in enumerate(signature) if p.name == f"arg{number}"]
             if unknown and not group.params:
                 text = f"the kernel's parameters are called {', '.join(unknown)}, because their names are not known"
                 yield f"{family.name}/{group.name}: {text}; name them in params"
-        types = {p.type for group in family.groups for each in signatures[family.name, group.name] for p in each}
-        structures = dict(pair for group in family.groups for pair in group.structures)
-        every = max(structures.values(), key=len, default="")
-        for name in sorted(structures):
-            is_field = len(re.findall(rf"(?<![\w:]){re.escape(name)}(?![\w:])", every)) > 1
-            if not is_field and not any(is_same_type(name, each) for each in types):
-                text = f'{family.name}: no kernel takes the structure of [struct."{name}"] by value'
-                yield f"{text}; write its name as C++ has it, with namespaces, or remove it"

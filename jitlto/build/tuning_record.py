@@ -12,7 +12,7 @@ from jitlto.families.tuning_rules import TuneDeclaration
 from jitlto.record.expressions import ExpressionError, names_in
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import FragmentKey
-from jitlto.record.tuning import LAUNCH_NAMES, Pairs, TuneRecord
+from jitlto.record.tuning import LAUNCH_NAMES, TuneRecord
 
 _MOST_LAUNCHES = 10_000
 
@@ -29,41 +29,28 @@ def tune_record(declared: TuneDeclaration, parameters: Iterable[str]) -> TuneRec
         MatrixError: If the matrix is.
     """
     record, known = declared.record, set(parameters)
-    sizes = [name for name, _ in record.sizes]
-    for name in record.free:
-        _check(name in known, f"free names {name!r}, which is no parameter", name, known, declared)
-    for name in sizes:
-        _check(name not in known, f"size {name!r} is a parameter too", name, (), declared)
+    sizes = {name for name, _ in record.sizes}
+    if both := sorted(sizes & known):
+        raise _error(declared, f"size {both[0]!r} is a parameter too", "give one of them another name")
+    _check(declared, "free", record.free, known)
     for text in record.when:
-        _check_names(text, {*known, *sizes, *LAUNCH_NAMES}, "when", declared)
-    launches = _launches(declared, known, {*known, *sizes})
-    return TuneRecord(record.free, record.default, record.sizes, launches, record.link, record.when, record.tolerance)
-
-
-def _launches(declared: TuneDeclaration, known: set[str], names: set[str]) -> tuple[Pairs, ...]:
-    if declared.launch is None:
-        return ()
-    found: list[Pairs] = []
-    for combination in islice(load_matrix(declared.launch).combinations(), _MOST_LAUNCHES + 1):
-        choice = {name: str(value) for name, value in combination.items()}
+        _check_expression(declared, "when", text, {*known, *sizes, *LAUNCH_NAMES})
+    matrix = load_matrix(declared.launch).combinations() if declared.launch else ()
+    choices = [{name: str(value) for name, value in each.items()} for each in islice(matrix, _MOST_LAUNCHES + 1)]
+    if len(choices) > _MOST_LAUNCHES:
+        raise _error(declared, f"more than {_MOST_LAUNCHES} launch choices", "leave out what is never the fastest")
+    for choice in choices:
+        _check(declared, str(declared.launch), choice, {*known, *LAUNCH_NAMES})
         for name, text in choice.items():
             if name in LAUNCH_NAMES:
-                others = {*names, *(each for each in choice if each != name)}
-                _check_names(text, others, f"{declared.launch.name}: {name}", declared)
-            else:
-                known_names = {*known, *LAUNCH_NAMES}
-                what = f"{declared.launch.name} names {name!r}, which is neither a parameter nor a part of the launch"
-                _check(name in known, what, name, known_names, declared)
+                _check_expression(declared, f"{declared.launch}: {name}", text, {*known, *sizes, *choice} - {name})
         if missing := {"grid", "block"} - choice.keys():
-            what = f"{declared.launch.name}: a launch choice has no {min(missing)}"
-            raise FamilyError(
-                what, code="family-tune", where=declared.where, hint="add it to every branch of the matrix"
-            )
-        found.append(tuple(sorted(choice.items())))
-    if len(found) > _MOST_LAUNCHES:
-        what = f"{declared.launch.name} has more than {_MOST_LAUNCHES} launch choices"
-        raise FamilyError(what, code="family-tune", where=declared.where, hint="leave out what is never the fastest")
-    return tuple(dict.fromkeys(found))
+            what = f"{declared.launch}: a launch choice has no {min(missing)}"
+            raise _error(declared, what, "add it to every branch of the matrix")
+    launches = dict.fromkeys(tuple(sorted(choice.items())) for choice in choices)
+    return TuneRecord(
+        record.free, record.default, record.sizes, tuple(launches), record.link, record.when, record.tolerance
+    )
 
 
 def check_tuned(family: FamilyRecord, keys: Iterable[FragmentKey]) -> list[str]:
@@ -73,37 +60,34 @@ def check_tuned(family: FamilyRecord, keys: Iterable[FragmentKey]) -> list[str]:
         family: The family's record.
         keys: The fragments of the family, and of those that it uses.
     """
-    values: dict[str, set[str]] = {}
-    for key in keys:
-        if key.family in (family.name, *family.uses):
-            for name, value in key.parameters:
-                values.setdefault(name, set()).add(value)
-    advice = []
-    for group in family.groups:
-        if group.tune is None:
-            continue
-        named = [*group.tune.default, *(pair for choice in group.tune.launch for pair in choice)]
+    advice: list[str] = []
+    tuned = {group.name: group.tune for group in family.groups if group.tune}
+    names = (family.name, *family.uses)
+    values = {pair for key in keys if tuned and key.family in names for pair in key.parameters}
+    for group, tune in tuned.items():
+        named = [*tune.default, *(pair for choice in tune.launch for pair in choice)]
         for name, value in dict.fromkeys(named):
-            if name not in LAUNCH_NAMES and value not in values.get(name, ()):
-                known = sorted(values.get(name, ()))
+            if name not in LAUNCH_NAMES and (name, value) not in values:
+                known = sorted(each for other, each in values if other == name)
                 hint = suggest(value, known, f"the values of {name} are {', '.join(known) or 'none'}")
-                advice.append(f"{family.name}/{group.name} [tune]: {name}={value} is no value of a fragment; {hint}")
+                advice.append(f"{family.name}/{group} [tune]: {name}={value} is no value of a fragment; {hint}")
     return advice
 
 
-def _check(holds: bool, what: str, name: str, known: Iterable[str], declared: TuneDeclaration) -> None:
-    if not holds:
-        names = sorted(known)
-        hint = suggest(name, names, f"the names are {', '.join(names)}" if names else "give one of them another name")
-        raise FamilyError(what, code="family-tune", where=declared.where, hint=hint)
+def _check(declared: TuneDeclaration, what: str, names: Iterable[str], known: set[str]) -> None:
+    if unknown := sorted(set(names) - known):
+        hint = suggest(unknown[0], sorted(known), f"the names are {', '.join(sorted(known))}")
+        raise _error(declared, f"{what} names {unknown[0]!r}, which is not known", hint)
 
 
-def _check_names(text: str, known: Iterable[str], what: str, declared: TuneDeclaration) -> None:
-    known = set(known)
+def _check_expression(declared: TuneDeclaration, what: str, text: str, known: set[str]) -> None:
     try:
-        unknown = sorted(names_in(text) - known)
+        names = names_in(text)
     except ExpressionError as error:
         hint = "write it with names, whole numbers, + - * // %, cdiv, min and max"
-        raise FamilyError(f"{what} {text!r}: {error}", code="family-tune", where=declared.where, hint=hint) from None
-    if unknown:
-        _check(False, f"{what} {text!r} names {unknown[0]!r}, which is not known", unknown[0], known, declared)
+        raise _error(declared, f"{what} {text!r}: {error}", hint) from None
+    _check(declared, f"{what} {text!r}", names, known)
+
+
+def _error(declared: TuneDeclaration, what: str, hint: str) -> FamilyError:
+    return FamilyError(what, code="family-tune", where=declared.where, hint=hint)

@@ -202,7 +202,6 @@ def _executor(
 @click.argument("parts", metavar="PART...", nargs=-1, required=True, type=PATH)
 @click.option("-o", "--output", type=DATABASE_FILE, required=True, help="The database.")
 @click.option("--allow-gaps", is_flag=True, help="Leave out fragments that no PART holds.")
-@click.option("--allow-mixed", is_flag=True, help="Accept parts made by different compilers.")
 @allow_incomplete_option
 @json_option
 def merge(parts: tuple[Path, ...], output: Path, as_json: bool, **allow: bool) -> None:

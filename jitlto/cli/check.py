@@ -57,15 +57,11 @@ def check(
 ) -> None:
     """Prove that every kernel of DB, or of the FAMILYs in it, plans and links. Needs no GPU.
 
-    Inline functions that two fragments define and that meet in a kernel must be the same in what is compiled, because
-    a link keeps one of them. For that some kernels are linked to PTX with their fragments in different orders.
-
-    The check passes if exactly one fragment with a matching layout provides each symbol that a kernel requires, and
-    every device fragment is used. With --link, every kernel must also link. With --cover N, only some kernels are
-    linked: enough that any N parameter values that occur together in a kernel occur together in one of these.
-
-    What links and agrees is stored by content in the user's cache, and not linked again until a fragment, an option or
-    nvJitLink changes. With --shard I/N, each of N jobs plans all kernels and makes its share of the links.
+    It holds if exactly one fragment with a matching layout provides each symbol that a kernel requires, if every device
+    fragment is used, and if inline functions that two fragments of a kernel define are the same, since a link keeps one
+    of them. With --link, every kernel must also link, or with --cover N enough of them that any N parameter values that
+    occur together in a kernel occur together in one of these. What is proved is stored by content in the user's cache,
+    and not proved again.
 
     With --operators, PACKAGE is imported with its modules, or a module alone. Calls of every dtype and flag of each
     operator that this declares must choose a kernel, fit its signature, and link.

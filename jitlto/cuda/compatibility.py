@@ -244,12 +244,6 @@ def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, link
     return max(fitting, key=lambda image: image.architecture)
 
 
-def mixed_compilers(fragments: Iterable[Fragment]) -> str:
-    """Return the versions of the compilers that made the fragments' LTO-IR, if of several CUDA majors, else nothing."""
-    images = [image for fragment in fragments for image in fragment.images_of(ImageKind.LTOIR)]
-    return _versions(images) if len({image.version.major for image in images}) > 1 else ""
-
-
 def can_read(image: Image, linker: Version) -> bool:
     """Return whether nvJitLink ``linker`` reads an image."""
     if image.kind is ImageKind.LTOIR:

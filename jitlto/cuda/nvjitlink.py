@@ -40,11 +40,15 @@ class InputKind(StrEnum):
 
 
 class LinkInput(Struct, frozen=True):
-    """One input of a link: its kind, its bytes, and its name in messages."""
+    """One input of a link: its kind, its bytes, and its name in messages.
+
+    ``has_inline`` is false for what cannot hold inline functions, which other inputs may define too.
+    """
 
     kind: InputKind
     data: bytes
     name: str
+    has_inline: bool = True
 
 
 class Linked(Struct, frozen=True):

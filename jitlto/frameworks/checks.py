@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from keyword import iskeyword
 from typing import Any
 
 from jitlto.base.errors import OperatorError
@@ -43,7 +44,7 @@ class Checks:
                 self._check_known(f"dtypes[{variable!r}]: unknown dtype", name, DTYPES)
         names = [part.name for part in (*operator.arguments, *operator.outputs)]
         for name in names:
-            if not name.isidentifier() or names.count(name) > 1 or name == "given":
+            if not name.isidentifier() or iskeyword(name) or names.count(name) > 1 or name == "given":
                 what = f"the name {name!r} is not a Python identifier, is taken, or occurs twice"
                 raise self._error("name", what, "give each its own name")
         self._check_arguments(operator)

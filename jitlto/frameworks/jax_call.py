@@ -6,6 +6,7 @@ execution runs no Python.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -66,12 +67,24 @@ class _Statics:
 
 def make_function(operator: Operator) -> Callable[..., Any]:
     """Return a function that calls an operator; see :func:`jitlto.jax_call`."""
-    names = [argument.name for argument in operator.arguments]
+    parameters = [
+        inspect.Parameter(
+            argument.name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=inspect.Parameter.empty if argument.default is REQUIRED else argument.default,
+        )
+        for argument in operator.arguments
+    ]
+    signature = inspect.Signature(parameters)
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        given = _arguments(operator, names, args, kwargs)
+        try:
+            given = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{operator.name}(): {error}") from None
+        given.apply_defaults()
         arrays, values = [], []  # type: list[Any], list[Any]
-        for argument, value in zip(operator.arguments, given, strict=True):
+        for argument, value in zip(operator.arguments, given.arguments.values(), strict=True):
             if isinstance(argument, Array):
                 values.append(value is not None)
                 arrays += [] if value is None else [jax.numpy.asarray(value)]
@@ -84,24 +97,9 @@ def make_function(operator: Operator) -> Callable[..., Any]:
         return _returned(call(*arrays))
 
     function.__name__ = function.__qualname__ = operator.name
-    function.__doc__ = f"{operator.qualname}({', '.join(names)})"
+    function.__doc__ = f"{operator.qualname}{signature}"
+    function.__signature__ = signature  # type: ignore[attr-defined]
     return function
-
-
-def _arguments(operator: Operator, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """Return one value for each argument of an operator.
-
-    Raises:
-        TypeError: As Python does for other functions.
-    """
-    taken = names[: len(args)]
-    wrong = [name for name in kwargs if name not in names or name in taken]
-    given = dict(zip(names, args, strict=False)) | dict(kwargs)
-    values = [given.get(argument.name, argument.default) for argument in operator.arguments]
-    missing = [name for name, value in zip(names, values, strict=True) if value is REQUIRED]
-    if len(args) > len(names) or wrong or missing:
-        raise TypeError(f"{operator.name}() takes {', '.join(names)}; wrong: {', '.join(wrong or missing) or 'count'}")
-    return values
 
 
 def _static(operator: Operator, argument: Any, value: Any) -> Any:

@@ -29,6 +29,7 @@ from jitlto.frameworks.torch_kernel import (
 from jitlto.frameworks.torch_transforms import (
     TENSORS,
     arrays_of,
+    call_with_numbers,
     complete,
     float_scalars,
     has_tangent,
@@ -39,7 +40,6 @@ from jitlto.frameworks.torch_transforms import (
     register_forward_mode,
     register_function,
     register_varying_floats,
-    without_tensors,
 )
 
 #: Makes the backend; a function that tests can replace where there is no GPU.
@@ -74,14 +74,17 @@ def register(operator: Operator) -> Any:
             what = f"PyTorch refuses the operator: {str(error).splitlines()[0]}"
             raise OperatorError(what, code="operator-framework", where=operator.qualname, hint=hint) from error
         packet = getattr(getattr(torch.ops, operator.namespace), operator.name)
-        made, call, fake = packet.default, Implementation(operator, backend).call, _fake(operator)
-        calls = {"CPU": _refuse_cpu(operator), backend.key: call}
+        made, fake = packet.default, partial(_fake, operator)
+        calls: dict[str, Callable[..., Any]] = {
+            "CPU": partial(_refuse_cpu, operator),
+            backend.key: Implementation(operator, backend).call,
+        }
         for key, implementation in calls.items():
             library.impl(operator.name, implementation, key)
         torch.library.register_fake(operator.qualname, fake, lib=library)
         if varying:
             for key, implementation in calls.items():
-                library.impl(f"{operator.name}.{TENSORS}", without_tensors(operator, implementation), key)
+                library.impl(f"{operator.name}.{TENSORS}", partial(call_with_numbers, operator, implementation), key)
             torch.library.register_fake(f"{operator.qualname}.{TENSORS}", fake, lib=library)
             register_varying_floats(operator, made, getattr(packet, TENSORS), library)
         if operator.backward is not None:
@@ -92,14 +95,10 @@ def register(operator: Operator) -> Any:
         return made
 
 
-def _refuse_cpu(operator: Operator) -> Callable[..., Any]:
-    """Return what a call does whose tensors are all on the CPU, in place of PyTorch's list of what is registered."""
-
-    def refuse(*_: Any) -> Any:
-        what, hint = "the tensors are on the CPU", "move them to a CUDA device: tensor.cuda()"
-        raise OperatorError(what, code="operator-call", where=operator.qualname, hint=hint)
-
-    return refuse
+def _refuse_cpu(operator: Operator, *_: Any) -> Any:
+    """Refuse a call whose tensors are all on the CPU, in place of PyTorch's list of what is registered."""
+    what, hint = "the tensors are on the CPU", "move them to a CUDA device: tensor.cuda()"
+    raise OperatorError(what, code="operator-call", where=operator.qualname, hint=hint)
 
 
 def schema(operator: Operator, overload: str = "") -> str:
@@ -137,21 +136,17 @@ def _default(argument: Argument) -> str:
     return str(float(default) if is_float(argument) else default)
 
 
-def _fake(operator: Operator) -> Callable[..., Any]:
-    """Return the function that makes the outputs of a call without memory, and checks that the kernel takes it."""
-
-    def fake(*args: Any) -> Any:
-        args = complete(operator, args)
-        first = args[operator.first_array]
-        if has_tangent(operator) and not isinstance(first, FakeTensor):  # in a trace, torch.func has seen to it before
-            refuse_tangents(operator, arrays_of(operator, args))
-        results = operator.results(bind(operator, args))
-        known = _without_symbols(operator, describe(operator, args))
-        if known is not None:
-            check_call(operator, known)
-        return returned(make_outputs(results, first.device))
-
-    return fake
+def _fake(operator: Operator, *given: Any) -> Any:
+    """Make the outputs of a call without memory, and check that the kernel takes it."""
+    args = complete(operator, given)
+    first = args[operator.first_array]
+    if has_tangent(operator) and not isinstance(first, FakeTensor):  # in a trace, torch.func has seen to it before
+        refuse_tangents(operator, arrays_of(operator, args))
+    results = operator.results(bind(operator, args))
+    known = _without_symbols(operator, describe(operator, args))
+    if known is not None:
+        check_call(operator, known)
+    return returned(make_outputs(results, first.device))
 
 
 def _without_symbols(operator: Operator, described: Sequence[Any]) -> list[Any] | None:

@@ -75,14 +75,10 @@ def register_varying_floats(operator: Operator, made: Any, overload: Any, librar
     torch.library.register_torch_dispatch(made.name(), FunctionalTensorMode, rule, lib=library)
 
 
-def without_tensors(operator: Operator, call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that is called as the overload is, and calls ``call`` with numbers."""
+def call_with_numbers(operator: Operator, call: Callable[..., Any], *args: Any) -> Any:
+    """Call the operator with numbers, as the overload of tensors is called."""
     floats = float_scalars(operator)
-
-    def called(*args: Any) -> Any:
-        return call(*(value.item() if number in floats else value for number, value in enumerate(args)))
-
-    return called
+    return call(*(value.item() if number in floats else value for number, value in enumerate(args)))
 
 
 def has_tangent(operator: Operator) -> bool:

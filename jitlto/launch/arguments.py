@@ -78,7 +78,9 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
             return address
         try:
             interface = argument.__cuda_array_interface__
-        except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype)
+        except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype, a gradient)
+            if getattr(argument, "requires_grad", False) is True:
+                return address_of(argument.detach())
             return _address(parameter, argument, known, constant)
         if expected is not None and interface["typestr"] != expected:
             raise _dtype_error(parameter, np.dtype(interface["typestr"]), known)

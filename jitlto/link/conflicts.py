@@ -47,7 +47,8 @@ def check_conflicts(
     mode, target = link_target.link_mode, link_target.linked_for
     theirs = [(user, i) for user in supplied if not user.symbols.opaque for kind, i in user.images if kind == mode]
     texts = [item for _, item in theirs if item.kind is InputKind.PTX]
-    ltoir = [(item, user.symbols.provides) for user, item in theirs if item.kind is not InputKind.PTX]
+    inline = [(user, item) for user, item in theirs if item.has_inline]
+    ltoir = [(item, user.symbols.provides) for user, item in inline if item.kind is not InputKind.PTX]
     own = [(item, fragment.provides) for fragment, item in fragments]
     try:
         if mode == "ptx":

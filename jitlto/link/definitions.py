@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,7 +27,7 @@ from jitlto.base.mangling import demangle, is_toolkit_name
 from jitlto.base.versions import Architecture
 from jitlto.cuda.bodies import Bodies
 from jitlto.cuda.nvjitlink import LinkInput, link
-from jitlto.cuda.ptx import parse_ptx
+from jitlto.cuda.ptx import Module, parse_ptx
 from jitlto.plan.user_code.inputs import make_stub
 from jitlto.record.fragment import Symbol, SymbolKind
 from jitlto.record.options import LinkOptions
@@ -94,13 +95,16 @@ def find_conflict(
     lead, last = make_stub([], store), [make_stub(sorted(known), store)] if known else []
     unoptimised, optimised = _flags(options)
 
-    def hashes(*items: LinkInput) -> dict[str, str]:
-        return _hash([lead, *items, *last], target, unoptimised, frames=False)
+    def linked(*items: LinkInput) -> Module:
+        return _link([lead, *items, *last], target, unoptimised)
 
     with ThreadPoolExecutor(workers) as pool:
-        of_all = pool.submit(hashes, *inputs)
-        alone = list(pool.map(hashes, inputs))
-        whole = of_all.result()
+        of_all = pool.submit(linked, *inputs)
+        modules = list(pool.map(linked, inputs))
+    # Functions that are each input's own have other names where several inputs have them.
+    copied = {name.partition("$")[0] for name in of_all.result().declarations if "$" in name}
+    hashes = partial(_hash, copied=copied, frames=False)
+    alone, whole = [*map(hashes, modules)], hashes(of_all.result())
     for item, found, own in zip(inputs, alone, strong, strict=True):
         if hidden := sorted((found.keys() & known).difference(own)):
             owner = next(other for other, names in zip(inputs, strong, strict=True) if hidden[0] in names)
@@ -113,7 +117,7 @@ def find_conflict(
     for item, found in zip(inputs, alone, strict=True):
         if not _agree(found, whole):  # something that has no name is inlined everywhere
             for other, theirs in zip(inputs, alone, strict=True):
-                if other is not item and not _agree(found, hashes(other, item)):
+                if other is not item and not _agree(found, hashes(linked(other, item))):
                     names = tuple(sorted(theirs.keys() - found.keys() - {s.name for each in provided for s in each}))
                     return Conflict(other.name, item.name, names if len(names) <= _NAMED else ())
     asked = sorted(name for name in own_shared if name.startswith("_Z"))
@@ -122,8 +126,8 @@ def find_conflict(
     stub = make_stub(asked, store)
     users = [item for item, found in zip(inputs, alone, strict=True) if not own_shared.isdisjoint(found)]
     with ThreadPoolExecutor(workers) as pool:
-        found_optimised = list(pool.map(lambda item: _hash([lead, item, stub], target, optimised, frames=True), users))
-    return _differing(users, found_optimised, asked)
+        modules = list(pool.map(lambda item: _link([lead, item, stub], target, optimised), users))
+    return _differing(users, [_hash(module, copied, frames=True) for module in modules], asked)
 
 
 def _flags(options: LinkOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -135,15 +139,19 @@ def _flags(options: LinkOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return unoptimised, optimised
 
 
-def _hash(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str], *, frames: bool) -> dict[str, str]:
-    """Return the hashes of what a link defines under names that other inputs may define too.
+def _link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]) -> Module:
+    return parse_ptx(link(inputs, target, flags, ptx=True).data.decode())
+
+
+def _hash(module: Module, copied: Collection[str], *, frames: bool) -> dict[str, str]:
+    """Return the hashes of what a module defines under names that other inputs may define too.
 
     Args:
+        copied: The names of what is each input's own.
         frames: As in :class:`Bodies`. Without optimisation the order decides which variables of ``__forceinline__``
             functions share a place in the frame of their caller (seen in nvJitLink 13.0 for sm_100).
     """
-    module = parse_ptx(link(inputs, target, flags, ptx=True).data.decode())
-    names = [name for name in module.declarations if not _INTERNAL.search(name)]
+    names = [name for name in module.declarations if not _INTERNAL.search(name) and name not in copied]
     bodies = Bodies(module, frames=frames, named=names)
     return {name: bodies.hash(name) for name in names if module.declarations[name].defined}
 

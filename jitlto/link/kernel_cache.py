@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -71,12 +71,12 @@ class KernelCache:
 
     def sources(self, database: Path) -> list[KernelSource]:
         """Return the places on this machine where kernels of a database may lie, in order."""
-        beside = files.beside(database, ".pack")
-        if not beside:
-            return [*self._disk]
-        from jitlto.link import packs  # imported lazily: most databases have no packs
+        return [*_packs(database), *self._disk]
 
-        return [*packs.open_all(beside), *self._disk]
+    def look_up_sources(self, database: Path) -> Iterator[KernelSource]:
+        """Yield the same places for look-ups, which are equal everywhere: packs, which have to be found, come last."""
+        yield from self._disk
+        yield from _packs(database)
 
     def find(self, digest: str, database: Path) -> LinkedKernel | None:
         """Look a kernel up on this machine; None if it is missing. It may be in a shared store."""
@@ -147,6 +147,15 @@ class KernelCache:
             self._warned.add(chosen.digest)
             for text in texts:
                 warn(LinkWarning(f"{chosen.kernel} for {kernel.target}", text))
+
+
+def _packs(database: Path) -> Iterable[KernelSource]:
+    beside = files.beside(database, ".pack")
+    if not beside:
+        return ()
+    from jitlto.link import packs  # imported lazily: most databases have no packs
+
+    return packs.open_all(beside)
 
 
 def find_kernel(digest: str, sources: Iterable[KernelSource]) -> LinkedKernel | None:

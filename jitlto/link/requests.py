@@ -2,7 +2,7 @@
 
 Both take ten times as long as finding and loading a linked kernel. A result lies beside the kernels, on disk and in
 packs the same, under the SHA-256 of all that it depends on: the contents of a database under its digest, the kernel
-that answers a request under its :class:`KernelRequest`. So any change makes a miss, and then everything goes the
+that answers a request under its :func:`request_key`. So any change makes a miss, and then everything goes the
 ordinary way.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,8 +33,17 @@ T = TypeVar("T")
 _VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 
 
-class KernelRequest(Frozen):
-    """A request to a family, and all else that decides which kernel answers it.
+def request_key(
+    database: str,
+    family: str,
+    entry: str | None,
+    link_mode: str,
+    link_options: Mapping[str, object],
+    configuration: Mapping[str, str],
+    capability: tuple[int, int],
+    linker: object,
+) -> str | None:
+    """Return the SHA-256 of a request to a family, and of all else that decides which kernel answers it.
 
     Args:
         database: The database's digest.
@@ -43,34 +52,23 @@ class KernelRequest(Frozen):
         configuration: The parameters that are given, spelled as by the family.
         capability: The device's compute capability.
         linker: The release of nvJitLink, or whatever decides which one is found; see :func:`find_linker`.
+
+    Returns:
+        str or None: None if it cannot be written as JSON.
     """
-
-    database: str
-    family: str
-    entry: str | None
-    link_mode: str
-    link_options: Mapping[str, object]
-    configuration: Mapping[str, str]
-    capability: tuple[int, int]
-    linker: object
-
-    @property
-    def key(self) -> str | None:
-        """The SHA-256 of the request; None if it cannot be written as JSON."""
-        try:
-            return hash_key(*self.as_dict().values())
-        except (TypeError, ValueError, RecursionError):
-            return None
+    with contextlib.suppress(TypeError, ValueError, RecursionError):
+        return hash_key(database, family, entry, link_mode, link_options, configuration, capability, linker)
+    return None
 
 
 class LookUps:
     """Results of look-ups, in the places where kernels lie.
 
     Args:
-        sources: The places, in order.
+        sources: Returns the places, in order.
     """
 
-    def __init__(self, sources: Sequence[KernelSource]) -> None:
+    def __init__(self, sources: Callable[[], Iterable[KernelSource]]) -> None:
         self._sources = sources
 
     def find_contents(self, digest: str) -> Contents | None:
@@ -81,26 +79,25 @@ class LookUps:
         """Store the contents of a database."""
         self._put(contents.key, CONTENTS, contents.encode())
 
-    def find_chosen(self, request: KernelRequest) -> Chosen | None:
+    def find_chosen(self, key: str) -> Chosen | None:
         """Return the kernel that answers a request; None if it is not known."""
-        return self._find(request.key, REQUESTS, Chosen.decode)
+        return self._find(key, REQUESTS, Chosen.decode)
 
-    def put_chosen(self, request: KernelRequest, chosen: Chosen) -> None:
+    def put_chosen(self, key: str, chosen: Chosen) -> None:
         """Store the kernel that answers a request."""
-        self._put(request.key, REQUESTS, chosen.encode())
+        self._put(key, REQUESTS, chosen.encode())
 
-    def _find(self, key: str | None, kind: str, decode: Callable[[bytes], T | None]) -> T | None:
-        for source in self._sources:
-            payload = source.find(key, kind) if key else None
+    def _find(self, key: str, kind: str, decode: Callable[[bytes], T | None]) -> T | None:
+        for source in self._sources():
+            payload = source.find(key, kind)
             found = None if payload is None else decode(payload)
             if found is not None:
                 return found
         return None
 
-    def _put(self, key: str | None, kind: str, payload: bytes) -> None:
-        for source in self._sources:
-            if key:
-                source.put(key, payload, kind)
+    def _put(self, key: str, kind: str, payload: bytes) -> None:
+        for source in self._sources():
+            source.put(key, payload, kind)
 
 
 class FamilyContents(Frozen):

@@ -75,21 +75,21 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
         Raises:
             PlanError: If two groups set one option to different values.
         """
-        chosen: dict[str, object] = {}
-        owners: dict[str, str] = {}
+        chosen: dict[str, tuple[object, str]] = {}
         for name in dict.fromkeys(fragment.key.group for fragment in fragments):
             group = self.group(name)
             for option, value in group.link if group else ():
-                if option not in overridden and chosen.setdefault(option, value) != value:
-                    both = f"{owners[option]} has {option} = {chosen[option]}, {name} has {option} = {value}"
+                other, owner = chosen.setdefault(option, (value, name))
+                if option not in overridden and other != value:
+                    both = f"{owner} has {option} = {other}, {name} has {option} = {value}"
                     raise PlanError(
                         f"two groups of a kernel set one link option differently: {both}",
                         code="plan-conflicting-link-options",
                         where=self.name,
                         hint=f"set {option} in one of the groups, or pass link_options={{{option!r}: ...}}",
                     )
-                owners.setdefault(option, name)
-        return self.link.merge(chosen) if chosen else self.link
+        given = {option: value for option, (value, _) in chosen.items() if option not in overridden}
+        return self.link.merge(given) if given else self.link
 
     def for_callers_code(self, link_options: Mapping[str, object]) -> FamilyRecord:
         """Return the record by which callers' code is compiled for a plan with these link options.

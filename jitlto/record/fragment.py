@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import Annotated
 from urllib.parse import quote, unquote
@@ -85,30 +86,16 @@ class FragmentKey(Struct, frozen=True, order=True, dict=True):
             JitltoError: If ``text`` is not the text form of a key.
         """
 
-        def invalid(part: str = "") -> JitltoError:
-            return JitltoError(
-                f"invalid fragment key {text!r}" + (f": at {part!r}" if part else ""),
-                code="jitlto-fragment-key",
-                hint="write family/group[name=value,name=value]; `jitlto ls DB` lists the keys of a database",
-            )
-
         check_type(text, str, "a key must be text")
         match = _KEY.fullmatch(text)
-        if not match:
-            raise invalid()
-        family, group, inner = match.groups()
-        parameters: dict[str, str] = {}
-        for part in inner.split(",") if inner else ():
-            name, equals, value = part.partition("=")
-            if not equals or not is_name(name) or name in parameters or not _VALUE.fullmatch(value):
-                raise invalid(part)
-            try:
-                parameters[name] = unquote(value, errors="strict") if "%" in value else value
-            except UnicodeDecodeError:
-                raise invalid(part) from None
-        if not is_name(family) or not is_name(group):
-            raise invalid()
-        return cls.make(family, group, parameters)
+        parts = [part.partition("=") for part in match[3].split(",")] if match and match[3] else []
+        values = {name: value for name, equals, value in parts if equals and _VALUE.fullmatch(value)}
+        if match and len(values) == len(parts) and all(map(is_name, (match[1], match[2], *values))):
+            with suppress(UnicodeDecodeError):
+                decoded = {name: unquote(v, errors="strict") if "%" in v else v for name, v in values.items()}
+                return cls.make(match[1], match[2], decoded)
+        hint = "write family/group[name=value,name=value]; `jitlto ls DB` lists the keys of a database"
+        raise JitltoError(f"invalid fragment key {text!r}", code="jitlto-fragment-key", hint=hint)
 
     @cached_property
     def text(self) -> str:

@@ -20,7 +20,7 @@ from jitlto.base.text import check_type
 from jitlto.cuda import device
 from jitlto.launch.core import make_table, remembered
 from jitlto.link.kernel_cache import EVENT_OF_LAYER
-from jitlto.link.requests import KernelRequest
+from jitlto.link.requests import request_key
 from jitlto.link.single_flight import raise_copy
 from jitlto.runtime import session as sessions
 from jitlto.runtime.discovery.registry import DatabaseFile
@@ -282,7 +282,7 @@ class KernelFamily(Shared):
         if family is not self:
             return family.launcher(entry=entry, **how, **configuration)  # type: ignore[arg-type]  # no parameter has such a name
         capability = device.current().compute_capability
-        asked = None if session.is_recording else self._kernel_request(entry, how, configuration, capability)
+        asked = None if session.is_recording else self._request_key(entry, how, configuration, capability)
         look_ups = session.look_ups(self.location)
         chosen = look_ups.find_chosen(asked) if asked else None
         launcher = self._launchers.get(chosen.digest) if chosen else None
@@ -299,7 +299,7 @@ class KernelFamily(Shared):
             session.open_stores_soon()
             plan = self.planner(entry, **configuration).plan(**how)
             launcher = self.load(plan)
-            if asked and plan.answers(asked.linker, capability):
+            if asked and plan.answers(session.linker, capability):
                 look_ups.put_chosen(asked, plan.chosen)
         return launcher
 
@@ -311,9 +311,9 @@ class KernelFamily(Shared):
             self._twin = KernelFamily(self.name, file, self.session)
         return self._twin or self
 
-    def _kernel_request(
+    def _request_key(
         self, entry: str | None, how: dict[str, Any], configuration: dict[str, object], capability: tuple[int, int]
-    ) -> KernelRequest | None:
+    ) -> str | None:
         """Return a request as look-ups know it; None if a parameter or a value is wrong, which planning reports."""
         known = self.parameters
         values = {n: value for n, value in configuration.items() if type(value) is str and value in known.get(n, ())}
@@ -326,7 +326,7 @@ class KernelFamily(Shared):
                 return None
         group = self.entrypoints[0] if entry is None and len(self.entrypoints) == 1 else entry
         options = how["link_mode"], how["link_options"]
-        return KernelRequest(self.contents.digest, self.name, group, *options, values, capability, self.session.linker)
+        return request_key(self.contents.digest, self.name, group, *options, values, capability, self.session.linker)
 
     def dispatcher(
         self,

@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,7 +148,7 @@ class Session(Shared):
 
     def look_ups(self, database: Path) -> LookUps:
         """Return the look-ups that this machine has of a database."""
-        return LookUps(self.kernel_cache.sources(database))
+        return LookUps(partial(self.kernel_cache.look_up_sources, database))
 
     @property
     def is_recording(self) -> bool:

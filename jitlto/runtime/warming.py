@@ -294,10 +294,10 @@ def find_answers(family: KernelFamily, request: Request, plan: Plan) -> dict[str
             named.append(one_less)
             few = without(name, few) or few
     asked = [
-        requests.KernelRequest(family.contents.digest, family.name, entry, *how, each, capability, linker)
+        requests.request_key(family.contents.digest, family.name, entry, *how, each, capability, linker)
         for each in [*named, few]
     ]
-    return {each.key: plan.chosen.encode() for each in asked if each.key}
+    return {key: plan.chosen.encode() for key in asked if key}
 
 
 def _failed(output: Path, error: OSError) -> JitltoError:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from jitlto.base.errors import StoreError
 
 _URL = re.compile(r"(?:(?:s3|gs|az|https?)://[^/?#@,\s]+(?:/[^?#,\s]*)?|file:///[^?#\s]*)")
-_MARK = "#sha256="
+#: Stands between the URL of a store and the SHA-256 of a file in it.
+MARK = "#sha256="
 _DIGEST = re.compile("[0-9a-f]{64}")
 _FILE_HINT = "an address is what `jitlto push FILE URL` prints: URL#sha256=DIGEST"
 _HINT = (
@@ -68,30 +69,14 @@ def parse_store(text: str, where: str = "", *, writes: bool | None = None) -> St
     return address if writes is None else StoreAddress(address.url, writes)
 
 
-@dataclass(frozen=True, slots=True)
-class ArtifactAddress:
-    """The address of an artifact: ``s3://bucket/prefix#sha256=…``.
+def parse_artifact(text: str) -> tuple[StoreAddress, str]:
+    """Parse the address of a pushed file, ``s3://bucket/prefix#sha256=…``: return its store, to read from, and SHA-256.
 
-    Args:
-        store: The store's address, to read from.
-        digest: The SHA-256 of the artifact, in hexadecimal.
+    Raises:
+        StoreError: If it is not the address of a store, or has no digest.
     """
-
-    store: StoreAddress
-    digest: str
-
-    def __str__(self) -> str:
-        return f"{self.store.url}{_MARK}{self.digest}"
-
-    @classmethod
-    def parse(cls, text: str) -> ArtifactAddress:
-        """Parse an address.
-
-        Raises:
-            StoreError: If it is not the address of a store, or has no digest.
-        """
-        url, _, digest = text.partition(_MARK)
-        if not _DIGEST.fullmatch(digest):
-            what = "the address has no #sha256= and 64 hexadecimal digits, so what it holds cannot be verified"
-            raise StoreError(what, code="store-no-digest", where=text, hint=_FILE_HINT)
-        return cls(parse_store(url, writes=False), digest)
+    url, _, digest = text.partition(MARK)
+    if not _DIGEST.fullmatch(digest):
+        what = "the address has no #sha256= and 64 hexadecimal digits, so what it holds cannot be verified"
+        raise StoreError(what, code="store-no-digest", where=text, hint=_FILE_HINT)
+    return parse_store(url, writes=False), digest

@@ -21,7 +21,7 @@ from jitlto.base import files
 from jitlto.base.cached import decoder
 from jitlto.base.errors import StoreError
 from jitlto.record.fragment import Sha256
-from jitlto.stores.address import ArtifactAddress, StoreAddress
+from jitlto.stores.address import MARK, StoreAddress, parse_artifact
 from jitlto.stores.backend import REFRESH_AFTER, Backend, open_backend
 from jitlto.stores.entry import PAGE_HINT, is_page, object_name
 from jitlto.stores.manifest import with_packs
@@ -35,7 +35,7 @@ _RETRIES = 3
 class Pushed:
     """A file that a store holds: its address, its bytes, and whether it was there before."""
 
-    address: ArtifactAddress
+    address: str
     path: Path
     size: int
     was_there: bool
@@ -69,19 +69,19 @@ def push_with_packs(backend: Backend, database: Path) -> list[Pushed]:
     pushed = [push(backend, path) for path in with_packs([database])]
     if len(pushed) == 1:
         return pushed
-    index = encode_index({each.path.name: each.address.digest for each in pushed})
+    index = encode_index({each.path.name: each.address.rpartition(MARK)[2] for each in pushed})
     return [_push(backend, database, index), *pushed]
 
 
 def _push(backend: Backend, path: Path, data: bytes) -> Pushed:
     digest = hashlib.sha256(data).hexdigest()
     name = object_name(KIND, digest)
-    found = backend.head(name)
+    found = backend.read(name, 1)
     # One of another size was left by a store that loses bytes, or put there by hand.
     was_there = found is not None and found.size == len(data)
     if found is None or not was_there or time.time() - found.modified > REFRESH_AFTER:
         backend.put(name, data)
-    return Pushed(ArtifactAddress(backend.address, digest), path, len(data), was_there)
+    return Pushed(f"{backend.address.url}{MARK}{digest}", path, len(data), was_there)
 
 
 class _Index(msgspec.Struct, forbid_unknown_fields=True):
@@ -127,9 +127,9 @@ def pull(address: str, output: Path) -> list[Path]:
         StoreError: If the address is invalid, or the store lacks an artifact or has another content for it.
         OSError: If a file cannot be written.
     """
-    parsed = ArtifactAddress.parse(address)
-    backend = open_store(parsed.store)
-    contents = {output: _fetch(backend, parsed.digest)}
+    store, digest = parse_artifact(address)
+    backend = open_store(store)
+    contents = {output: _fetch(backend, digest)}
     if digests := decode_index(contents[output]):
         (database, digest), *packs = digests.items()
         contents = {output: _fetch(backend, digest)}
@@ -143,7 +143,7 @@ def pull(address: str, output: Path) -> list[Path]:
 
 def _fetch(backend: Backend, digest: str) -> bytes:
     """Return the content of an artifact."""
-    address = str(ArtifactAddress(backend.address, digest))
+    address = f"{backend.address.url}{MARK}{digest}"
     data = backend.get(object_name(KIND, digest))
     if data is None:
         hint = "check the address, or push the file again: `jitlto store prune` may have removed it"

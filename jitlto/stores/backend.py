@@ -97,11 +97,6 @@ class Backend:
         found = self.read(name)
         return None if found is None else found.data
 
-    def head(self, name: str) -> StoredObject | None:
-        """Return name, size and time of an object, or None if there is none of this name."""
-        found: StoredObject | None = self._call(name, lambda: _stored(self._store.head(name)))
-        return found
-
     def put(self, name: str, data: bytes) -> None:
         """Write an object: all of it or nothing."""
         self._call(name, lambda: self._store.put(name, data, max_concurrency=_PARTS), missing_ok=False)

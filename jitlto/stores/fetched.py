@@ -16,7 +16,7 @@ from jitlto.base.config import Config
 from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.files import FETCHED, SUFFIX, digest_of, remove_directory, write_hint
 from jitlto.base.lock import locked
-from jitlto.stores.address import ArtifactAddress
+from jitlto.stores.address import parse_artifact
 
 _NAME = "database" + SUFFIX
 _PATIENCE = 600.0  # seconds that a process waits for another one that fetches the same
@@ -34,7 +34,7 @@ def fetch(address: str, settings: Config) -> Path:
         DatabaseError: If it is not a fragment database.
         JitltoError: If the cache directory cannot be used.
     """
-    directory, digest = settings.cache_dir / FETCHED, ArtifactAddress.parse(address).digest
+    directory, digest = settings.cache_dir / FETCHED, parse_artifact(address)[1]
     path = directory / digest / _NAME
     with contextlib.suppress(OSError):  # a directory that can only be read is enough for what is there
         CacheDir(directory, 0, readonly=True)

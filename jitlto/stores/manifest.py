@@ -11,9 +11,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from jitlto.base import files
 from jitlto.base.errors import ManifestError
@@ -23,9 +25,9 @@ from jitlto.stores.trust import signatures
 #: Namespace of signatures, so that a signature made for a different purpose is not accepted.
 NAMESPACE = "jitlto"
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
+_MAKE = "create one with `jitlto manifest DB -o FILE`"
 _LARGEST = 16 << 20  # bytes: of manifests and of signatures
 _LARGEST_FILE = 16 << 30  # bytes of a listed file, which take half a minute
-_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +59,11 @@ class Manifest:
                 match = _LINE.fullmatch(line)
                 name = match[2].removeprefix("./") if match else ""
                 if match is None or name in digests or not _is_inside(name):
-                    what = "expected a SHA-256 and a plain relative path, which is there once"
-                    raise _invalid(f"{path}:{number}", what)
+                    what = "is not a manifest: expected a SHA-256 and a plain relative path, which is there once"
+                    raise _error("manifest-invalid", what, f"{path}:{number}", _MAKE)
                 digests[name] = match[1]
         except UnicodeDecodeError as error:
-            raise _invalid(path, "not UTF-8") from error
+            raise _error("manifest-invalid", "is not a manifest: not UTF-8", path, _MAKE) from error
         return cls(path, text, digests)
 
     def name_of(self, file: Path) -> str | None:
@@ -145,16 +147,10 @@ def sha256(path: Path) -> str:
     Raises:
         ManifestError: If it cannot be read, or is larger than 16 GiB.
     """
-    digest = hashlib.sha256()
-    try:
-        with files.open_regular(path) as (file, status):
-            if status.st_size > _LARGEST_FILE:
-                raise OSError(None, f"larger than {_LARGEST_FILE >> 30} GiB")
-            for _ in range(0, status.st_size + 1, _PIECE):  # a file that grows meanwhile does not match
-                digest.update(file.read(_PIECE))
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
-    return digest.hexdigest()
+    with _reading(path) as (file, size):
+        if size > _LARGEST_FILE:
+            raise OSError(None, f"larger than {_LARGEST_FILE >> 30} GiB")
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # has readinto()
 
 
 def sign(path: Path, key: Path) -> Path:
@@ -239,29 +235,27 @@ def bytes_of(path: Path) -> bytes:
     Raises:
         ManifestError: If it cannot be read, or is larger than 16 MiB.
     """
-    try:
-        with files.open_regular(path) as (file, status):
-            if status.st_size > _LARGEST:
-                raise _error("manifest-invalid", f"is larger than {_LARGEST >> 20} MiB", path, "check the path")
-            return file.read(_LARGEST)
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
+    with _reading(path) as (file, size):
+        if size > _LARGEST:
+            raise _error("manifest-invalid", f"is larger than {_LARGEST >> 20} MiB", path, "check the path")
+        return file.read(_LARGEST)
 
 
 def _error(code: str, what: str, where: object, hint: str) -> ManifestError:
     return ManifestError(what, code=code, where=str(where), hint=hint)
 
 
-def _unreadable(path: Path, error: Exception) -> ManifestError:
-    why = getattr(error, "strerror", None) or error
-    return _error("manifest-unreadable", f"cannot be read: {why}", path, "check the path")
+@contextmanager
+def _reading(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a file; yield it with its size."""
+    try:
+        with files.open_regular(path) as (file, status):
+            yield file, status.st_size
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise _error("manifest-unreadable", f"cannot be read: {why}", path, "check the path") from error
 
 
 def _unwritable(path: Path, error: OSError) -> ManifestError:
     hint = files.write_hint(error, "use -o to write to a different path")
     return _error("manifest-unwritable", f"cannot be written: {error.strerror}", path, hint)
-
-
-def _invalid(where: object, why: str) -> ManifestError:
-    hint = "create one with `jitlto manifest DB -o FILE`"
-    return _error("manifest-invalid", f"is not a manifest: {why}", where, hint)

@@ -1,7 +1,7 @@
 """The upkeep of a store: what it holds, what is removed to make room, whether what it holds is right.
 
 The date of an object is that of its last use, to a day: whoever may write puts an object again that it has read and
-that is older (:mod:`jitlto.stores.store`), so that reading needs no write.
+that is older (:mod:`jitlto.stores.shared`), so that reading needs no write.
 """
 
 from __future__ import annotations

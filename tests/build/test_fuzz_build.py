@@ -12,14 +12,12 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from jitlto.base import config
-from jitlto.base.errors import BuildError, FamilyError, JitltoError, MatrixError
+from jitlto.base.errors import FamilyError, JitltoError, MatrixError
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import family_record
@@ -103,16 +101,6 @@ def test_any_matrix_expands_or_is_refused(text: str, flags: set[str]) -> None:
             assert len(rows) == int(count.stdout)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A build cache of these tests' own, for what the command line builds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JITLTO_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        config.current.cache_clear()
-        yield
-    config.current.cache_clear()
-
-
 @pytest.fixture(scope="module")
 def compilers() -> Iterator[ProcessExecutor]:
     """Worker processes for all the builds here."""
@@ -154,20 +142,6 @@ def test_any_source_builds_or_is_refused_and_nothing_is_lost(
             event("built")
             check_database(output)
         assert [left.name for left in output.parent.iterdir()] == ["x.fragdb"]
-
-
-@pytest.mark.slow
-@effort(10)
-@given(files=compiled_families())
-def test_the_command_line_answers_with_a_database_or_one_error(files: Files, mini_path: Path) -> None:
-    with on_disk(files) as path, within(120):
-        output = Path(shutil.copy(mini_path, path.parent.parent / "x.fragdb"))
-        try:
-            cli.main(["build", str(path), "-o", str(output), "--jobs", "1"], "jitlto", standalone_mode=False)
-        except (JitltoError, click.ClickException):
-            assert output.read_bytes() == mini_path.read_bytes()
-        else:
-            check_database(output)
 
 
 def changed(**files: str | bytes) -> Files:
@@ -226,12 +200,3 @@ def test_a_matrix_may_be_read_from_a_pipe() -> None:
     with subprocess.Popen([sys.executable, "-c", command], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert matrix.load_matrix(Path(f"/dev/fd/{process.stdout.fileno()}")).count == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kernel", ["static {}", "namespace {{ {} }}"])
-def test_a_kernel_without_external_linkage_is_an_error(tmp_path: Path, compilers: ProcessExecutor, kernel: str) -> None:
-    text = kernel.format("__global__ void kern({{data_type}}* x, unsigned n) { x[0] = 1; }")
-    path = write(tmp_path, changed(kern__cu__jinja=text))
-    with raises(BuildError, "build-no-kernel", hint="anonymous namespace"):
-        build([declaration.load_family(path)], tmp_path / "x.fragdb", executor=compilers)

@@ -15,10 +15,9 @@ from jitlto.packaging.family_sources import place_sources
 from jitlto.record.fragment import FragmentKey
 from jitlto.record.tuning import TuneRecord
 from jitlto.runtime.discovery import editable
-from jitlto.runtime.family import KernelFamily
 from tests.support import tuned
 from tests.support.errors import raises
-from tests.support.families import MINI, built, write_family
+from tests.support.families import MINI, write_family
 
 TUNED = tuned.TUNED | {"family.toml": tuned.TUNED["family.toml"] + "tolerance = 0.5\n"}
 
@@ -42,14 +41,6 @@ def test_what_is_declared_is_what_the_database_holds(tmp_path: Path) -> None:
     )
     family = family_record(declaration.load_family(tmp_path / "family.toml"))
     assert records.decode_family(records.encode(family)) == family
-
-
-@pytest.mark.slow
-def test_a_build_keeps_it(tmp_path: Path) -> None:
-    family: KernelFamily = built(tmp_path, TUNED, "mini")
-    group = family.record.group("kern")
-    assert group is not None
-    assert group.tune == record(tmp_path / "again", TUNED)
 
 
 def test_a_family_without_the_table_is_stored_as_before(tmp_path: Path) -> None:

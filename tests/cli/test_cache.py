@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 
-import click
 import pytest
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.config import Config
-from jitlto.base.text import format_bytes
-from jitlto.cli.cache import cache as command_group
 from jitlto.runtime.family import load
 from jitlto.runtime.session import Session
 from tests.support.commands import fails, jitlto
-from tests.support.process import ROOT
 
 TWICE = ("data_type=float", "op_name=twice")
-
-_DOCS = ROOT / "docs" / "configuration.md"
 
 
 @pytest.fixture
@@ -55,20 +48,6 @@ def test_info_counts_entries_in_plain_words(own: dict[str, str], tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_info_says_what_is_there_and_makes_nothing(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
-    text = jitlto("cache", "info", JITLTO_CACHE_SIZE="5M", **own).stdout
-    assert f"linked kernels and what leads to them: {tmp_path}/cache/cubins: empty, 0 B of 5.0 MiB" in text
-    assert f"build cache: {tmp_path}/cache/build: empty" in text
-    assert not (tmp_path / "cache").exists()
-    _warm(mini_copy, own)
-    held = _info(own)["cubins"]
-    assert held["entries"] == {"kernels": 4, "databases": 1}
-    files = [p for n in held["entries"] for p in (tmp_path / "cache" / "cubins" / n).rglob("*") if p.is_file()]
-    assert held["bytes"] == sum(path.stat().st_size for path in files)
-    assert "4 kernels" in jitlto("cache", "info", **own).stdout
-
-
-@pytest.mark.slow
 def test_prune_keeps_what_was_used_last_and_clear_keeps_nothing(mini_copy: Path, own: dict[str, str]) -> None:
     _warm(mini_copy, own)
     held = _info(own)["cubins"]["bytes"]
@@ -81,15 +60,6 @@ def test_prune_keeps_what_was_used_last_and_clear_keeps_nothing(mini_copy: Path,
     assert 0 < left < held
     assert "removed 0 entries" in jitlto("cache", "prune", **own).stdout
     assert "removed 4 entries" in jitlto("cache", "clear", "--only", "cubins", **own).stdout
-    assert _info(own)["cubins"]["entries"] == {}
-
-
-def test_one_cache_is_cleared_without_the_other(own: dict[str, str], tmp_path: Path) -> None:
-    for name in ("cubins", "build"):
-        CacheDir(tmp_path / "cache" / name, 1 << 20).put("kind", "ab" * 32, b"payload")
-    assert "cubins" not in jitlto("cache", "clear", "--only", "build", **own).stdout
-    assert (_info(own)["cubins"]["entries"], _info(own)["build"]["entries"]) == ({"kind": 1}, {})
-    jitlto("cache", "prune", "--size", "0", **own)
     assert _info(own)["cubins"]["entries"] == {}
 
 
@@ -107,22 +77,6 @@ def test_a_cache_that_is_off_or_cannot_be_used_is_reported(
     (tmp_path / "file").touch()
     under = {"JITLTO_CACHE_DIR": str(tmp_path / "file")}
     assert "is not a directory" in str(_info(under)["cubins"]["note"])
-
-
-@pytest.mark.slow
-def test_why_a_cache_cannot_be_used_is_reported_once(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
-    _warm(mini_copy, own)
-    place = tmp_path / "cache" / "cubins"
-    place.chmod(0o777)
-    said = f"cannot be used: {place} can be written by others"
-    described = jitlto("cache", "info", **own).stdout
-    assert (f"\n  {said}" in described, described.count("cannot be used")) == (True, 1)
-    command = ("warm", "mini", "--arch", "sm_90", "--db", mini_copy)
-    refused = jitlto(*command, **own)
-    fails(refused, 1, "[jitlto-unusable-cache]", f"{place}: ")
-    assert "is ignored" not in refused.stderr
-    packed = jitlto(*command, "-o", tmp_path / "mini.pack", **own)
-    assert (packed.returncode, packed.stderr.count("cannot be used")) == (0, 1)
 
 
 def test_databases_from_shared_stores_are_counted_and_cleared(
@@ -162,23 +116,6 @@ def test_usage_errors_are_one_message(mini_copy: Path) -> None:
     fails(jitlto("plan", "mini", "a=1", "a=2"), 2, "twice")
     unknown = jitlto("plan", "mini", "data_typ=float", "--db", mini_copy)
     fails(unknown, 1, "[plan-unknown-parameter]", "'data_type'")
-
-
-@pytest.mark.parametrize("name", sorted(command_group.commands))
-def test_every_command_of_the_group_has_help_with_an_example_and_stands_in_the_reference(name: str) -> None:
-    done = jitlto("cache", name, "--help")
-    assert "Example:" in done.stdout
-    text = _DOCS.read_text("utf-8")
-    described = re.search(rf"^- `jitlto cache {name}[^\n]*(?:\n  [^\n]*)*", text, re.M)
-    assert described
-    options = {o for p in command_group.commands[name].params if isinstance(p, click.Option) for o in p.opts}
-    assert set(re.findall(r"--[a-z-]+", described[0])) == {option for option in options if option.startswith("--")}
-
-
-def test_sizes_have_three_digits_and_the_largest_unit_that_fits() -> None:
-    assert [format_bytes(n) for n in (0, 999, 1023, 1024, 1536 * 1024, 5 << 40, 5 << 50)] == [
-        "0 B", "999 B", "1.0 KiB", "1.0 KiB", "1.5 MiB", "5.0 TiB", "5120 TiB",
-    ]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +12,6 @@ from jitlto.database import FragmentDatabase
 from tests.conftest import BuildFamily
 from tests.support.commands import fails, jitlto, python
 from tests.support.families import MINI
-from tests.support.process import ROOT
 
 #: The double kernel calls `op` with a type that no fragment has, so that op<double> is used by nobody.
 BROKEN = {
@@ -131,19 +125,6 @@ def test_failed_links_are_grouped_by_cause(build_family: BuildFamily) -> None:
     }
 
 
-@pytest.mark.slow
-def test_a_real_refusal_of_nvjitlink_is_one_cause_for_all_kernels_and_architectures(build_family: BuildFamily) -> None:
-    shared = (
-        "__shared__ T big[30000]; big[threadIdx.x] = x[0]; __syncthreads(); x[1] = big[threadIdx.x ^ 1]; unsigned i ="
-    )
-    path = build_family({**MINI, "kern.cu.jinja": MINI["kern.cu.jinja"].replace("unsigned i =", shared)}).path
-    done = jitlto("check", path, "--link", "sm_75", "--link", "sm_80")
-    fails(
-        done, 1, "link for sm_75, sm_80", "too much shared data", "(8 times", "data_type=double op_name=square (sm_75)"
-    )
-    assert done.stderr.count("error: ") == 1
-
-
 def test_usage_errors_have_status_2(mini_path: Path) -> None:
     fails(jitlto("check", mini_path, "--cover", "2"), 2, "needs --link")
     fails(jitlto("check", mini_path, "--link", "sm_90", "--cover", "0"), 2, "--cover")
@@ -167,21 +148,3 @@ main()
 """
     done = python("-c", code, mini_path)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.timing
-@pytest.mark.slow
-def test_an_interrupt_ends_it_at_once(shipped_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    archs = [word for arch in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90") for word in ("--link", arch)]
-    command = [sys.executable, "-m", "jitlto", "check", str(shipped_path), "search", "--no-compare", "-j", "1", *archs]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
-    assert process.stdout is not None
-    process.stdout.readline()  # proved; now it links
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    begin = time.monotonic()
-    _, errors = process.communicate(timeout=60)
-    assert time.monotonic() - begin < 5
-    assert process.returncode == 130
-    assert errors.decode().strip() == "interrupted"

@@ -76,16 +76,6 @@ def test_a_build_that_is_asked_to_end_leaves_no_directory_and_no_worker(tmp_path
 
 
 @pytest.mark.slow
-def test_a_demo_that_is_asked_to_end_leaves_nothing(tmp_path: Path) -> None:
-    with _started(tmp_path, sys.executable, "-m", "jitlto", "demo") as process:
-        _wait(lambda: list((tmp_path / "tmp").glob("jitlto-demo-*")))
-        process.terminate()
-        process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM
-    _wait(lambda: not list((tmp_path / "tmp").iterdir()))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_whose_interrupt_c_code_drops_can_be_sent_again(tmp_path: Path, number: signal.Signals) -> None:
     """And the interrupt does not come again while it is being handled."""
@@ -126,27 +116,6 @@ def test_what_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
     assert done.stdout.split() == ["2"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_command_that_links_ends_its_workers_too(tmp_path: Path, number: signal.Signals) -> None:
-    code = f"""
-import os, time
-from jitlto.build.execution import workers
-from jitlto.cli import ending
-ending.handle_signals()
-workers.local_executor().submit(os.getpid).result()
-try:
-    os.kill(os.getpid(), {int(number)})
-    time.sleep(60)
-except KeyboardInterrupt:
-    ending.end_interrupted()
-"""
-    with _started(tmp_path, sys.executable, "-c", code) as process:
-        process.communicate(timeout=60)
-    assert process.returncode == 128 + number
-    assert list((tmp_path / "tmp").iterdir()) == []
-
-
 # The signal comes in the import of a module: of one that all commands need, of the command's own, of what that needs.
 IMPORTING = """
 import signal, sys
@@ -183,18 +152,3 @@ def test_a_signal_that_is_ignored_stays_ignored_while_a_command_is_imported() ->
     command = ["/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh", sys.executable, "-c", IMPORTING, "click", "1"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
     assert (done.returncode, done.stderr) == (0, "raised\n")
-
-
-@pytest.mark.slow
-def test_an_interrupt_of_a_command_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "interrupted.py").write_text("""
-import signal
-from jitlto import cli
-from jitlto.cli import cache
-cache.cache = __import__("click").Command("cache", callback=lambda: signal.raise_signal(signal.SIGINT))
-cli.main()
-""")
-    places = os.pathsep.join(map(str, (tmp_path, ROOT)))
-    with _started(tmp_path, sys.executable, "-m", "interrupted", "cache", PYTHONPATH=places) as process:
-        said = process.communicate(timeout=60)[1]
-    assert (process.returncode, said) == (128 + signal.SIGINT, "interrupted\n")

@@ -75,19 +75,6 @@ def test_a_command_takes_an_installed_family_by_name_or_by_package_and_name(
     session.default.reset()
 
 
-@pytest.mark.slow
-def test_a_command_looks_at_the_family_that_is_named_and_not_at_others_of_its_database(
-    site: Path, shipped_path: Path
-) -> None:
-    value = "kernels.fragments"
-    install(site, "kernels", families={"search": value, "transform": value}, databases={value: shipped_path})
-    listed = run("ls", "transform").stdout.splitlines()
-    assert listed
-    assert all("transform/" in line for line in listed)
-    assert len(run("ls", "search").stdout.splitlines()) > len(listed)
-    assert "search" not in run("check", "kernels:transform").stdout
-
-
 def test_a_file_wins_over_a_family_of_its_name(
     site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,22 +134,6 @@ def test_installed_families_are_listed_with_their_versions_and_what_they_are(sit
     assert f"\n  {first}\n  digest " in text
     assert text.index("First.Package") < text.index("second 2.1+cu13") < text.index("third")
     assert "is not a fragment database" in text
-
-
-def test_an_empty_list_is_reported(site: Path) -> None:
-    listed = json.loads(run("ls", "--installed", "--json").stdout)["families"]
-    done = run("ls", "--installed")
-    assert bool(listed) == bool(done.stdout)
-    assert listed or "no installed package has a family" in done.stderr
-
-
-def test_a_recorded_plan_is_warmed_from_an_installed_package(site: Path, mini_path: Path, tmp_path: Path) -> None:
-    from jitlto.runtime.family import family
-
-    install_mini(site, mini_path)
-    with session.recording(tmp_path / "used.jsonl"):
-        family("mini").plan(arch="sm_90", data_type="float", op_name="twice").link()
-    assert "1 kernel" in run("warm", tmp_path / "used.jsonl").stdout
 
 
 @pytest.mark.slow

@@ -31,10 +31,6 @@ def test_plan_warns_of_what_was_linked_and_of_what_is_found(limited: Path, empty
         assert "mini/kern[data_type=float] for sm_90" in done.stderr
 
 
-def test_plan_does_not_warn_without_reason(mini_path: Path, empty_cache: Path) -> None:
-    assert "warning" not in jitlto("plan", "mini", *TWICE, "--db", mini_path, *SM_90).stderr
-
-
 def test_check_warns_each_time_and_holds(limited: Path, empty_cache: Path) -> None:
     for _ in range(2):
         done = jitlto("check", limited, "--link", "sm_90")

@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from jitlto.base.errors import BuildError, DatabaseError, JitltoError, ProjectError
-from jitlto.build.execution import trace
-from jitlto.build.execution.trace import check_writable
+from jitlto.base.errors import BuildError, DatabaseError, JitltoError
 from jitlto.cli import cli
-from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 from tests.support.outputs import SPECIAL, limited_file_size, special_file
 
@@ -108,16 +105,6 @@ def test_timings_that_cannot_be_written_stop_a_build_before_it_begins(here: Path
     assert not (here / "x.fragdb").exists()
 
 
-def test_looking_whether_timings_can_be_written_changes_nothing(here: Path) -> None:
-    Path("link.json").symlink_to("x.json")
-    Path("old.json").write_text("kept")
-    for name in ("new.json", "link.json", "old.json"):
-        check_writable(Path(name))
-    assert Path("link.json").is_symlink()
-    assert sorted(path.name for path in here.glob("*.json") if path.exists()) == ["old.json"]
-    assert Path("old.json").read_text() == "kept"
-
-
 def test_a_dump_that_cannot_be_written_is_work_that_failed(here: Path) -> None:
     output = here / "gone" / "x.json"
     dump = ("plan", *TWICE, "--db", "mini.fragdb", "--dump", "ptx", "-o", output)
@@ -189,31 +176,3 @@ def test_on_a_full_disk_every_command_leaves_the_old_file_and_one_message(here: 
     assert (done.exception.where, done.exit_code) == ("out.json", 1)
     assert path.read_bytes() == old
     assert sorted(here.iterdir()) == before
-
-
-def test_timings_are_written_whole_or_not_at_all(here: Path) -> None:
-    Path("t.json").write_bytes(b"old")
-    made = trace.Trace()
-    made.phase("compile")
-    with limited_file_size(50), raises(BuildError, "build-unwritable-timings", where="t.json"):
-        trace.write(made, Path("t.json"))
-    assert Path("t.json").read_bytes() == b"old"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", SPECIAL)
-def test_sources_are_not_rendered_over_what_is_no_file(here: Path, kind: str) -> None:
-    assert CliRunner().invoke(cli, ["render", "./mini", "-o", "out"]).exit_code == 0
-    path = next(Path("out").rglob("*.cu"))
-    path.unlink()
-    special_file(here / path, kind)
-    assert _fails(JitltoError, "render", "./mini", "-o", "out").where == str(path)
-    assert not path.is_file()
-
-
-@pytest.mark.parametrize("kind", SPECIAL[:3])
-def test_a_new_package_does_not_replace_what_is_there(here: Path, kind: str) -> None:
-    path = special_file(here / "my-kernels", kind)
-    before = path.lstat()
-    _fails(ProjectError, "new", "my-kernels")
-    assert os.path.samestat(before, path.lstat())

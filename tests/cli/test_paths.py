@@ -52,25 +52,6 @@ def test_a_database_without_permission_is_reported_like_a_missing_one(locked: Pa
     assert f"error: {missing}: no such file" in _said(1, *command, missing)
 
 
-@needs_setpriv
-@pytest.mark.slow
-def test_a_dump_that_may_not_be_written_is_one_error(locked: Path, mini_path: Path) -> None:
-    output = locked.with_name("x.ptx")
-    kernel = ("mini", "data_type=float", "op_name=twice", "--db", mini_path, "--arch", "sm_90")
-    assert f"error: {output}: cannot be written: Permission denied" in _said(
-        1, "plan", *kernel, "--dump", "ptx", "-o", output
-    )
-
-
-@needs_setpriv
-@pytest.mark.slow
-def test_doctor_goes_on_where_the_cache_may_not_be_looked_at(locked: Path) -> None:
-    locked.parent.chmod(0)
-    said = _said(0, "doctor", JITLTO_CACHE_DIR=str(locked.parent / ".cache" / "jitlto"))
-    assert f"{locked.parent} cannot be written" in said
-    assert "building and linking work" in said
-
-
 KERNEL = ("mini", "data_type=float", "op_name=twice", "--arch", "sm_90")
 #: Every place on the command line where a path is given, as PATH; DB is an existing database.
 PLACES = (

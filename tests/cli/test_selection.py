@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jitlto.base.errors import JitltoError
 from jitlto.cli.selection import describe_nearest, find_key
@@ -40,22 +38,7 @@ def test_what_means_one_key(text: str, key: str | None) -> None:
         assert str(find_key(text, KEYS)) == key
 
 
-def test_what_means_several_lists_them() -> None:
-    with raises(JitltoError, "jitlto-ambiguous-fragment-key", "data_type=float,metric=l1", "data_type=float,metric=l2"):
-        find_key("op[data_type=float]", KEYS)
-
-
 @pytest.mark.parametrize("text", ["op[metric=l3]", "h/op[metric=l1,data_type=float]", "", "[]", "f/op[metric]", "/"])
 def test_what_means_none(text: str) -> None:
     assert find_key(text, KEYS) is None
     assert "'kern'" in describe_nearest("kren", KEYS, "")
-
-
-@pytest.mark.slow
-@given(st.text())
-def test_no_text_is_a_failure_of_another_kind(text: str) -> None:
-    try:
-        found = find_key(text, KEYS)
-    except JitltoError:
-        return
-    assert found is None or found in KEYS

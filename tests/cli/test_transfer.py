@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base import files
 from jitlto.base.config import Config
 from jitlto.base.errors import RegistryError, StoreError
 from jitlto.runtime.family import load
@@ -18,7 +17,7 @@ from jitlto.runtime.session import Session
 from tests.support.commands import fails, jitlto, succeeds
 from tests.support.errors import raises
 from tests.support.process import python
-from tests.support.store_server import Server, fault_proxy, static_server
+from tests.support.store_server import Server, fault_proxy
 
 TWICE = ("data_type=float", "op_name=twice")
 
@@ -64,24 +63,6 @@ def test_packs_travel_with_their_database(packed: Path, store_url: str, tmp_path
     assert "found in a pack" in succeeds(*plan)
 
 
-@pytest.mark.slow
-def test_packs_of_an_earlier_database_are_kept_and_named(packed: Path, store_url: str, tmp_path: Path) -> None:
-    address = succeeds("push", packed, store_url).strip()
-    (old := tmp_path / "other.sm_80.pack").write_bytes(b"of an earlier database")
-    done = jitlto("pull", address, "-o", tmp_path / "other.fragdb")
-    assert f"{old} was there before" in done.stderr
-    assert old.exists()
-
-
-def test_recorded_plans_and_packs_by_themselves_are_pushed_too(packed: Path, store_url: str, tmp_path: Path) -> None:
-    (recorded := tmp_path / "used.jsonl").write_text('{"arch": "sm_90"}\n')
-    pack = packed.with_name("mini.sm_90.pack")
-    lines = succeeds("push", recorded, pack, store_url).splitlines()
-    for line, source in zip(lines, (recorded, pack), strict=True):
-        succeeds("pull", line, "-o", tmp_path / "copy")
-        assert (tmp_path / "copy").read_bytes() == source.read_bytes()
-
-
 @pytest.mark.parametrize("damaged", ["mini.fragdb", "mini.sm_90.pack"])
 def test_what_is_damaged_is_not_pushed(packed: Path, store_url: str, damaged: str) -> None:
     path = packed.with_name(damaged)
@@ -123,24 +104,6 @@ def test_a_bucket_that_does_not_exist_and_rights_that_are_missing_are_said(datab
         for command in (*commands, pull):
             done = jitlto(*(str(word).format(proxy.url) for word in command), **proxy.variables)
             fails(done, 1, "[store-unreachable]", proxy.url)
-
-
-@pytest.mark.slow
-def test_a_family_is_loaded_from_a_mirror_once_and_then_without_it(packed: Path, tmp_path: Path) -> None:
-    store = tmp_path / "mirror"
-    address = succeeds("push", packed, store.as_uri()).strip()
-    variables = {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
-    with static_server(store) as server:
-        there = address.replace(store.as_uri(), server.url)
-        script = f"from jitlto import load; print(load('mini', {there!r}).database.path)"
-        first = python("-c", script, **variables)
-    assert first.returncode == 0, first.stderr
-    # The server has ended.
-    again = python("-c", f"import sys; {script}; assert 'obstore' not in sys.modules", **variables)
-    assert (again.returncode, again.stdout) == (0, first.stdout), again.stderr
-    path = Path(first.stdout.strip())
-    assert path.name == "database.fragdb"
-    assert [each.name for each in files.beside(path, ".pack")] == ["database.sm_90.pack"]
 
 
 def test_load_takes_addresses_and_paths(database: Path, store_url: str, tmp_path: Path) -> None:

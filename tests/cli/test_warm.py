@@ -85,33 +85,6 @@ def test_what_is_recorded_in_one_place_is_shipped_as_a_pack_and_never_linked_aga
 
 
 @pytest.mark.slow
-def test_what_may_not_be_linked_is_recorded_too(shipped: Path, tmp_path: Path) -> None:
-    used = tmp_path / "used.jsonl"
-    variables = {"JITLTO_CACHE_DIR": str(tmp_path / "cache"), "JITLTO_RECORD": str(used)}
-    assert _run(shipped, "sm_90", JITLTO_MODE="cached", **variables).returncode == 1
-    assert len(used.read_bytes().splitlines()) == 1
-
-
-@pytest.mark.slow
-def test_a_recorded_plan_is_linked_for_its_own_architecture_by_default(shipped: Path, tmp_path: Path) -> None:
-    used, cache = tmp_path / "used.jsonl", {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
-    _run(shipped, "sm_90", "sm_86", JITLTO_RECORD=str(used), JITLTO_CACHE="off")
-    variables = {"JITLTO_DATABASE_PATH": str(shipped), "JITLTO_MODE": "cached", **cache}
-    described = json.loads(jitlto("warm", used, "--json", **variables).stdout)
-    assert described["linked"] == 4
-    assert {kernel["arch"] for kernel in described["kernels"]} == {"sm_90", "sm_86"}
-    counters = _counted(_run(shipped, "sm_90", "sm_86", **cache))
-    assert (counters["linked"], counters["found_on_disk"]) == (0, 4)
-
-
-def test_recorded_plans_are_linked_once_and_then_found(mini_path: Path, tmp_path: Path) -> None:
-    used = tmp_path / "used.jsonl"
-    used.write_bytes(_line("mini", data_type="float", op_name="twice"))
-    command, cache = ("warm", used, "--db", mini_path, "--json"), {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
-    assert [_warmed(jitlto(*command, **cache)) for _ in range(2)] == [(1, 0, 0), (0, 1, 0)]
-
-
-@pytest.mark.slow
 def test_the_kernels_of_a_family_are_linked_once(shipped: Path, tmp_path: Path, search: KernelFamily) -> None:
     cache = {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
     chosen = ("data_type=float32", "distance_name=euclidean", "veclen=4,16")
@@ -144,13 +117,6 @@ def test_a_pack_holds_what_was_asked_and_takes_over_what_is_there(shipped: Path,
 
 
 @pytest.mark.slow
-def test_a_pack_with_a_name_that_is_not_found_gets_advice(shipped: Path, tmp_path: Path) -> None:
-    command = ("warm", "search", "out_type=float", "veclen=16", "--arch", "sm_90", "--db", shipped, "-o")
-    assert "kernels.pack or kernels.*.pack" in jitlto(*command, tmp_path / "other.pack").stdout
-    assert "to be found" not in jitlto(*command, tmp_path / "kernels.h200.pack").stdout
-
-
-@pytest.mark.slow
 def test_kernels_that_need_callers_code_are_left_out_and_said(shipped: Path) -> None:
     done = jitlto("warm", "transform", "--arch", "sm_90", "--db", shipped)
     assert done.returncode == 0
@@ -170,18 +136,6 @@ def test_failures_are_grouped_by_cause_and_the_rest_is_linked(shipped: Path, tmp
     assert again.returncode == 1
     assert _warmed(again) == (0, 2, 3)
     assert [cause["count"] for cause in json.loads(again.stdout)["failures"]] == [2, 1]
-
-
-@pytest.mark.slow
-def test_of_a_named_database_only_its_own_families_are_linked(shipped: Path, mini_path: Path, tmp_path: Path) -> None:
-    used = tmp_path / "used.jsonl"
-    used.write_bytes(_line("mini", data_type="float", op_name="twice") + _line("search", data_type="float"))
-    cache = {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
-    done = jitlto("warm", used, "--db", mini_path, **cache)
-    assert done.returncode == 0
-    assert "skipped 1 plan of families that" in done.stdout
-    used.write_bytes(_line("other"))
-    fails(jitlto("warm", used, "--db", shipped, **cache), 1, "[jitlto-nothing-recorded]", "kernels.fragdb")
 
 
 @pytest.mark.slow
@@ -256,12 +210,6 @@ def test_a_damaged_pack_that_is_replaced_is_warned_of_once_a_kernel(mini_path: P
     done = jitlto(*command, cwd=tmp_path)
     assert (done.returncode, done.stderr.count("is damaged")) == (0, 1), done.stderr
     assert (tmp_path / "mini.pack").read_bytes() == whole
-
-
-@pytest.mark.slow
-def test_a_combination_of_values_that_no_kernel_has_is_an_error(shipped: Path) -> None:
-    command = ("warm", "search", "optimized_name=standard", "veclen=4", "--arch", "sm_90", "--db", shipped)
-    fails(jitlto(*command), 1, "[jitlto-no-such-kernel]")
 
 
 def test_without_a_device_a_family_needs_an_architecture(mini_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from jitlto.launch import torch_interface
 from jitlto.launch.torch_interface import TorchInterface
-from tests.support import arrays, launch_core
+from tests.support import arrays, exercise_core, launch_core
 from tests.support.arrays import TorchLibrary, TorchTensor
 
 
@@ -98,3 +99,55 @@ def test_pytorch_is_read(name: str) -> None:
 def test_the_layout_is_that_of_the_core() -> None:
     core = launch_core.core()
     assert ctypes.sizeof(TorchInterface) == core.TORCH_INTERFACE_SIZE
+
+
+def odd_tensors(torch: Any) -> list[Any]:
+    """Tensors of every kind that may or may not be passed for a pointer."""
+    plain = torch.arange(24, dtype=torch.float32)
+    negative, gone, wide = torch.complex(plain, plain).conj().imag, plain.clone(), plain.bfloat16()
+    for tensor in (gone, wide):
+        tensor.untyped_storage().resize_(0)
+    return [
+        plain, plain[4:], plain[::2], plain.reshape(4, 6), plain.reshape(4, 6).T, plain[3:3], plain[:0], plain[7],
+        plain.reshape(24, 1)[:, :1], plain.reshape(1, 24).T, plain.expand(3, 24), torch.zeros(2, 0, 3),
+        torch.zeros(1, 5)[:, ::5], plain.double(), plain.half(), plain.bfloat16(), plain.int(), plain.bool(),
+        plain.to(torch.uint8), plain.clone().requires_grad_(), torch.nn.Parameter(plain.clone()),
+        torch.complex(plain, plain), torch.complex(plain, plain).conj(), plain.to(torch.complex64).imag,
+        negative, negative[7], negative[:1], negative[:0], gone, gone[:0], wide, plain.to_sparse(),
+        torch.empty(4, device="meta"), plain.to(getattr(torch, "float8_e5m2", torch.float16)),
+    ]  # fmt: skip
+
+
+def expected_address(torch: Any, tensor: Any) -> int | None:
+    """The address that the core passes; None where it leaves the tensor to Python."""
+    if tensor.layout is not torch.strided or tensor.device.type != "cpu" or not tensor.is_contiguous():
+        return None
+    if tensor.is_conj() or tensor.is_neg() or str(tensor.dtype).removeprefix("torch.") not in torch_interface._DTYPES:
+        return None
+    return 0 if tensor.numel() == 0 else tensor.data_ptr() or None
+
+
+def test_the_core_passes_what_tensors_say_themselves() -> None:
+    torch, core = pytest.importorskip("torch"), launch_core.core()
+    described = torch_interface.describe(torch.zeros(1))
+    assert described is not None
+    found, sent = TorchInterface.from_buffer_copy(described), []  # type: TorchInterface, list[int]
+    found.cuda = torch_interface.library().aoti_torch_device_type_cpu()  # memory of the host stands for a device's
+
+    def launch(config: int, kernel: int, values: int, extra: Any) -> int:
+        sent.append(ctypes.c_uint64.from_address(extra[1]).value)
+        return 0
+
+    native = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 3, ctypes.POINTER(ctypes.c_void_p))(launch)
+    address = ctypes.cast(native, ctypes.c_void_p).value
+    for code, bits in ((2, 32), (0, 0)):  # float*, and void*
+        rows = ((core.POINTER, 8, 8, False, code, bits, None, None, exercise_core.otherwise),)
+        learners = (lambda _: bytes(found), lambda _: None)
+        signature = core.make_signature(rows, address, 1, exercise_core.Stream, *learners)
+        launcher = exercise_core.new_launcher(core, signature, 0)
+        for tensor in odd_tensors(torch):
+            sent.clear()
+            with contextlib.suppress(exercise_core.OtherwiseError):
+                launcher(None, 1, 1, tensor)
+            expected = expected_address(torch, tensor) if tensor.dtype == torch.float32 or not bits else None
+            assert sent == ([] if expected is None else [expected]), (tensor.dtype, tensor.shape, bits)

@@ -24,7 +24,7 @@ from jitlto.base.errors import DatabaseError, PlanError, RegistryError, UnknownV
 from jitlto.cuda import libraries, nvjitlink
 from jitlto.database import FragmentDatabase
 from jitlto.link import requests
-from jitlto.link.requests import Contents, KernelRequest, find_linker
+from jitlto.link.requests import Contents, find_linker, request_key
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import Chosen
 from jitlto.runtime import recording, session
@@ -268,7 +268,7 @@ def test_all_that_an_answer_depends_on_is_in_the_question(tmp_path: Path, monkey
     }  # fmt: skip
 
     def key(**other: Any) -> str | None:
-        return KernelRequest(**asked | other).key
+        return request_key(**asked | other)
 
     seen = {"as it is": key()}
     others: list[tuple[str, object]] = [

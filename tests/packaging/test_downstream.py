@@ -182,22 +182,6 @@ def test_an_isolated_build_takes_jitlto_and_the_toolchain_from_its_own_environme
 
 
 @slow
-def test_an_impossible_build_is_one_error_message(author: Author, tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    scaffold.write_package("gamma-kernels", project, _cuda())
-    path = project / "pyproject.toml"
-    path.write_text(path.read_text().replace('"gamma_kernels.fragments"', '"gamma_kernels.other"'))
-    for backend in ("hatchling", "setuptools"):
-        if backend == "setuptools":
-            _to_setuptools(project)
-        done = author.environment.run("python", "-m", "build", "--no-isolation", "--wheel", cwd=project)
-        assert done.returncode == 1
-        assert "[project-entry-points]" in done.stdout
-        assert "'gamma_kernels.other'" in done.stdout
-        assert 'gamma_kernels = "gamma_kernels.fragments"' in done.stdout
-        assert "Traceback" not in done.stdout
-
-
 @slow
 def test_an_editable_package_is_built_on_first_use_and_again_after_changes(
     author: Author, jitlto_wheel: Path, tmp_path: Path

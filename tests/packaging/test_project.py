@@ -14,11 +14,10 @@ from click.testing import CliRunner
 
 from jitlto import cli
 from jitlto.base import config
-from jitlto.base.errors import CompileError, DatabaseError, JitltoError, ProjectError
+from jitlto.base.errors import DatabaseError, JitltoError, ProjectError
 from jitlto.base.versions import Architecture
 from jitlto.build import pipeline
 from jitlto.build.proof import UnplannedKernelsError
-from jitlto.build.shards import Shard
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.packaging import pack, project
@@ -72,12 +71,6 @@ def test_architectures_and_options_of_the_project_hold_for_its_families(tmp_path
         assert "-DWANTED=1" in record.options
         for fragment in database.fragments():
             assert {str(image.architecture) for image in fragment.images if image.kind == "ltoir"} == {"80", "90a"}
-
-
-@pytest.mark.slow
-def test_an_error_about_rejected_options_mentions_the_project(tmp_path: Path) -> None:
-    with raises(CompileError, "compile-options", "family.toml", "[tool.jitlto]"):
-        project.build_package(make(tmp_path, 'options = ["--no-such-option"]'), tmp_path / "out.fragdb", jobs=1)
 
 
 def test_the_toolchain_of_the_project_is_used(tmp_path: Path) -> None:
@@ -179,16 +172,6 @@ def test_a_database_from_ci_is_taken_and_nothing_is_compiled(
     assert "taken from" in project.summarize(report)
 
 
-@pytest.mark.slow
-def test_a_database_that_was_built_into_its_place_stays_there(
-    tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
-) -> None:
-    output = Path(shutil.copy(mini_path, tmp_path / "out.fragdb"))
-    set_prebuilt(environment, output)
-    project.build_package(make(tmp_path), output)
-    assert output.read_bytes() == mini_path.read_bytes()
-
-
 def refused(
     tmp_path: Path, database: Path, environment: pytest.MonkeyPatch, *names: str, code: str = "differs", more: str = ""
 ) -> None:
@@ -253,13 +236,6 @@ def test_a_missing_or_damaged_database_from_ci_is_rejected(
     refused(tmp_path, tmp_path / "empty", environment, "empty/fragments.fragdb", code="missing")
 
 
-@pytest.mark.slow
-def test_a_part_from_ci_is_not_taken(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
-    mini = declaration.load_family(write_family(tmp_path / "mini", MINI))
-    part = pipeline.build([mini], tmp_path / "part.fragdb", jobs=1, shard=Shard(1, 2)).path
-    refused(tmp_path, part, environment, "part 1 of 2", "jitlto merge")
-
-
 # The command line.
 
 
@@ -277,19 +253,6 @@ def test_the_command_builds_a_project(tmp_path: Path, mini_path: Path) -> None:
     assert status == 0, text
     assert json.loads(text)["database"] == str(output)
     assert output.read_bytes() == mini_path.read_bytes()
-
-
-@pytest.mark.slow
-def test_the_command_takes_a_database_from_ci(tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch) -> None:
-    make(tmp_path)
-    set_prebuilt(environment, mini_path)
-    status, text = run("--project", str(tmp_path), "-o", str(tmp_path / "out.fragdb"))
-    assert status == 0, text
-    assert "taken from JITLTO_PREBUILT" in text
-    # CI itself compiles, whatever is set.
-    status, text = run("--project", str(tmp_path), "-o", str(tmp_path / "part.fragdb"), "--shard", "1/2", "-j", "1")
-    assert status == 0, text
-    assert "taken" not in text
 
 
 def test_a_project_declares_which_families_are_built(tmp_path: Path) -> None:
@@ -380,9 +343,3 @@ def test_a_wheel_holds_the_kernels_that_pack_names(tmp_path: Path) -> None:
     for name in ("mini", "nosuch.jsonl"):
         with raises(ProjectError, "project-pack", name, where=str(path), hint="pack_archs"):
             pack.build_pack(replace(config, pack=name, pack_architectures=()), added["package/fragments.fragdb"])
-
-
-def test_a_recording_is_part_of_the_sdist(tmp_path: Path) -> None:
-    path = make(tmp_path, 'pack = "used.jsonl"')
-    (tmp_path / "used.jsonl").write_text("")
-    assert tmp_path / "used.jsonl" in project.list_sources(project.load_package(path))

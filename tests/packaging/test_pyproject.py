@@ -61,15 +61,6 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
     assert (found.toolchain, found.options) == ("nvcc", ("-DX=1",))
 
 
-def test_paths_are_relative_to_the_file_wherever_the_process_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project(tmp_path / "a", TABLE + 'families = ["fragments/mini"]')
-    (tmp_path / "b").mkdir()
-    monkeypatch.chdir(tmp_path / "b")
-    assert pyproject.load_config(Path("../a")).families == (tmp_path / "a" / "fragments" / "mini" / "family.toml",)
-
-
 @pytest.mark.parametrize(
     ("table", "code", "what", "hint"),
     [
@@ -151,17 +142,6 @@ def test_entry_points_match_families_and_database_or_the_hint_has_the_lines_to_w
     pyproject.check_entry_points(
         pyproject.load_config(project(tmp_path, TABLE, f'[project]\nname = "p"\n{told}\n')), ["mini"]
     )
-
-
-def test_a_path_without_a_family_is_reported_in_full(tmp_path: Path) -> None:
-    error = refusal(tmp_path, TABLE + 'families = ["fragments/other"]')
-    assert error.hint == f"{tmp_path / 'fragments' / 'other' / 'family.toml'} does not exist"
-
-
-def test_a_name_with_a_dot_is_quoted_in_the_hint(tmp_path: Path) -> None:
-    found = pyproject.load_config(project(tmp_path, TABLE))
-    with raises(ProjectError, "project-entry-points", hint='"mini.two" = "my_package.fragments"'):
-        pyproject.check_entry_points(found, ["mini", "mini.two"])
 
 
 @pytest.mark.parametrize("text", ["", '[project]\nname = "p"\ndynamic = ["entry-points"]\n'])

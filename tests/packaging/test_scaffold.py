@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import keyword
-import os
 import re
 import runpy
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -16,8 +13,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jitlto import cli
 from jitlto.base.errors import JitltoError, ProjectError, UnknownValueError
@@ -42,22 +37,6 @@ def run(*arguments: str) -> tuple[int, str]:
 def test_a_path_is_no_name_and_the_hint_says_where_paths_go(name: str) -> None:
     with raises(ProjectError, "project-invalid-name", hint=f"jitlto new name -o {name}"):
         scaffold.derive_import_name(name)
-
-
-@pytest.mark.slow
-@given(st.from_regex(r"[A-Za-z][A-Za-z0-9._-]*", fullmatch=True) | st.text(max_size=10))
-def test_a_name_that_is_taken_makes_an_import_name(name: str) -> None:
-    try:
-        package = scaffold.derive_import_name(name)
-    except ProjectError as error:
-        assert (error.code, bool(error.hint)) == ("project-invalid-name", True)
-        return
-    assert package.isidentifier()
-    assert package.isascii()
-    assert not keyword.iskeyword(package)
-    assert package not in sys.stdlib_module_names
-    # PEP 503: what an index takes for one name is one name here.
-    assert re.sub(r"[-_.]+", "-", name).lower() == package.replace("_", "-")
 
 
 @pytest.mark.parametrize(
@@ -121,14 +100,6 @@ def test_its_declaration_holds_and_names_the_cuda_major(package: Path) -> None:
     assert project.list_sources(found)
 
 
-def test_a_package_built_with_the_older_cuda_has_extras_for_both(tmp_path: Path) -> None:
-    scaffold.write_package("my-kernels", tmp_path / "new", 12)
-    document = tomllib.loads((tmp_path / "new" / "pyproject.toml").read_text())
-    extras = document["project"]["optional-dependencies"]
-    assert extras == {"cu12": ["jitlto[cu12-run]"], "cu13": ["jitlto[cu13-run]"], "test": ["pytest>=8"]}
-    assert 'cuda: ["12", "13"]' in (tmp_path / "new" / ".github" / "workflows" / "ci.yml").read_text()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["fragments/mini", "mini", "search"])
 def test_an_existing_family_takes_the_place_of_the_sample(tmp_path: Path, place: str) -> None:
@@ -144,19 +115,6 @@ def test_an_existing_family_takes_the_place_of_the_sample(tmp_path: Path, place:
     copied = {path.name for path in (tmp_path / "new").rglob("*") if path.is_file()}
     assert not copied & {"op.cu.jinja", "map_kernel.json"} - {path.name for path in family.iterdir()}
     assert not [path for path in project.list_sources(found) if not path.is_relative_to(tmp_path / "new")]
-
-
-@pytest.mark.slow
-def test_an_existing_family_may_be_given_by_any_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    family = tmp_path / "fragments" / "search"
-    for folder in ("fragments", "matrices", "templates"):
-        shutil.copytree(ROOT / folder / "search", tmp_path / folder / "search")
-    (tmp_path / "elsewhere").mkdir()
-    for number, (place, path) in enumerate([(family, "."), (family, "../search"), (tmp_path / "elsewhere", family)]):
-        monkeypatch.chdir(place)
-        path = os.path.relpath(path)
-        scaffold.write_package("my-kernels", tmp_path / f"new{number}", 12, Path(path) / "family.toml")
-        assert (tmp_path / f"new{number}" / "matrices" / "search" / "apply_filter.json").is_file()
 
 
 def test_headers_that_are_hidden_or_behind_a_link_come_along(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from jitlto.base.errors import JitltoError
 from jitlto.database import FragmentDatabase
-from jitlto.report import grid, page
+from jitlto.report import page
 from jitlto.report.content import describe
 from tests.support.fuzz_targets import changed, rows, with_rows
 
@@ -54,17 +53,3 @@ def test_what_a_database_says_is_text_in_the_page(path: Path) -> None:
     text = _page(path, forge(rows(path)))
     assert SCRIPT not in text
     assert "&lt;script&gt;alert(1)" in text or "\\u003cscript" in text
-
-
-@pytest.mark.timing
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("dimensions", "values", "cells"), [(2, 1000, 2000), (3, 2000, 4000), (10, 1000, 2000), (20, 2, 2000), (1000, 2, 4)]
-)
-def test_no_product_takes_long(dimensions: int, values: int, cells: int) -> None:
-    chance = random.Random(14)  # noqa: S311
-    present = {tuple(str(chance.randrange(values)) for _ in range(dimensions)) for _ in range(cells)}
-    begin = time.process_time()
-    drawn = grid.draw([f"p{number}" for number in range(dimensions)], present)
-    assert time.process_time() - begin < 5
-    assert drawn is None or sum(len(row) for _, row in drawn.rows) <= 20_000

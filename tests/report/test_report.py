@@ -27,7 +27,7 @@ from jitlto.record.exclusions import Exclusion, is_excluded
 from jitlto.record.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.record.options import LinkOptions
-from jitlto.report import drawing, grid, page
+from jitlto.report import grid, page
 from jitlto.report.content import GroupView, Report, describe
 from jitlto.report.grid import State
 from jitlto.runtime.family import KernelFamily
@@ -203,31 +203,12 @@ def test_every_cell_of_the_product_is_drawn_or_in_an_empty_row(
 
 
 @pytest.mark.slow
-def test_sizes_add_up_from_fragments_to_the_database(search: KernelFamily) -> None:
-    report = describe(search.database)
-    fragments = search.database.fragments()
-    size = sum(i.size for f in fragments for i in f.images)
-    assert sum(i.size for f in report.fragments for i in f.images) == size
-    assert sum(sum(family.images.values()) for family in report.families) == size
-    assert all("compute_75" in what for family in report.families for what in family.images)
-    assert report.stored <= size
-    assert {each.key for each in report.fragments} == {each.key for each in fragments}
-
-
-@pytest.mark.slow
 def test_calls_are_those_that_groups_require_and_provide(search: KernelFamily) -> None:
     view = describe(search.database).families[0]
     assert dict(view.calls) == {
         ("search_kernel", "apply_filter"): ["apply_filter"],
         ("search_kernel", "compute_distance"): ["compute_distance"],
     }
-
-
-@pytest.mark.slow
-def test_symbols_that_callers_supply_are_not_missing(transform: KernelFamily) -> None:
-    view = describe(transform.database).families[-1]
-    assert view.name == "transform"
-    assert dict(view.calls) == {("apply_transform", "user_transform"): ["user_transform"]}
 
 
 def test_what_nothing_provides_is_said(tmp_path: Path) -> None:
@@ -239,23 +220,6 @@ def test_what_nothing_provides_is_said(tmp_path: Path) -> None:
         report = describe(database)
     assert dict(report.families[0].calls) == {("kernel", ""): ["called"]}
     assert "nothing in this database" in page.to_html(report)
-
-
-_EDGES = st.lists(st.tuples(st.sampled_from("abcdefg"), st.sampled_from("abcdefg")), max_size=15)
-
-
-@pytest.mark.slow
-@given(_EDGES)
-def test_boxes_of_a_drawing_do_not_overlap_and_lie_within(edges: list[tuple[str, str]]) -> None:
-    drawn = drawing.draw(list("abcdefg"), edges)
-    assert [name for name, _, _ in drawn.boxes] == list("abcdefg")
-    assert len(drawn.lines) == len(edges)
-    assert all(x < to_x for x, _, to_x, _ in drawing.draw(["a", "b", "c"], [("a", "b"), ("b", "c")]).lines)
-    for number, (_, x, y) in enumerate(drawn.boxes):
-        assert 0 <= x <= x + drawing.WIDTH <= drawn.width
-        assert 0 <= y <= y + drawing.HEIGHT <= drawn.height
-        for _, other_x, other_y in drawn.boxes[:number]:
-            assert abs(x - other_x) >= drawing.WIDTH or abs(y - other_y) >= drawing.HEIGHT
 
 
 # --- the page
@@ -358,18 +322,6 @@ def test_the_page_holds_all_that_is_known_of_each_fragment(search: KernelFamily)
 
 
 @pytest.mark.slow
-def test_a_page_about_many_fragments_is_small_and_draws_no_table_that_a_browser_would_choke_on(tmp_path: Path) -> None:
-    cells = [dict(zip("abc", map(str, c), strict=True)) for c in product(range(100), range(50), range(2))]
-    with sample(tmp_path, cells) as database:
-        report = describe(database)
-        text = page.to_html(report)
-    assert len(listed(text)) == 10_001
-    assert group(report, "kernel").grid is None
-    assert len(Read(text).tags) < 1000
-    assert len(text) < 50_000 + 400 * len(cells)
-
-
-@pytest.mark.slow
 def test_the_page_names_its_one_script_and_one_style_by_hash_and_loads_nothing(search: KernelFamily) -> None:
     text = page.to_html(describe(search.database))
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', text)
@@ -393,12 +345,6 @@ def test_headings_go_down_by_one_and_every_table_has_a_caption(search: KernelFam
     targets = {value for name, value in read.attributes if name == "id"}
     targets |= {str(fragment.key) for fragment in search.database.fragments()}  # made by the script
     assert {unquote(value[1:]) for name, value in read.attributes if name == "href"} <= targets
-
-
-def test_an_empty_database_has_a_page_too(tmp_path: Path) -> None:
-    write(tmp_path / "empty.fragdb", [], [], {})
-    with FragmentDatabase(tmp_path / "empty.fragdb") as database:
-        assert ">0 fragments," in page.to_html(describe(database))
 
 
 # --- the command

@@ -123,17 +123,6 @@ def test_the_filter_narrows_the_fragments(tab: chromium.Page, search_page: Path)
     assert _filter(tab, "nothing like it") == 0
 
 
-def test_a_hole_is_told_from_what_is_left_out_without_colour(tab: chromium.Page, every_state: Path) -> None:
-    tab.open(every_state)
-    told = tab.evaluate("[...document.querySelectorAll('.grid td.hole')].map(cell => cell.innerText.trim())")
-    assert len(told) == 1
-    assert told[0].startswith("×")
-    (lost,) = tab.evaluate("[...document.querySelectorAll('.grid td.apart')].map(cell => cell.innerText.trim())")
-    assert lost.startswith("◦")
-    drawn = "getComputedStyle(document.querySelector('.grid .missing')).backgroundImage"
-    assert tab.evaluate(drawn).startswith("repeating-linear-gradient")
-
-
 def test_nothing_on_the_page_can_run_what_a_database_says(tab: chromium.Page, tmp_path: Path) -> None:
     evil = "</script><img src=x onerror=alert(1)>\"'><svg onload=alert(1)>"
     cells = [{"p": evil, "q": "1"}, {"p": "x", "q": evil}]
@@ -152,17 +141,6 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cells = [dict(zip("abcd", map(str, c), strict=True)) for c in product(range(20), range(25), range(5), range(2))]
     with sample(directory, cells) as database:
         return _page(database, directory / "many.html")
-
-
-def test_of_many_rows_those_that_are_looked_at_are_made(tab: chromium.Page, many: Path) -> None:
-    tab.open(many)
-    assert _shown(tab) == 200
-    tab.evaluate("document.getElementById('more').click()")
-    assert _shown(tab) >= 400  # more if the end of the list is in view
-    assert _filter(tab, "a=3") == 200
-    assert tab.evaluate("document.getElementById('found').textContent") == "250 of 5001"
-    assert _filter(tab, "a=3 b=7") == 10
-    assert tab.evaluate("document.getElementById('more').hidden")
 
 
 def test_a_link_to_a_row_that_is_not_made_yet_shows_it(tab: chromium.Page, many: Path) -> None:

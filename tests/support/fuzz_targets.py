@@ -37,7 +37,7 @@ from jitlto.families.templates import render_family
 from jitlto.launch.arguments import make_converter
 from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
-from jitlto.link.requests import Contents, KernelRequest, LookUps, hash_key
+from jitlto.link.requests import Contents, LookUps, hash_key, request_key
 from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, Disk
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
 from jitlto.plan.user_code.inputs import from_ptx
@@ -358,11 +358,9 @@ def _pack(ground: Ground, data: bytes) -> None:
     path = ground.file("p.pack", edited(ground.pack, data) if data[:1] != b"j" else b"")
     database = path.with_suffix(".fragdb")
     if data[:1] == b"j":
-        key = _REQUEST.key
-        assert key is not None
-        made_up = {REQUESTS: {key: data[1:]}, CONTENTS: {hash_key("0" * 64): data[1:]}}
+        made_up = {REQUESTS: {_REQUEST: data[1:]}, CONTENTS: {hash_key("0" * 64): data[1:]}}
         packs.write(path, {KERNELS: ground.kernels, **made_up})
-        look_ups = LookUps(packs.beside(database))
+        look_ups = LookUps(lambda: packs.beside(database))
         look_ups.find_contents("0" * 64)
         look_ups.find_chosen(_REQUEST)
     for pack in packs.beside(database):
@@ -372,7 +370,7 @@ def _pack(ground: Ground, data: bytes) -> None:
         KernelCache(None).find(digest, database)
 
 
-_REQUEST = KernelRequest("0" * 64, "mini", None, "lto", {}, {"a": "b"}, (9, 0), "13.0")
+_REQUEST = request_key("0" * 64, "mini", None, "lto", {}, {"a": "b"}, (9, 0), "13.0") or ""
 
 
 def _pack_seeds(ground: Ground) -> list[bytes]:
@@ -391,7 +389,7 @@ def _entry(ground: Ground, data: bytes) -> None:
     if kernel is not None:
         LinkKey.from_entry(data)
     decode_unit(data)
-    LookUps([Disk(ground.store)]).find_contents(key)
+    LookUps(lambda: [Disk(ground.store)]).find_contents(key)
 
 
 def _entry_seeds(ground: Ground) -> list[bytes]:

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from jitlto.base.errors import PlanError
 from jitlto.record.tuning import Launch, Variant
@@ -170,21 +168,6 @@ def test_a_file_that_cannot_be_used_is_a_warning(
     assert str(path) in caplog.text
 
 
-@pytest.mark.slow
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-@given(st.data())
-def test_any_damage_to_a_file_leads_to_a_declared_variant(tuned: PlannedFamily, data: st.DataObject) -> None:
-    whole = bytearray(wisdom_file.encode(Wisdom([measured(tuned, {0: 2.0, 3: 1.0}), measured(tuned, {0: 1.0}, n=1)])))
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(whole) - 1))
-        whole[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
-    tuned.session.config.wisdom.write_bytes(bytes(whole))
-    tuned.best.forget()
-    best = tuned.best(n=1024, **FLOAT)
-    assert best.variant in variants(tuned)
-    assert best.origin in ("measured", "default", "guess")
-
-
 def test_two_processes_choose_the_same_whatever_they_asked_before(
     tuned_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,13 +203,6 @@ def test_a_problem_that_was_asked_for_before_is_looked_up(
     monkeypatch.setattr(family.best, "choose", lambda problem: pytest.fail("it chooses again"))
     assert family.best(n=1000, **FLOAT) is first
     assert family.best(n=1000, data_type="float") is first
-
-
-def test_a_forked_process_chooses_again(tuned_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    family = open_tuned(tuned_copy, monkeypatch, launch_core.core())
-    first = family.best(n=1000, **FLOAT)
-    launch_core.core().forget()  # as in a forked process
-    assert family.best(n=1000, **FLOAT) is not first
 
 
 def test_where_devices_differ_each_has_its_own_answers(tuned: PlannedFamily, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,22 +88,6 @@ def test_the_default_wins_where_others_are_within_a_tie() -> None:
         assert chosen(search([1.004, 1.0, 1.001, 1.002, 1.3], Simulated(again))) == 0
 
 
-def test_a_disturbed_first_time_loses_nobody() -> None:
-    times = [1.0] * 10 + [0.5]
-    device = Simulated(0, noise=0.001, outliers=0.0)
-    original, disturbed = device.time, set()
-
-    def time(launch):  # type: ignore[no-untyped-def]
-        seconds = original(launch)
-        if launch() == 0.5 and not disturbed:
-            disturbed.add(1)
-            return 1.9 * seconds
-        return seconds
-
-    device.time = time  # type: ignore[method-assign]
-    assert chosen(search(times, device)) == 10
-
-
 def test_a_budget_ends_it() -> None:
     times = landscape(3, 60)
     device = Simulated(3)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.tuning.wisdom import TIE, DeviceKind, Entry, Wisdom
-from tests.support.wisdom import A100, H200, entry, trial, variant, wisdoms
+from tests.support.wisdom import A100, H200, entry, trial, wisdoms
 
 pytestmark = pytest.mark.one_major
 
@@ -60,18 +60,6 @@ def test_merging_is_commutative_associative_and_idempotent(a: Wisdom, b: Wisdom,
     assert a.merge(a) == a
     assert a.merge(Wisdom()) == a
     assert a.merge(b).merge(b) == a.merge(b)
-
-
-@pytest.mark.slow
-@given(wisdoms, wisdoms)
-def test_a_merge_has_every_key_once_and_no_less_evidence(a: Wisdom, b: Wisdom) -> None:
-    merged = a.merge(b)
-    keys = [str(each.key) for each in merged.entries]
-    assert len(keys) == len(set(keys))
-    assert set(keys) == {str(each.key) for each in (*a.entries, *b.entries)}
-    for each in (*a.entries, *b.entries):
-        (kept,) = (other for other in merged.entries if other.key == each.key)
-        assert sum(t.count for t in kept.trials) >= sum(t.count for t in each.trials)
 
 
 def test_what_is_measured_again_takes_the_place_of_what_was() -> None:
@@ -154,7 +142,3 @@ def test_two_processes_find_the_same_whatever_the_order_of_their_files(wisdom: W
     shuffler.shuffle(shuffled)
     assert find(Wisdom(shuffled)) == find(wisdom)
     assert hash(Wisdom(shuffled)) == hash(wisdom)
-
-
-def test_a_variant_is_spelled_for_people() -> None:
-    assert str(variant(veclen="4", block="64")) == "veclen=4 block=64"

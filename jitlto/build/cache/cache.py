@@ -171,9 +171,6 @@ class CacheUse:
 def find_use(layers: Mapping[Layer, int], seconds_saved: float, cache: Cache | None) -> CacheUse:
     """Return the use of a cache in a build that took so many fragments from each layer."""
     memory, directory, store = (layers.get(layer, 0) for layer in Layer)
-    use = CacheUse(memory, directory, store, round(seconds_saved, 3))
-    if cache is None or cache.stores is None:
-        return use
-    counts = cache.stores.counts
-    names = ("bytes_read", "bytes_written", "rejected", "failures")
-    return replace(use, **{name: counts[name] for name in names})
+    counts = cache.stores.counts if cache is not None and cache.stores is not None else {}
+    traffic = {name: counts.get(name, 0) for name in ("bytes_read", "bytes_written", "rejected", "failures")}
+    return CacheUse(memory, directory, store, round(seconds_saved, 3), **traffic)

@@ -59,15 +59,13 @@ class DaskExecutor(Executor):
             return
         error = None if inner.cancelled() else inner.exception()
         if inner.cancelled():
-            what = "the cluster cancelled a job, or its scheduler is gone"
-            hint = "check the scheduler and its log"
-            outer.set_exception(BuildError(what, code="build-cluster-lost", where=self._address, hint=hint))
+            what, hint = "the cluster cancelled a job, or its scheduler is gone", "check the scheduler and its log"
+            error = BuildError(what, code="build-cluster-lost", where=self._address, hint=hint)
         elif isinstance(error, KilledWorker):
-            what = f"{error.allowed_failures + 1} workers died over one job"
-            where = f"{self._address}, last {error.last_worker.address}"
+            what = f"{error.allowed_failures + 1} workers died over one job, last {error.last_worker.address}"
             hint = "see the workers' logs; most often their memory limit is too low"
-            outer.set_exception(BuildError(what, code="build-worker-died", where=where, hint=hint))
-        elif error is not None:
+            error = BuildError(what, code="build-worker-died", where=self._address, hint=hint)
+        if error is not None:
             outer.set_exception(error)
         else:
             outer.set_result(inner.result())

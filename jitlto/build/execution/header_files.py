@@ -35,13 +35,13 @@ class HeaderFiles:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
         self._written: set[str] = set()
         self._lock = threading.Lock()
 
     def find(self, digest: str) -> SentHeaders | None:
         """Return what is pickled in the place of a set that was sent before; None if it was not."""
-        return SentHeaders(str(self._directory), digest) if f"{digest}.set" in self._written else None
+        return SentHeaders(str(self.directory), digest) if f"{digest}.set" in self._written else None
 
     def send(self, headers: Mapping[str, bytes]) -> SentHeaders:
         """Write a set unless it was written before; return what is pickled in its place.
@@ -57,13 +57,13 @@ class HeaderFiles:
             for name, sha256 in names.items():
                 self._write(sha256, headers[name])
             self._write(f"{digest}.set", json.dumps(names).encode())
-        return SentHeaders(str(self._directory), digest)
+        return SentHeaders(str(self.directory), digest)
 
     def _write(self, name: str, data: bytes) -> None:
         if name in self._written:
             return
         try:
-            (self._directory / name).write_bytes(data)
+            (self.directory / name).write_bytes(data)
         except OSError as error:  # what is left behind is written over by the next attempt
             raise no_temporary_directory(error) from error
         self._written.add(name)

@@ -89,8 +89,7 @@ class ProcessExecutor(Executor):
         self._futures: dict[int, Future[Any]] = {}  # of the calls that have no answer
         self._preloads: list[bytes] = []
         self._host: _Host | None = None
-        self._shared: Path | None = None
-        self._headers: HeaderFiles | None = None
+        self._headers: HeaderFiles | None = None  # in a directory that workers share, for all that they write
         self._is_shut = False
         self._owner = os.getpid()
 
@@ -102,8 +101,7 @@ class ProcessExecutor(Executor):
             JitltoError: If there is no temporary directory.
         """
         with self._lock:
-            if self._headers is None:
-                self._headers = HeaderFiles(self._share())
+            self._headers = self._headers or HeaderFiles(_make_directory())
             return self._headers
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -152,35 +150,21 @@ class ProcessExecutor(Executor):
                 ending.process.kill()
                 ending.process.wait()
             self._fail(ending)
-        if self._shared is not None:
-            remove_directory(self._shared)
-
-    def _share(self) -> Path:
-        """Return the directory that the workers share, for all that they write: it is removed if they are killed."""
-        if self._shared is None:
-            try:
-                shared = Path(tempfile.mkdtemp(prefix="jitlto-workers-"))
-                # When NVRTC makes PTX, it loads and initialises the driver if there is one, in each copy of a snapshot:
-                # under its lock, which took most of the time of a build with 16 workers. Where the loader finds
-                # something that is no library, it stops.
-                (shared / _NO_DRIVER).mkdir()
-                (shared / _NO_DRIVER / "libcuda.so.1").touch()
-            except OSError as error:
-                raise no_temporary_directory(error) from error
-            self._shared = shared
-        return self._shared
+        if self._headers is not None:
+            remove_directory(self._headers.directory)
 
     def _start(self) -> _Host:
         """Return the host, started if there is none."""
         if self._is_shut:
             raise WorkerDied("the executor was shut down")
         if self._host is None:
-            shared = self._share()
-            libraries = [str(shared / _NO_DRIVER), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+            self._headers = self._headers or HeaderFiles(_make_directory())
+            shared = str(self._headers.directory)
+            libraries = [f"{shared}/{_NO_DRIVER}", *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
             path = [str(Path(entry).absolute()) for entry in sys.path]
             ours, theirs = socket.socketpair()
             with theirs:
-                numbers = [str(theirs.fileno()), str(os.getpid()), str(shared), str(self.workers)]
+                numbers = [str(theirs.fileno()), str(os.getpid()), shared, str(self.workers)]
                 # NVRTC writes its working directory into LTO-IR, so it is the same in every build. Output of libraries
                 # goes to standard error. The process group is new, so that an interrupt is for the program alone.
                 process = subprocess.Popen(
@@ -189,7 +173,7 @@ class ProcessExecutor(Executor):
                     stdout=2,
                     pass_fds=(theirs.fileno(),),
                     cwd="/",
-                    env=os.environ | {"TMPDIR": str(shared), "LD_LIBRARY_PATH": os.pathsep.join(libraries)},
+                    env=os.environ | {"TMPDIR": shared, "LD_LIBRARY_PATH": os.pathsep.join(libraries)},
                     process_group=0,
                 )
             self._host = _Host(process, Connection(ours.detach()))
@@ -221,6 +205,21 @@ class ProcessExecutor(Executor):
                         _resolve(future, ended.process.returncode)
                     elif not future.cancel():
                         future.set_exception(WorkerDied("the executor was shut down"))
+
+
+def _make_directory() -> Path:
+    """Make a directory that workers share; what they leave behind is removed with it.
+
+    When NVRTC makes PTX, it loads and initialises the driver if there is one, in each copy of a snapshot: under its
+    lock, which took most of the time of a build with 16 workers. Where the loader finds what is no library, it stops.
+    """
+    try:
+        shared = Path(tempfile.mkdtemp(prefix="jitlto-workers-"))
+        (shared / _NO_DRIVER).mkdir()
+        (shared / _NO_DRIVER / "libcuda.so.1").touch()
+    except OSError as error:
+        raise no_temporary_directory(error) from error
+    return shared
 
 
 def _resolve(future: Future[Any], answer: bytes | int) -> None:

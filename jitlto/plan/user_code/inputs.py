@@ -108,10 +108,12 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
     )
 
 
-def link_images(compiled: nvrtc.Compiled, base: Architecture, name: str) -> tuple[tuple[str, LinkInput], ...]:
+def link_images(
+    compiled: nvrtc.Compiled, base: Architecture, name: str, *, has_inline: bool = True
+) -> tuple[tuple[str, LinkInput], ...]:
     """Return what is linked of compiled code in each mode; ``name`` is its name in messages."""
-    ltoir, text = compiled.ltoir[base], compiled.ptx.encode()
-    return ("lto", LinkInput(InputKind.LTOIR, ltoir, name)), ("ptx", LinkInput(InputKind.PTX, text, name))
+    ltoir = LinkInput(InputKind.LTOIR, compiled.ltoir[base], name, has_inline)
+    return ("lto", ltoir), ("ptx", LinkInput(InputKind.PTX, compiled.ptx.encode(), name, has_inline))
 
 
 def base_architecture(family: FamilyRecord) -> Architecture:

@@ -13,6 +13,7 @@ from jitlto.base.errors import InterfaceMismatchError, PlanError
 from jitlto.base.mangling import base_name, demangle
 from jitlto.base.text import abbreviate, check_type, suggest
 from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.cuda.nvjitlink import LinkInput
 from jitlto.cuda.ptx import Module
 from jitlto.plan.enumeration import find_user_symbols
 from jitlto.plan.resolve import Resolution, is_compatible
@@ -128,17 +129,19 @@ def _from_function(
         )
     base = base_architecture(family)
     compiled: list[nvrtc.Compiled] = []
+    images: list[tuple[str, LinkInput]] = []
     for symbol in symbols:
         adapter, inner = compile_adapter(symbol, function.group, where, family, base, store)
         python = compile_function(function, inner, base, fast_math=family.link.fast_math)
         _check_layout(inner, python.module, symbol, where)
         compiled += [adapter, python]
+        images += [*link_images(adapter, base, where), *link_images(python, base, where, has_inline=False)]
     provides = {symbol for each in compiled for symbol in each.module.provides}
     defined = {symbol.name for symbol in provides}
     requires = {symbol for each in compiled for symbol in each.module.requires if symbol.name not in defined}
     return UserInput(
         UserSymbols(where, tuple(sorted(provides)), tuple(sorted(requires))),
-        tuple(image for each in compiled for image in link_images(each, base, where)),
+        tuple(images),
         max(each.version for each in compiled),
         base,
         hashlib.sha256("\0".join(each.identity for each in compiled).encode()).hexdigest(),

@@ -88,7 +88,7 @@ class Registry:
         paths: tuple[Path | str, ...] = (),
         *,
         settings: config.Config | None = None,
-        look_ups: Callable[[Path], LookUps] = lambda _: LookUps(()),
+        look_ups: Callable[[Path], LookUps] = lambda _: LookUps(tuple),
         on_new: Callable[[], object] = lambda: None,
     ) -> None:
         self._paths = paths

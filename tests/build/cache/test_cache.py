@@ -103,16 +103,6 @@ def test_an_architecture_that_does_not_exist_is_damage() -> None:
     assert decode_unit(encode_unit(UNIT)) == Unit(replace(COMPILED, reads=()), UNIT.headers, 1.5)
 
 
-def test_every_state_of_the_headers_that_was_compiled_is_found(cache: Cache, tmp_path: Path) -> None:
-    states = ["one", "two", "three"]
-    for text in (*states, "two"):
-        (tmp_path / "a.cuh").write_text(text)
-        keep(cache, tmp_path, text)
-    for text in states:
-        (tmp_path / "a.cuh").write_text(text)
-        assert found(cache, tmp_path) == (text, Layer.DIRECTORY)
-
-
 def test_what_the_compiler_found_by_itself_must_be_unchanged_too(cache: Cache, tmp_path: Path) -> None:
     (tmp_path / "a.cuh").write_text("one")
     keep(cache, tmp_path, host="glibc")
@@ -141,19 +131,6 @@ def test_an_object_that_is_no_unit_is_a_miss(tmp_path: Path, damaged: bytes) -> 
     for name in stores.objects:
         stores.objects[name] = damaged
     assert found(Cache(CacheDir(tmp_path / "theirs", 1 << 30), stores), tmp_path) is None
-
-
-def test_headers_are_walked_once_for_sources_with_equal_directives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "a.cuh").write_text("one")
-    made = config(tmp_path)
-    first = made.closure(SOURCE), made.own_closure(SOURCE)
-    monkeypatch.setattr(HeaderSearch, "_collect", None)
-    for again in (SOURCE, f"{SOURCE}// another\n"):
-        assert [made.closure(again).headers, made.own_closure(again).headers] == [each.headers for each in first]
-        assert made.closure(again).headers is first[0].headers
-        assert made.closure(again).text == again.encode()
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ from jitlto.build.cache.cache import Cache
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import BuildReport, build
-from jitlto.build.shards import Shard
 from jitlto.families import declaration
 from tests.support.families import MINI, write_family
 from tests.support.memory_stores import MemoryStores
@@ -204,17 +203,6 @@ def test_units_are_asked_for_side_by_side_and_a_warm_directory_asks_nothing(mach
     assert (report.compiled, report.use.directory, stores.asked) == (0, FRAGMENTS, [])
 
 
-def test_a_warm_directory_gives_stores_what_a_build_would_have(machine: Machine) -> None:
-    stores, empty = MemoryStores(), MemoryStores()
-    machine.build(stores)
-    assert machine.build(empty, fresh=False).use.directory == FRAGMENTS
-    assert empty.objects == stores.objects
-    read_only = MemoryStores()
-    read_only.is_read_only = True
-    machine.build(read_only, fresh=False)
-    assert read_only.objects == {}
-
-
 def test_what_is_not_compiled_when_the_stores_have_opened_is_looked_for_again(machine: Machine) -> None:
     stores = MemoryStores()
     machine.build(stores)
@@ -226,12 +214,3 @@ def test_what_is_not_compiled_when_the_stores_have_opened_is_looked_for_again(ma
 
     report = machine.build(stores, observer=OpensAtFirstCompile(), jobs=1)
     assert (report.compiled, report.use.store) == (1, FRAGMENTS - 1)
-
-
-def test_a_shard_asks_only_for_its_own(machine: Machine) -> None:
-    stores = MemoryStores()
-    machine.build(stores)
-    stores.asked.clear()
-    assert machine.build(stores, shard=Shard(1, 2)).compiled == 0
-    (names,) = (names for names in stores.asked if names[0][0] == "compiled")
-    assert len(names) == FRAGMENTS // 2

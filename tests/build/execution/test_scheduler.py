@@ -75,26 +75,14 @@ class NoCompiler(Executor):
 
 
 @pytest.mark.slow
-def test_nothing_changed_touches_no_compiler(make: Make) -> None:
+def test_nothing_changed_touches_no_compiler_wherever_the_sources_are(make: Make) -> None:
     first = make(MINI)
     data = first.path.read_bytes()
     assert first.compiled == 6
-    again = make(MINI, executor=NoCompiler())
-    assert again.compiled == 0
-    assert again.path.read_bytes() == data
-
-
-@pytest.mark.slow
-def test_without_a_cache_everything_is_compiled_again(make: Make) -> None:
+    for name in ("family", "elsewhere in a longer path"):
+        again = make(MINI, name=name, executor=NoCompiler())
+        assert (again.compiled, again.path.read_bytes()) == (0, data)
     assert [make(MINI, cache=None).compiled for _ in range(2)] == [6, 6]
-
-
-@pytest.mark.slow
-def test_moving_the_sources_causes_no_rebuild(make: Make) -> None:
-    first = make(MINI)
-    second = make(MINI, name="elsewhere in a longer path")
-    assert second.compiled == 0
-    assert second.path.read_bytes() == first.path.read_bytes()
 
 
 @pytest.mark.slow
@@ -181,42 +169,22 @@ def test_a_new_header_that_shadows_another_causes_a_rebuild(make: Make) -> None:
 
 
 @pytest.mark.slow
-def test_equal_sources_of_several_families_are_compiled_once(
-    tmp_path: Path, cache: Cache, workers: ProcessExecutor
+@pytest.mark.parametrize(("factors", "compiled"), [((3, 3), 6), ((3, 4), 12)])
+def test_equal_sources_of_several_families_are_compiled_once_and_others_apart(
+    tmp_path: Path, cache: Cache, workers: ProcessExecutor, factors: tuple[int, int], compiled: int
 ) -> None:
-    families = [
-        declaration.load_family(
-            write_family(tmp_path / name, changed(family__toml=MINI["family.toml"].replace('"mini"', f'"{name}"')))
+    families = []
+    for name, factor in zip(("one", "two"), factors, strict=True):
+        files = changed(
+            family__toml=MINI["family.toml"].replace('"mini"', f'"{name}"'),
+            op__json=MINI["op.json"].replace("a + a", "a * FACTOR"),
+            op__cuh=MINI["op.cuh"] + f"#define FACTOR {factor}\n",
         )
-        for name in ("one", "two")
-    ]
+        families.append(declaration.load_family(write_family(tmp_path / name, files)))
     for kept in (None, cache):
         report = build(families, tmp_path / "x.fragdb", cache=kept, executor=workers)
-        assert (len(report.fragments), report.compiled) == (12, 6)
+        assert (len(report.fragments), report.compiled) == (12, compiled)
     assert build(families[1:], tmp_path / "y.fragdb", cache=cache, executor=NoCompiler()).compiled == 0
-
-
-@pytest.mark.slow
-def test_equal_sources_with_other_headers_are_compiled_apart(
-    tmp_path: Path, cache: Cache, workers: ProcessExecutor
-) -> None:
-    files = MINI | {"op.json": MINI["op.json"].replace("a + a", "a * FACTOR")}
-    families = [
-        declaration.load_family(
-            write_family(
-                tmp_path / name,
-                files
-                | {
-                    "family.toml": MINI["family.toml"].replace('"mini"', f'"{name}"'),
-                    "op.cuh": MINI["op.cuh"] + f"#define FACTOR {factor}\n",
-                },
-            )
-        )
-        for name, factor in (("one", 3), ("two", 4))
-    ]
-    report = build(families, tmp_path / "x.fragdb", cache=cache, executor=workers)
-    assert report.compiled == 12
-    assert build(families, tmp_path / "y.fragdb", cache=cache, executor=NoCompiler()).digest == report.digest
     alone = build(families[1:], tmp_path / "z.fragdb", cache=None, executor=workers)
     assert set(alone.fragments) < set(report.fragments)
 
@@ -228,21 +196,15 @@ def entries(cache: Cache, kind: str) -> list[Path]:
 @pytest.mark.slow
 def test_damaged_entries_are_made_again(make: Make, cache: Cache) -> None:
     whole = make(MINI).path.read_bytes()
-    for path in entries(cache, "compiled"):
+    first, *others = entries(cache, "compiled")
+    first.unlink()
+    for path in others:
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 0xFF
         path.write_bytes(data)
     report = make(MINI, cache=Cache(cache.store))  # as in another process
-    assert report.compiled == 6
-    assert report.path.read_bytes() == whole
+    assert (report.compiled, report.path.read_bytes()) == (6, whole)
     assert make(MINI).compiled == 0
-
-
-@pytest.mark.slow
-def test_an_entry_that_is_lost_is_made_again(make: Make, cache: Cache) -> None:
-    make(MINI)
-    entries(cache, "compiled")[0].unlink()
-    assert make(MINI).compiled == 1
 
 
 @pytest.mark.slow
@@ -250,8 +212,7 @@ def test_a_cache_without_room_builds_all_the_same(make: Make, tmp_path: Path) ->
     small = Cache(CacheDir(tmp_path / "small", 1))
     data = make(MINI, cache=small).path.read_bytes()
     assert small.store.usage().size <= 1
-    again = make(MINI, cache=small)
-    assert (again.compiled, again.path.read_bytes()) == (6, data)
+    assert make(MINI, cache=small).path.read_bytes() == data
 
 
 WRONG = changed(op__cu__jinja=MINI["op.cu.jinja"].replace("{{expr}}", "no_such_name + {{expr}}"))
@@ -419,14 +380,6 @@ def test_a_build_killed_at_any_moment_can_be_resumed(tmp_path: Path, workers: Pr
         outcomes[report.compiled] += 1
         shutil.rmtree(cache.store.directory)
     assert len(outcomes) > min(1, KILLS - 1), f"all were killed at the same moment: {outcomes}"
-
-
-def test_a_build_without_sources_does_nothing(tmp_path: Path) -> None:
-    from jitlto.build.execution.events import NO_OBSERVER
-    from jitlto.build.execution.scheduler import Scheduler
-
-    outcome = Scheduler(lambda _: pytest.fail("a job"), None, NO_OBSERVER, 0.0).run([])
-    assert (outcome.sources, outcome.failures, outcome.compiled) == ({}, [], 0)
 
 
 @pytest.mark.slow

@@ -91,13 +91,6 @@ def test_variables_that_a_template_uses_are_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_project_s_own_definition_of_the_function_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "own.cmake").write_text("function(generate_jit_lto_kernels)\nmessage(FATAL_ERROR no)\nendfunction()\n")
-    call = "generate_jit_lto_kernels(f NAME_FORMAT k KERNEL_INPUT_FILE k.cu.in)"
-    assert formats(tmp_path, f"set(CMAKE_MODULE_PATH ${{CMAKE_CURRENT_SOURCE_DIR}})\ninclude(own)\n{call}") == ["k"]
-
-
-@pytest.mark.slow
 def test_what_needs_a_project_or_its_dependencies_is_left_out(tmp_path: Path) -> None:
     text = """
         cmake_minimum_required(VERSION 99.1 FATAL_ERROR)
@@ -153,13 +146,6 @@ def test_what_fetches_dependencies_and_other_generators_do_not_stand_in_the_way(
     """
     assert formats(tmp_path / "lib", text) == ["k"]
     assert formats(tmp_path / "lib", text, LIBRARY="OFF") == []
-
-
-@pytest.mark.slow
-def test_arguments_of_calls_are_text(tmp_path: Path) -> None:
-    for text in ("]==]) message(FATAL_ERROR run", "a;b", '\\n ${x} "q" #', "[==[", "]]", "$<CONFIG>"):
-        call = f"generate_jit_lto_kernels(f NAME_FORMAT [=====[{text}]=====] KERNEL_INPUT_FILE k)"
-        assert formats(tmp_path, call) == [text]
 
 
 @pytest.mark.slow

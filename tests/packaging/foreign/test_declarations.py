@@ -162,17 +162,6 @@ def test_calls_of_one_template_are_one_group_unless_their_options_differ(tmp_pat
 
 
 @pytest.mark.slow
-def test_directories_of_one_name_give_families_of_two_names(tmp_path: Path) -> None:
-    call = "generate_jit_lto_kernels(f NAME_FORMAT k MATRIX_JSON_FILE m.json KERNEL_INPUT_FILE {}/k.cu.in)\n"
-    places = ("a/flat/kernels", "b/flat/kernels", "src")
-    files = {f"{place}/k.cu.in": "// __global__\n__device__ int f@x@() { return 1; }\n" for place in places}
-    found, _ = families(tmp_path, "".join(map(call.format, places)), **files)
-    assert {name: "entrypoint" in family for name, family in found.items()} == dict.fromkeys(
-        ["flat", "b_flat", "lib"], False
-    )
-
-
-@pytest.mark.slow
 def test_mistakes_name_the_call(tmp_path: Path) -> None:
     with raises(ForeignBuildError, "import-no-call"):
         families(tmp_path / "none", "project(p)\n")

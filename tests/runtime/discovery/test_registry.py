@@ -132,7 +132,7 @@ def renamed(source: Path, directory: Path, count: int) -> list[Path]:
 
 def fresh(*paths: Path, cache: Path) -> Registry:
     """A registry as a process has it that begins."""
-    look_ups = LookUps([Disk(CacheDir(cache, 1 << 30))])
+    look_ups = LookUps(lambda: [Disk(CacheDir(cache, 1 << 30))])
     return Registry(paths, look_ups=lambda _: look_ups)
 
 
