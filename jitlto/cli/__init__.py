@@ -11,7 +11,6 @@ import os
 import sys
 import warnings
 from collections.abc import Collection, Iterator, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -26,7 +25,7 @@ _COMMANDS = {
     "expand": ("jitlto.cli.expand", "Print the combinations of a matrix."),
     "render": ("jitlto.cli.build", "Render the templates of a family to .cu files."),
     "build": ("jitlto.cli.build", "Compile families into a fragment database."),
-    "import": ("jitlto.cli.foreign", "Write the declarations of another build system's kernels."),
+    "import": ("jitlto.cli.new", "Write the declarations of another build system's kernels."),
     "merge": ("jitlto.cli.build", "Merge the parts of a build into one database."),
     "ls": ("jitlto.cli.database", "List the fragments of a database."),
     "show": ("jitlto.cli.database", "Show one fragment: symbols, signature, images."),
@@ -70,14 +69,6 @@ class _LazyGroup(click.Group):
         # Click would shorten each command's own help, and import all commands for that.
         with formatter.section("Commands"):
             formatter.write_dl([(name, what) for name, (_, what) in _COMMANDS.items()])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        near = get_close_matches(args[0], _COMMANDS, 1)
-        if args[0] not in _COMMANDS and near:
-            raise click.UsageError(f"no such command {args[0]!r}; did you mean {near[0]!r}?", ctx)
-        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -48,30 +48,27 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
     read, damaged = set[Path](), False
     for path in databases:
         try:
-            beside, images = ([path], None) if path.suffix == ".pack" else _verify(path, is_path=manifest is not None)
+            _verify(path, read, is_path=manifest is not None)
         except JitltoError as error:
             print_error(error)
-            beside, images, damaged = [], None, True
-        for pack in beside:
-            try:
-                if pack.absolute() not in read:
-                    read.add(pack.absolute())
-                    click.echo(f"{pack}: {pluralize(packs.verify(pack, images), 'kernel')} intact")
-            except JitltoError as error:
-                print_error(error)
-                damaged = True
+            damaged = True
     if damaged:
         raise SystemExit(1)
 
 
-def _verify(path: Path, *, is_path: bool) -> tuple[list[Path], set[str] | None]:
-    """Verify a database; return the packs beside it and, if there are any, the images that they may be linked from."""
-    with FragmentDatabase(path) if is_path else open_database(path, noted=True)[0] as opened:
-        beside, count = list(files.beside(opened.path, ".pack")), opened.verify()
-        images = {image.sha256 for fragment in opened.iterate() for image in fragment.images} if beside else None
-        held = f"{pluralize(len(opened.fragments()), 'fragment')} and {pluralize(count, 'image')}"
-        click.echo(f"{opened.path}: {held} intact, digest {opened.digest}")
-    return beside, images
+def _verify(path: Path, read: set[Path], *, is_path: bool) -> None:
+    """Verify a database, and the packs beside it that are not in ``read`` yet; or a pack by itself."""
+    beside, images = [path], None
+    if path.suffix != ".pack":
+        with FragmentDatabase(path) if is_path else open_database(path, noted=True)[0] as opened:
+            beside, count = list(files.beside(opened.path, ".pack")), opened.verify()
+            images = {image.sha256 for fragment in opened.iterate() for image in fragment.images}
+            held = f"{pluralize(len(opened.fragments()), 'fragment')} and {pluralize(count, 'image')}"
+            click.echo(f"{opened.path}: {held} intact, digest {opened.digest}")
+    for pack in beside:
+        if pack.absolute() not in read:
+            read.add(pack.absolute())
+            click.echo(f"{pack}: {pluralize(packs.verify(pack, images), 'kernel')} intact")
 
 
 def _check_manifest(

@@ -11,12 +11,11 @@ import click
 from jitlto.base.errors import JitltoError, NoDeviceError, RegistryError
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.base.versions import Architecture
-from jitlto.build.findings import group_findings, link_failure
 from jitlto.cli.output import print_cause, print_json, progress
 from jitlto.cli.parameters import FILE, PATH, jobs_option, json_option, parse_pairs, targets_option
 from jitlto.cli.selection import DB_HELP, find_family
 from jitlto.cuda import device, nvjitlink
-from jitlto.record.check_result import Cause
+from jitlto.record.check_result import Cause, Place
 from jitlto.runtime.warming import WarmJobs, WarmResult, family_jobs, link_jobs, recorded_jobs
 
 
@@ -86,16 +85,22 @@ def _current_device() -> list[None]:
     return [None]
 
 
-def _causes(result: WarmResult) -> Sequence[Cause]:
-    findings, fragments = [], []
-    for outcome in result.failures:
-        assert outcome.error is not None  # noqa: S101 - failures have one
-        request, family = outcome.job.request, outcome.job.family
+def _causes(result: WarmResult) -> list[Cause]:
+    """Group what failed by the code of its error."""
+    groups: dict[str, list[tuple[JitltoError, Place]]] = {}
+    for each in result.failures:
+        assert each.error is not None  # noqa: S101 - failures have one
+        request = each.job.request
         subject = f"{request.family}/{request.entry}" if request.entry else request.family
-        findings.append(link_failure(outcome.error, subject, request.configuration, outcome.arch))
-        if not isinstance(family, JitltoError):
-            fragments += family.database.planned(family.name)[1]
-    return group_findings(findings, dict.fromkeys(fragments))
+        place = Place(subject, dict(request.configuration), each.arch, each.error.what)
+        groups.setdefault(each.error.code, []).append((each.error, place))
+    causes = []
+    for code, several in groups.items():
+        first, archs = several[0][0], tuple(dict.fromkeys(place.arch for _, place in several if place.arch))
+        message = f"{first.where}: {first.what}" if first.where else first.what
+        places = tuple(place for _, place in several)
+        causes.append(Cause("does not link", archs, message, first.hint, "", places, len(several), code))
+    return causes
 
 
 def _print(work: WarmJobs, result: WarmResult, causes: Sequence[Cause], output: Path | None, seconds: float) -> None:
