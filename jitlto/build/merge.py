@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from jitlto.base.errors import BuildError
 from jitlto.base.text import describe_differences, pluralize
-from jitlto.build import proof, validate
+from jitlto.build import proof
 from jitlto.build.cache.cache import Cache
 from jitlto.build.interfaces import check_interfaces
 from jitlto.build.uses import check_uses
@@ -95,7 +95,6 @@ def merge_databases(
             planned = record.select(fragments)
             if family.faults is not None:
                 check_interfaces(record, planned, family.faults)
-            validate.check_layouts(planned)
         gaps = [key for family in merged for key in family.gaps]
         whole = [*records.values()], fragments, gaps, cache.store if cache else None
         check = partial(proof.prove_once, advice, *whole, allow_incomplete=allow_incomplete)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jitlto.base.errors import BuildError, CompileError
 from jitlto.base.text import check_type
-from jitlto.build import proof, shards, validate
+from jitlto.build import proof, shards
 from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache, CacheUse, find_use
 from jitlto.build.execution import transport
@@ -138,7 +138,6 @@ def build(
                 for record in (each.with_used(sources.records) for each in records):
                     planned = record.select(fragments)
                     check_interfaces(record, planned, faults, sources.origin, sources.show)
-                    validate.check_layouts(planned)
 
         observer.phase("write")
         digest = writer.write(output, records, fragments, blobs, part=part, check=None if shard else check)
