@@ -42,8 +42,6 @@ _MAY_ASK = re.compile(rb'[Nn][Cc][Ll][Uu][Dd][Ee]|[>"]')  # only in these a name
 _SPLICE = re.compile(rb"\\[ \t\f\v]*+\r?\n")
 _DIRECTIVE = re.compile(r"^[ \t\f\v]*(?:#|%:)[ \t]*(\w+)[ \t]*([^\n]*)", re.M)
 _NVCC = 'compile the family with toolchain = "nvcc"'
-#: Advice on a name that a macro makes.
-HINT_LITERAL = f"write its name in the #include, or {_NVCC}"
 # What NVRTC reads otherwise than nvcc, or not at all: what is said of it, and the remedy.
 _ODD = (
     (re.compile(rb"#[ \t]*+(?:include_next|import|embed)\b|__has_include_next\b"), "is not in NVRTC", _NVCC),
@@ -65,20 +63,13 @@ class Include(NamedTuple):
 
 
 class Unclear(NamedTuple):
-    """What the scan of a text cannot follow.
+    """What the scan of a text cannot follow."""
 
-    Args:
-        position: Its place in the text.
-        code: The end of the error's code: ``unknown``, or ``unsupported`` of what NVRTC alone does not read.
-        what, hint: For the error.
-        is_asked: Whether the text asks if a header exists, and does not include it.
-    """
-
-    position: int
-    code: str
+    position: int  # its place in the text
+    code: str  # the end of the error's code: unknown, or unsupported of what NVRTC alone does not read
     what: str
     hint: str
-    is_asked: bool = False
+    is_asked: bool = False  # whether the text asks if a header exists, and does not include it
 
 
 class Scan(NamedTuple):
@@ -135,7 +126,8 @@ def _read(text: bytes, pattern: re.Pattern[bytes]) -> tuple[list[Include], list[
                 includes.append(_include(name, 1))
             elif word in (b"include", b"include_next", b"import"):
                 what = "a macro whose value only the compiler knows names a header"
-                unclear.append(Unclear(match.start(1), "unknown", what, HINT_LITERAL))
+                hint = f"write its name in the #include, or {_NVCC}"
+                unclear.append(Unclear(match.start(1), "unknown", what, hint))
             continue
         for asked in _ASKED.finditer(text, start, end):
             if asked["name"] and (word != b"define" or asked["name"].startswith(b"<")):

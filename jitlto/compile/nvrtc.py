@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from jitlto.base.cached import cached_property
@@ -53,8 +52,13 @@ class Compiler(Toolchain):
         """Run NVRTC for each architecture and kind."""
         nvrtc.check_no_nul(job.source)
         kinds = [kind for kind, is_wanted in (("ltoir", ltoir), ("ptx", ptx)) if is_wanted]
-        steps = {kind: [Step.from_options(kind, each, job.options) for each in architectures] for kind in kinds}
-        run = partial(self._snapshots.run, job.source, sharers=job.sharers, following=steps.get("ptx", ()))
-        made = {kind: dict(zip(architectures, map(run, several), strict=True)) for kind, several in steps.items()}
-        data = {kind: {each: output.data for each, output in outputs.items()} for kind, outputs in made.items()}
-        return Made(made[kinds[0]][architectures[0]].log, data.get("ltoir", {}), data.get("ptx", {}))
+        following = [Step.from_options("ptx", each, job.options) for each in architectures if ptx]
+        data: dict[str, dict[Architecture, bytes]] = {"ltoir": {}, "ptx": {}}
+        logs: list[str] = []
+        for kind in kinds:
+            for each in architectures:
+                step = Step.from_options(kind, each, job.options)
+                output = self._snapshots.run(job.source, step, job.sharers, following)
+                data[kind][each] = output.data
+                logs.append(output.log)
+        return Made(logs[0], data["ltoir"], data["ptx"])

@@ -50,23 +50,15 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Output of all steps for one source.
+    """What was made of one source."""
 
-    Args:
-        ltoir: Bare LTO-IR, not in a fatbin.
-        ptx: Relocatable PTX for the lowest architecture.
-        module: What that declares.
-        version: NVRTC's.
-        warnings: The compiler's log.
-        identity: SHA-256 of everything that it was made from. NVRTC writes the working directory into LTO-IR, so equal
-            sources do not give equal bytes in every process; they do give equal identities.
-    """
-
-    ltoir: dict[Architecture, bytes]
-    ptx: str
-    module: Module
-    version: Version
+    ltoir: dict[Architecture, bytes]  # not in a fatbin
+    ptx: str  # relocatable, for the lowest architecture
+    module: Module  # what that declares
+    version: Version  # NVRTC's
     warnings: str
+    #: SHA-256 of everything that it was made from. NVRTC writes the working directory into LTO-IR, so equal sources do
+    #: not give equal bytes in every process; they do give equal identities.
     identity: str
 
 

@@ -22,17 +22,11 @@ _MOST_BOUNDS = 256
 
 @dataclass(frozen=True, slots=True)
 class TuneDeclaration:
-    """A table ``tune`` as declared.
+    """A table ``tune`` as declared."""
 
-    Args:
-        record: All of it but the launch choices.
-        launch: The matrix of launch choices; None if callers decide how to launch.
-        where: The file and the table, for messages.
-    """
-
-    record: TuneRecord
-    launch: Path | None
-    where: str
+    record: TuneRecord  # all of it but the launch choices
+    launch: Path | None  # the matrix of launch choices; None if callers decide how to launch
+    where: str  # the file and the table, for messages
 
 
 class _TuneTable(msgspec.Struct):
@@ -65,7 +59,11 @@ def read_tune(table: TomlTable, find_file: Callable[[TomlTable, str, str, str], 
     if not 0 <= given.tolerance < 1:
         raise table.error(f"tolerance = {given.tolerance} is not from 0 to 1", "0 means the same bits", case="tune")
     for text in given.when:
-        check_expression(table, "when", text)
+        try:
+            names_in(text)
+        except ExpressionError as error:
+            hint = "write it with names, whole numbers, + - * // %, comparisons, cdiv, min and max"
+            raise table.error(f"when {text!r}: {error}", hint, case="tune") from None
     record = TuneRecord(
         tuple(sorted(given.free)),
         tuple(sorted(given.default.items())),
@@ -77,15 +75,6 @@ def read_tune(table: TomlTable, find_file: Callable[[TomlTable, str, str, str], 
     )
     matrix = find_file(table, "launch", given.launch, "matrices") if given.launch is not None else None
     return TuneDeclaration(record, matrix, f"{table.path} [{table.name}]")
-
-
-def check_expression(table: TomlTable, key: str, text: str) -> frozenset[str]:
-    """Check an expression; return the names in it."""
-    try:
-        return names_in(text)
-    except ExpressionError as error:
-        hint = "write it with names, whole numbers, + - * // %, comparisons, cdiv, min and max"
-        raise table.error(f"{key} {text!r}: {error}", hint, case="tune") from None
 
 
 def _rule(table: TomlTable, name: str, rule: object) -> Any:

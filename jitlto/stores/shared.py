@@ -125,8 +125,10 @@ class SharedStore:
 
     def open_soon(self) -> None:
         """Open the store in the background, once: before the first use this saves its caller the wait."""
+        if self._has_begun or self._is_forked:  # a lock may have been held at the fork
+            return
         with self._changed:
-            begins, self._has_begun = not self._has_begun and not self._is_forked, True
+            begins, self._has_begun = not self._has_begun, True
         if begins:
             self._readers.submit(self._open)
 
@@ -274,6 +276,8 @@ class SharedStore:
     def put(self, kind: str, key: str, payload: bytes) -> None:
         """Write an entry in the background, unless a good one is there."""
         size = len(payload)
+        if self._is_forked:
+            return
         self.open_soon()
         with self._changed:
             is_full = self._queued and self._queued_bytes + size > _MOST_QUEUED_BYTES
@@ -324,10 +328,12 @@ class SharedStore:
             timeout: Seconds to wait at most.
             stall: Seconds in which the store has to write something; none after it was too late for a reader.
         """
+        if self._is_forked:
+            return True
         end = time.monotonic() + timeout
         stall = timeout if stall is None else stall if self._left[False] > 0 else 0.0
         with self._changed:
-            while self._queued and not self._is_forked:
+            while self._queued:
                 if not self._changed.wait(max(0.0, min(end - time.monotonic(), stall))):
                     self._warn("not everything was written", "it did not do it in time", "failed")
                     return False

@@ -262,45 +262,26 @@ def change_meta(path: Path, statement: str) -> None:
         connection.execute(statement)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("name", ["part", "gaps"])
 @pytest.mark.parametrize(
     "statement",
     [
-        "DELETE FROM meta WHERE name = 'part'",
-        "UPDATE meta SET value = replace(value, '12.9', '12.8') WHERE name = 'part'",
-        "UPDATE meta SET value = NULL WHERE name = 'part'",
-        "UPDATE meta SET value = 7 WHERE name = 'part'",
-        "UPDATE meta SET name = 'whole' WHERE name = 'part'",
+        "DELETE FROM meta WHERE name = '{}'",
+        "UPDATE meta SET value = replace(value, 'f/', 'g/') WHERE name = '{}'",
+        "UPDATE meta SET value = NULL WHERE name = '{}'",
+        "UPDATE meta SET value = 7 WHERE name = '{}'",
+        "UPDATE meta SET name = 'whole' WHERE name = '{}'",
     ],
 )
-def test_a_changed_part_record_is_noticed_where_it_is_read(tmp_path: Path, statement: str) -> None:
+def test_a_changed_part_or_list_of_gaps_is_noticed_where_it_is_read(tmp_path: Path, name: str, statement: str) -> None:
     path = tmp_path / "part"
-    writer.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART)
-    change_meta(path, statement)
-    with raises(DatabaseError, "database-damaged") as caught, FragmentDatabase(path) as opened:
-        _ = opened.part
-    assert caught.value.where == str(path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DELETE FROM meta WHERE name = 'gaps'",
-        "UPDATE meta SET value = '{\"keys\":[]}' WHERE name = 'gaps'",
-        "UPDATE meta SET value = NULL WHERE name = 'gaps'",
-        "UPDATE meta SET name = 'part' WHERE name = 'gaps'",
-    ],
-)
-def test_a_changed_list_of_gaps_is_noticed_where_it_is_read(tmp_path: Path, statement: str) -> None:
-    path = tmp_path / "gaps"
     gaps = [FragmentKey.make("f", "g", {"n": str(n)}) for n in (2, 1)]
-    writer.write(path, FAMILIES, FRAGMENTS, BLOBS, gaps=gaps)
+    writer.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART, gaps=gaps)
     with FragmentDatabase(path) as opened:
-        assert opened.gaps == tuple(sorted(gaps))
-    change_meta(path, statement)
+        assert (opened.part, opened.gaps) == (PART, tuple(sorted(gaps)))
+    change_meta(path, statement.format(name))
     with raises(DatabaseError, "database-damaged") as caught, FragmentDatabase(path) as opened:
-        _ = opened.gaps
+        _ = opened.part, opened.gaps
     assert caught.value.where == str(path)
 
 

@@ -14,6 +14,7 @@ from jitlto.base.config import Config
 from jitlto.stores import entry, shared
 from jitlto.stores.shared import SharedStore
 from jitlto.stores.signatures import SigningKey, TrustedKeys
+from tests.support.stores import write_key
 
 
 @dataclass(frozen=True)
@@ -26,15 +27,8 @@ class KeyPair:
     @classmethod
     def create(cls, path: Path) -> KeyPair:
         """Make a key."""
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-        key, formats = Ed25519PrivateKey.generate(), serialization
-        private = key.private_bytes(formats.Encoding.PEM, formats.PrivateFormat.OpenSSH, formats.NoEncryption())
-        path.touch(mode=0o600)
-        path.write_bytes(private)
-        public = key.public_key().public_bytes(formats.Encoding.OpenSSH, formats.PublicFormat.OpenSSH)
-        return cls(path, public.decode())
+        write_key(path)
+        return cls(path, path.with_name(f"{path.name}.pub").read_text().strip())
 
     @property
     def signing(self) -> SigningKey:
