@@ -154,7 +154,7 @@ def test_families_of_installed_packages_are_listed_with_what_is_wrong_with_them(
     for name, why in (("cut 2.0", "is damaged"), ("empty 3.0", "is not a"), ("gone 4.0", "no such file")):
         finding = found[f"mini of {name}"]
         assert (finding["ok"], why in str(finding["value"])) == (False, True), finding
-        assert str(finding["remedy"]).endswith(f"pip install --force-reinstall --no-deps {name.split()[0]}")
+        assert f"pip install --force-reinstall --no-deps {name.split()[0]}" in str(finding["remedy"])
     said = jitlto("doctor").stdout.splitlines()[-1]
     assert said == "building and linking work, but there are problems with databases: see – above"
 

@@ -36,6 +36,7 @@ T = TypeVar("T")
 _COMMAND = "import sys; sys.path[:] = {path!r}; from {module} import serve, work; work(*serve(*sys.argv[1:]))"
 _PATIENCE = 10.0  # seconds that the host may take to end
 _BYTES_PER_JOB = 2 << 30  # for the largest CCCL headers NVRTC takes half a GiB, and snapshots three times as much
+_MOST_WORKERS = 4096
 _NO_DRIVER = "no-driver"
 
 
@@ -83,7 +84,7 @@ class ProcessExecutor(Executor):
     """
 
     def __init__(self, workers: int) -> None:
-        self.workers = workers
+        self.workers = min(workers, _MOST_WORKERS)
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._futures: dict[int, Future[Any]] = {}  # of the calls that have no answer
