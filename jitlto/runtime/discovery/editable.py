@@ -55,7 +55,7 @@ def ensure_database(installed: InstalledFamily, source: Path, settings: Config) 
         settings: Determine the directory for such databases.
 
     Raises:
-        DatabaseError: If it cannot be built or does not exist.
+        DatabaseError: If it cannot be built.
         JitltoError: If the user's cache cannot be used.
     """
     path = locate_database(installed, source, settings)
@@ -67,33 +67,14 @@ def ensure_database(installed: InstalledFamily, source: Path, settings: Config) 
 
 
 def locate_database(installed: InstalledFamily, source: Path, settings: Config) -> Path:
-    """Return the path that :func:`ensure_database` would return, without building anything.
-
-    Raises:
-        DatabaseError: If the source tree does not exist, or has neither ``[tool.jitlto]`` nor a database.
-    """
-    if not source.is_dir():
-        raise DatabaseError(
-            f"{installed.title} is installed editable, but its source tree does not exist",
-            code="database-source-gone",
-            where=str(source),
-            hint=f"pip install -e SOURCES, or pip uninstall {installed.distribution}",
-        )
-    if _settings_of(source) is not None:
-        # A different environment has a different compiler.
-        of = json.dumps([os.path.realpath(source), sys.prefix, installed.distribution])
-        name = hashlib.sha256(of.encode("utf-8", "surrogateescape")).hexdigest()
-        return settings.cache_dir / EDITABLE / name / installed.location.name
-    for path in (source / "src" / installed.file, source / installed.file):
-        if path.is_file():
-            return path
-    raise DatabaseError(
-        f"{installed.title} is installed editable, but has no database for the family {installed.family!r}",
-        code="database-not-built",
-        where=str(path),
-        hint=f"declare [tool.jitlto] in {source / 'pyproject.toml'}, to have it built when needed; or build it: "
-        f"jitlto build FAMILY -o {path}",
-    )
+    """Return the path that :func:`ensure_database` would return, without building anything; nothing may be there."""
+    if _settings_of(source) is None:
+        in_tree = [source / "src" / installed.file, source / installed.file]
+        return in_tree[0] if in_tree[0].is_file() else in_tree[1]
+    # A different environment has a different compiler.
+    of = json.dumps([os.path.realpath(source), sys.prefix, installed.distribution])
+    name = hashlib.sha256(of.encode("utf-8", "surrogateescape")).hexdigest()
+    return settings.cache_dir / EDITABLE / name / installed.location.name
 
 
 def declared_families(source: Path) -> set[str]:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from jitlto.base.errors import DatabaseError, RegistryError
+from jitlto.base.errors import RegistryError
 from jitlto.base.files import GROUP, SUFFIX
 from jitlto.base.frozen import Frozen
 
@@ -54,9 +54,17 @@ class InstalledFamily(Frozen):
         return f"{self.distribution} {self.version}"
 
     @property
-    def reinstall(self) -> str:
-        """The remedy if its database is missing or damaged."""
-        return f"reinstall the package: {reinstall_command(self.distribution)}"
+    def remedy(self) -> str:
+        """What to do if its database is missing or damaged."""
+        if self.source is None:
+            return (
+                f"{reinstall_command(self.distribution)}; if that does not help, report it to its author, whose "
+                "pyproject.toml needs [tool.jitlto] and, with hatchling, [tool.hatch.build.hooks.jitlto]"
+            )
+        return (
+            f"declare [tool.jitlto] in {self.source / 'pyproject.toml'}, to have it built when needed; if it is gone, "
+            f"pip install -e SOURCES, or pip uninstall {self.distribution}"
+        )
 
     @property
     def file(self) -> str:
@@ -84,21 +92,6 @@ class InstalledFamily(Frozen):
             RegistryError: If the entry point is invalid.
         """
         return Path(self.root, self.file)
-
-    def require_location(self) -> Path:
-        """Return the path of the database, which exists.
-
-        Raises:
-            RegistryError: If the entry point is invalid.
-            DatabaseError: If the database is missing: the wheel did not contain it, or it has been removed since.
-        """
-        location = self.location
-        if not os.path.isfile(location):  # noqa: PTH113 - Path.is_file raises on a name that is too long
-            what = f"{self.title} names this database for the family {self.family!r}, but there is no such file"
-            hint = f"{self.reinstall}; if that does not help, its wheel was built without it: report it to its author, "
-            hint += "whose pyproject.toml needs [tool.jitlto] and, with hatchling, [tool.hatch.build.hooks.jitlto]"
-            raise DatabaseError(what, code="database-not-found", where=str(location), hint=hint)
-        return location
 
 
 def reinstall_command(distribution: str) -> str:

@@ -42,7 +42,8 @@ def _listed(each: InstalledFamily, registry: Registry) -> ListedFamily:
         else:
             path = editable.locate_database(each, source, registry.settings)
             if not path.is_file():
-                return replace(listed, trouble="not built yet; first use builds it")
+                builds = "; first use builds it" if path.is_relative_to(registry.settings.cache_dir) else ""
+                return replace(listed, trouble=f"not built yet{builds}")
             file = registry.file(path)
         listed = replace(
             listed, database=str(file.path), digest=file.contents.digest, size=file.location.stat().st_size

@@ -241,10 +241,10 @@ class Registry:
 
         Raises:
             RegistryError: If the entry point is invalid.
-            DatabaseError: If the database is missing, or cannot be built.
+            DatabaseError: If that of an editable install cannot be built.
         """
         if package.source is None:
-            return package.require_location()
+            return package.location
         from jitlto.runtime.discovery import editable  # imported lazily: reads declarations
 
         return editable.ensure_database(package, package.source, self.settings)
@@ -259,8 +259,9 @@ class Registry:
         try:
             return self.file(path)
         except DatabaseError as error:
-            if package.source is None:
-                error.hint = f"{package.reinstall}; if it is damaged there too: {error.hint}"
+            error.hint = (
+                f"{package.title} names it for the family {package.family!r}: {package.remedy}; otherwise {error.hint}"
+            )
             raise
 
 

@@ -205,7 +205,7 @@ def test_listing_builds_nothing(source: Path, empty_cache: Path, caplog: pytest.
 def test_a_source_tree_without_settings_is_used_unchanged(source: Path, mini_path: Path) -> None:
     (source / "pyproject.toml").write_text("[project]\n")
     where = str(source / "my_package" / "fragments.fragdb")
-    with raises(DatabaseError, "database-not-built", "my-package 1.0", "'mini'", where=where, hint="[tool.jitlto]"):
+    with raises(DatabaseError, "database-not-found", "my-package 1.0", "'mini'", where=where, hint="[tool.jitlto]"):
         anew()
     for folder in ("my_package", "src/my_package"):
         path = source / folder / "fragments.fragdb"
@@ -216,7 +216,7 @@ def test_a_source_tree_without_settings_is_used_unchanged(source: Path, mini_pat
 
 def test_a_missing_source_tree_is_an_error(source: Path, tmp_path: Path) -> None:
     source.rename(tmp_path / "elsewhere")
-    with raises(DatabaseError, "database-source-gone", "my-package 1.0", where=str(source), hint="pip uninstall"):
+    with raises(DatabaseError, "database-not-found", "my-package 1.0", str(source), hint="pip uninstall"):
         anew()
 
 
