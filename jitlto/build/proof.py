@@ -26,7 +26,7 @@ from jitlto.build.unused import find_unused
 from jitlto.plan.enumeration import DeadEnd, enumerate_kernels, find_user_symbols
 from jitlto.record.check_result import Cause
 from jitlto.record.family_record import FamilyRecord
-from jitlto.record.fragment import Fragment, FragmentKey, Role
+from jitlto.record.fragment import Fragment, FragmentKey, Role, SymbolKind
 from jitlto.record.index import Index, agrees
 
 _Provided: TypeAlias = tuple[FragmentKey, str]  # a fragment, and a symbol that it provides
@@ -247,3 +247,14 @@ def _named_alike(index: Index) -> dict[str, list[_Provided]]:
         for name in sorted(index.required)
         if not index.providers.get(name) and base_name(name) in named
     }
+
+
+def shares_inline_functions(fragments: Sequence[Fragment]) -> bool:
+    """Return whether fragments of several groups define one inline function each for themselves."""
+    interface = {symbol.name for fragment in fragments for symbol in fragment.requires}
+    groups: dict[str, set[str]] = defaultdict(set)
+    for fragment in fragments:
+        for symbol in fragment.provides:
+            if symbol.weak and symbol.kind is not SymbolKind.KERNEL and symbol.name not in interface:
+                groups[symbol.name].add(fragment.key.group)
+    return any(len(several) > 1 for several in groups.values())

@@ -55,7 +55,6 @@ class Declarations(NamedTuple):
     called: frozenset[str] = frozenset()  # by declarations of templates, outside of bodies
     special_macros: frozenset[tuple[str, str]] = frozenset()  # macros that specialise a template, and the template
     internal: frozenset[str] = frozenset()  # variables of devices that may change, of which each source has its own
-    names: frozenset[str] = frozenset()  # words of declarations, outside of parentheses and classes, and macros
 
 
 class Special(NamedTuple):
@@ -141,7 +140,6 @@ def read_declarations(text: bytes) -> Declarations:
         frozenset(name for head in found if head.prefixes or head.in_template for name in _called(head)),
         frozenset(_special_macros(text)),
         frozenset(name for head in found for name in _internal(head)),
-        frozenset(name for head in found if not head.in_class for name in _names(head)) | macros(text),
     )  # fmt: skip
 
 
@@ -229,10 +227,6 @@ def _special_values(head: Head) -> Iterator[Special]:
             if is_value and ((follows != ["("] and not is_member) or not constants.isdisjoint(tokens[:position])):
                 yield Special(head.scope, tokens[position - 1], " ".join(tokens[position:end]), is_class=False)
         position = end
-
-
-def _names(head: Head) -> set[str]:
-    return set(_WORDS.findall(re.sub(r"\([^()]*\)", "", head.text))) - KEYWORDS
 
 
 def _variables(head: Head) -> Iterator[str]:

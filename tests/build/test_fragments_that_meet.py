@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jitlto.base.errors import BuildError, CompileError
+from jitlto.base.errors import CompileError
 from jitlto.base.versions import Architecture
-from jitlto.build import proof, validate
+from jitlto.build import proof
 from jitlto.build.proof import UnplannedKernelsError
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
@@ -26,7 +26,6 @@ def fragment(group: str, text: str, role: Role = Role.DEVICE, **parameters: str)
 
 def check(*fragments: Fragment) -> None:
     """Check fragments as a build does."""
-    validate.check_layouts(fragments)
     groups = tuple(
         GroupRecord(name, role, (), None, False) for name, role in {f.key.group: f.role for f in fragments}.items()
     )
@@ -110,9 +109,9 @@ KERN = made("kern", requires="op", role=Role.ENTRYPOINT)
 
 def test_inline_functions_that_fragments_share_are_known() -> None:
     meet = [made("kern", "help*", "op", role=Role.ENTRYPOINT), made("op", "op help*")]
-    assert validate.shares_inline_functions(meet)
-    assert not validate.shares_inline_functions([made("op", "op help*", n="1"), made("op", "op help*", n="2"), KERN])
-    assert not validate.shares_inline_functions([KERN, made("op", "op*")])
+    assert proof.shares_inline_functions(meet)
+    assert not proof.shares_inline_functions([made("op", "op help*", n="1"), made("op", "op help*", n="2"), KERN])
+    assert not proof.shares_inline_functions([KERN, made("op", "op*")])
 
 
 def test_a_helper_may_be_inline_where_it_is_not_if_the_two_never_meet() -> None:
@@ -143,7 +142,7 @@ def test_an_inline_helper_of_kernel_and_group_is_no_implementation() -> None:
 )  # fmt: skip
 def test_extern_c_declarations_that_differ_in_layout(declaration: str, call: str, definition: str) -> None:
     kernel = f'extern "C" {{ {declaration} }} __global__ void k(float* x) {{ x[0] = {call}; }}'
-    with raises(BuildError, "build-layout-mismatch", "f/kern[] requires op", "f/op[] provides it"):
+    with raises(UnplannedKernelsError, None, "f/kern[] calls it with layout", "f/op[]: defines op with layout"):
         check(fragment("kern", kernel, Role.ENTRYPOINT), fragment("op", f'extern "C" {{ {definition} }}'))
 
 
