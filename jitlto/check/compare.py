@@ -19,6 +19,7 @@ from jitlto.cuda.compatibility import can_link_for, linkable_architectures
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.link.definitions import CONFLICT, find_conflict
 from jitlto.link.parallel import default_workers, run_parallel
+from jitlto.plan.user_code.inputs import make_stub
 from jitlto.runtime.family import KernelFamily
 
 _MANY = 8  # inputs of a comparison that uses all cores by itself
@@ -40,6 +41,7 @@ def compare_family(family: KernelFamily, proof: FamilyProof, scope: Scope) -> Fa
     """
     try:
         linker = nvjitlink.version()
+        make_stub([], family.session.kernel_cache.store)  # what callers install need not bring NVRTC
         require_readable(family.database.planned(family.name)[1], "lto", str(family.database.path))
     except JitltoError as reason:
         message = f"inline functions are not compared: {message_of(reason)}"
