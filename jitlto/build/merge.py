@@ -80,7 +80,11 @@ def merge_databases(
             if (known.record, known.fragments, known.gaps) != (family.record, family.fragments, family.gaps):
                 raise _conflict(f"the family {family.record.name}", known.path, family.path)
         if parts := [(one, one.part) for one in opened if one.part]:
-            _check_not_both(parts, families)
+            for part, number in parts:
+                for name in part.families.keys() & families.keys():
+                    what = f"{number} of a build of family {name}, which is complete in {families[name].path}"
+                    hint = "merge the parts alone first, or use the complete database"
+                    raise BuildError(what, code="build-part-and-whole", where=str(part.path), hint=hint)
             families |= {family.record.name: family for family in _join(parts, advice, allow_gaps=allow_gaps)}
         merged = [family for _, family in sorted(families.items())]
         records = {family.record.name: family.record for family in merged}
@@ -173,11 +177,3 @@ def _join(parts: _Parts, advice: list[str], *, allow_gaps: bool) -> Iterator[_Fa
     for name, record in first.families.items():
         own = {key: holders[key][0] for key in whole.keys if key.family == name and key in holders}
         yield _Family(record, first.path, own, tuple(key for key in gaps if key.family == name), faults)
-
-
-def _check_not_both(parts: _Parts, complete: Mapping[str, _Family]) -> None:
-    for part, record in parts:
-        for name in (each for each in part.families if each in complete):
-            what = f"{record} of a build of family {name}, which is complete in {complete[name].path}"
-            hint = "merge the parts alone first, or use the complete database"
-            raise BuildError(what, code="build-part-and-whole", where=str(part.path), hint=hint)

@@ -6,7 +6,7 @@ import functools
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -103,7 +103,10 @@ def build(
         fragments.append(fragment)
         blobs.update(images)
 
-    with _workers(executor, jobs) as pool:
+    with ExitStack() as stack:
+        if (pool := executor) is None:  # processes of this build, which end with it
+            pool = ProcessExecutor(jobs or default_jobs())
+            stack.callback(pool.shutdown, cancel_futures=True)
         compile_ = partial(transport.submit, pool, run=transport.compile_job)
         scheduler = Scheduler(compile_, cache, observer, begin, accept, keep_going=keep_going)
         outcome = scheduler.run(_announce(sources, shard, observer))
@@ -175,19 +178,6 @@ def _announce(sources: RenderedFamilies, shard: Shard | None, observer: Observer
         if number == 0:
             observer.phase("compile")
         yield batch
-
-
-@contextmanager
-def _workers(executor: Executor | None, jobs: int | None) -> Iterator[Executor]:
-    """Where to compile: a caller's executor, or processes of this build that end with it."""
-    if executor is not None:
-        yield executor
-        return
-    pool = ProcessExecutor(jobs or default_jobs())
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _raise_failures(

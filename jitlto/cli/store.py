@@ -17,8 +17,7 @@ from jitlto.cli.ending import print_error
 from jitlto.cli.output import SHOWN, check_writable, print_json, progress, report_unwritable
 from jitlto.cli.parameters import FILE, PATH, json_option, parse_size
 from jitlto.cli.selection import DATABASE, locate
-from jitlto.database import FragmentDatabase
-from jitlto.link import packs
+from jitlto.cli.verify import verified
 from jitlto.stores import artifacts, upkeep
 from jitlto.stores.address import parse_store
 from jitlto.stores.artifacts import Pushed
@@ -58,20 +57,13 @@ def push(files: tuple[Path, ...], url: str) -> None:
 def _push(backend: Backend, path: Path) -> Sequence[Pushed]:
     """Check a file as far as its kind is known, and store it."""
     try:
-        if not files.is_database(path):
-            if path.suffix == _PACK:
-                packs.verify(path)
-            return [artifacts.push(backend, path)]
+        is_database = files.is_database(path)
     except OSError as error:
         what, hint = f"cannot be read: {error.strerror or error}", "check the path"
         raise JitltoError(what, code="jitlto-unreadable-file", where=str(path), hint=hint) from error
-    with FragmentDatabase(path) as database:
-        database.verify()
-        beside = files.beside(path, _PACK)
-        images = {image.sha256 for fragment in database.iterate() for image in fragment.images} if beside else set()
-    for pack in beside:
-        packs.verify(pack, images)
-    return artifacts.push_with_packs(backend, path)
+    if is_database or path.suffix == _PACK:
+        list(verified(path, set()))
+    return artifacts.push_with_packs(backend, path) if is_database else [artifacts.push(backend, path)]
 
 
 @click.command(epilog="Example: jitlto pull s3://kernels/prod#sha256=6f1c... -o search.fragdb")

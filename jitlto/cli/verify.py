@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -48,7 +49,8 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
     read, damaged = set[Path](), False
     for path in databases:
         try:
-            _verify(path, read, is_path=manifest is not None)
+            for intact in verified(path, read, is_path=manifest is not None):
+                click.echo(intact)
         except JitltoError as error:
             print_error(error)
             damaged = True
@@ -56,19 +58,19 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
         raise SystemExit(1)
 
 
-def _verify(path: Path, read: set[Path], *, is_path: bool) -> None:
-    """Verify a database, and the packs beside it that are not in ``read`` yet; or a pack by itself."""
+def verified(path: Path, read: set[Path], *, is_path: bool = True) -> Iterator[str]:
+    """Verify a database, and the packs beside it that are not in ``read`` yet, or a pack; yield what is intact."""
     beside, images = [path], None
     if path.suffix != ".pack":
         with FragmentDatabase(path) if is_path else open_database(path, noted=True)[0] as opened:
             beside, count = list(files.beside(opened.path, ".pack")), opened.verify()
             images = {image.sha256 for fragment in opened.iterate() for image in fragment.images}
             held = f"{pluralize(len(opened.fragments()), 'fragment')} and {pluralize(count, 'image')}"
-            click.echo(f"{opened.path}: {held} intact, digest {opened.digest}")
+            yield f"{opened.path}: {held} intact, digest {opened.digest}"
     for pack in beside:
         if pack.absolute() not in read:
             read.add(pack.absolute())
-            click.echo(f"{pack}: {pluralize(packs.verify(pack, images), 'kernel')} intact")
+            yield f"{pack}: {pluralize(packs.verify(pack, images), 'kernel')} intact"
 
 
 def _check_manifest(

@@ -12,7 +12,7 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.config import Config
 from jitlto.runtime.family import load
 from jitlto.runtime.session import Session
-from tests.support.commands import fails, jitlto
+from tests.support.commands import jitlto
 
 TWICE = ("data_type=float", "op_name=twice")
 
@@ -29,11 +29,6 @@ def own(tmp_path: Path) -> dict[str, str]:
     return {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
 
 
-def _warm(database: Path, own: dict[str, str], *more: str | Path) -> None:
-    done = jitlto("warm", "mini", "--arch", "sm_90", "--db", database, *more, **own)
-    assert done.returncode == 0, done.stderr
-
-
 def _info(own: dict[str, str], **variables: str) -> dict[str, dict[str, object]]:
     described = json.loads(jitlto("cache", "info", "--json", **own, **variables).stdout)
     return {item["name"]: item for item in described["caches"]}
@@ -45,38 +40,6 @@ def test_info_counts_entries_in_plain_words(own: dict[str, str], tmp_path: Path)
         for key in ("00" * 32, "11" * 32):
             cache.put(kind, key, b"")
     assert "/build: 2 compiled sources, 2 histories, " in jitlto("cache", "info", **own).stdout
-
-
-@pytest.mark.slow
-def test_prune_keeps_what_was_used_last_and_clear_keeps_nothing(mini_copy: Path, own: dict[str, str]) -> None:
-    _warm(mini_copy, own)
-    held = _info(own)["cubins"]["bytes"]
-    assert isinstance(held, int)
-    kernels, builds = jitlto("cache", "prune", "--size", str(held - 1), **own).stdout.splitlines()
-    assert "removed 1 entry, " in kernels
-    assert "removed 0 entries, " in builds
-    left = _info(own)["cubins"]["bytes"]
-    assert isinstance(left, int)
-    assert 0 < left < held
-    assert "removed 0 entries" in jitlto("cache", "prune", **own).stdout
-    assert "removed 4 entries" in jitlto("cache", "clear", "--only", "cubins", **own).stdout
-    assert _info(own)["cubins"]["entries"] == {}
-
-
-@pytest.mark.slow
-def test_a_cache_that_is_off_or_cannot_be_used_is_reported(
-    mini_copy: Path, own: dict[str, str], tmp_path: Path
-) -> None:
-    assert "JITLTO_CACHE=off" in jitlto("cache", "info", JITLTO_CACHE="off", **own).stdout
-    assert _info(own, JITLTO_CACHE="off")["cubins"]["usable"] is False
-    assert "JITLTO_CACHE=readonly" in jitlto("cache", "info", JITLTO_CACHE="readonly", **own).stdout
-    _warm(mini_copy, own)
-    (tmp_path / "cache" / "cubins").chmod(0o777)
-    assert "can be written by others" in str(_info(own)["cubins"]["note"])
-    fails(jitlto("cache", "clear", **own), 1, "[jitlto-unusable-cache]", "JITLTO_CACHE_DIR")
-    (tmp_path / "file").touch()
-    under = {"JITLTO_CACHE_DIR": str(tmp_path / "file")}
-    assert "is not a directory" in str(_info(under)["cubins"]["note"])
 
 
 def test_databases_from_shared_stores_are_counted_and_cleared(
@@ -108,14 +71,6 @@ def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, s
     assert [path.name for path in kept.iterdir()] == ["fragments.lock"]
     assert (tmp_path / "mine.fragdb").exists()
     assert "removed 0 databases" in jitlto("cache", "clear", "--only", "editable", **own).stdout
-
-
-def test_usage_errors_are_one_message(mini_copy: Path) -> None:
-    fails(jitlto("cache", "prune", "--size", "1X"), 2, "invalid size '1X'", "500M")
-    fails(jitlto("plan", "mini", "a"), 2, "NAME=VALUE")
-    fails(jitlto("plan", "mini", "a=1", "a=2"), 2, "twice")
-    unknown = jitlto("plan", "mini", "data_typ=float", "--db", mini_copy)
-    fails(unknown, 1, "[plan-unknown-parameter]", "'data_type'")
 
 
 @pytest.mark.slow

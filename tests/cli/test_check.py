@@ -10,7 +10,7 @@ import pytest
 from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
 from tests.conftest import BuildFamily
-from tests.support.commands import fails, jitlto, python
+from tests.support.commands import fails, jitlto
 from tests.support.families import MINI
 
 #: The double kernel calls `op` with a type that no fragment has, so that op<double> is used by nobody.
@@ -135,16 +135,3 @@ def test_usage_errors_have_status_2(mini_path: Path) -> None:
 def test_unreadable_databases_have_status_1(mini_path: Path, tmp_path: Path) -> None:
     fails(jitlto("check", tmp_path / "none.fragdb"), 1, "[database-not-found]")
     fails(jitlto("check", mini_path, "mimi"), 1, "[registry-unknown-family]", "'mini'")
-
-
-@pytest.mark.slow
-def test_without_link_no_cuda_library_is_needed(mini_path: Path) -> None:
-    code = """
-import sys
-sys.modules["cuda"] = None
-from jitlto.cli import main
-sys.argv = ["jitlto", "check", sys.argv[1]]
-main()
-"""
-    done = python("-c", code, mini_path)
-    assert done.returncode == 0, done.stderr

@@ -16,9 +16,9 @@ import pytest
 from jitlto.cli import cli
 from jitlto.cuda import nvjitlink, toolkit
 from jitlto.database import FragmentDatabase
-from tests.support.commands import Result, fails, jitlto, jitlto_process, succeeds
+from tests.support.commands import Result, fails, jitlto, succeeds
 from tests.support.families import MINI, write_family
-from tests.support.process import ROOT, environment
+from tests.support.process import environment
 
 TWICE = ("data_type=float", "op_name=twice")
 
@@ -208,17 +208,6 @@ def test_doctor_names_what_it_finds(mini_path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_doctor_names_two_majors_arrays_in_one_environment(tmp_path: Path) -> None:
-    for name in ("cupy-cuda12x", "cupy-cuda13x"):
-        about = tmp_path / f"{name.replace('-', '_')}-99.0.dist-info" / "METADATA"
-        about.parent.mkdir()
-        about.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 99.0\n")
-    done = jitlto_process("doctor", PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}")
-    assert "cupy-cuda12x and cupy-cuda13x" in done.stdout
-    assert "a separate environment for each CUDA major" in done.stdout
-
-
-@pytest.mark.slow
 def test_demo_holds() -> None:
     done = jitlto("demo")
     assert done.returncode == 0, done.stderr
@@ -226,23 +215,6 @@ def test_demo_holds() -> None:
     assert done.stdout.count("no call left") == 2
     launched = done.stdout.count("results are right")
     assert launched == 2 or "kernels were not launched" in done.stdout
-
-
-def test_verify_reads_all_databases_after_a_damaged_one(tmp_path: Path, mini_path: Path) -> None:
-    foreign, missing = tmp_path / "foreign.fragdb", tmp_path / "none.fragdb"
-    foreign.write_text("something else")
-    done = jitlto("verify", foreign, mini_path, missing)
-    fails(done, 1, "[database-foreign]", "[database-not-found]")
-    assert str(mini_path) in done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", [("ls", "--installed", "--json"), ("doctor",), ("--version",)])
-def test_a_closed_standard_output_is_one_line(command: tuple[str, ...]) -> None:
-    script = f"{shlex.join([sys.executable, '-m', 'jitlto', *command])} >&-"
-    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, env=environment(), timeout=60, check=False)
-    assert done.returncode == 1
-    assert done.stderr == b"error: standard output: Bad file descriptor\n"
 
 
 @pytest.mark.slow
@@ -271,7 +243,3 @@ def test_a_build_needs_no_standard_error_and_no_standard_input(tmp_path: Path, c
     assert done.returncode == 0
     assert done.stdout.startswith(b"6 fragments")
     assert FragmentDatabase(tmp_path / "x.fragdb").verify() == 12
-
-
-def test_dump_options_that_would_be_ignored_are_usage_errors(mini_path: Path, tmp_path: Path) -> None:
-    fails(jitlto("plan", "mini", *TWICE, "--db", mini_path, "-o", tmp_path / "x"), 2, "--dump")

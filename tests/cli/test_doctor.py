@@ -9,9 +9,8 @@ import pytest
 
 from jitlto.base.errors import ToolchainError
 from jitlto.compile.nvcc import Compiler
-from tests.runtime.discovery.test_entry_points import install_mini, site
+from tests.runtime.discovery.test_entry_points import site
 from tests.support.commands import jitlto, jitlto_process
-from tests.support.distributions import install
 
 __all__ = ["site"]  # a fixture
 
@@ -108,24 +107,6 @@ def test_settings_that_are_none_are_findings_among_the_others() -> None:
     assert {"jitlto", "NVRTC (compiler)", "cache directory", "databases"} <= {f["name"] for f in found}
 
 
-def test_a_missing_database_is_found_with_the_variable_that_names_it(tmp_path: Path) -> None:
-    missing = tmp_path / "none.fragdb"
-    (found,) = (f for f in _findings(JITLTO_DATABASE_PATH=str(missing)) if f["name"] == "database")
-    assert found["ok"] is False
-    assert str(missing) in str(found["value"])
-    assert "JITLTO_DATABASE_PATH" in str(found["remedy"])
-
-
-def test_it_says_whether_launches_are_compiled() -> None:
-    off, required = (
-        {f["name"]: f for f in findings}["compiled launches"]
-        for findings in (_findings(JITLTO_EXTENSION="off"), _findings(None, JITLTO_EXTENSION="required"))
-    )
-    assert "JITLTO_EXTENSION" in str(off["value"])
-    assert off["ok"] is True
-    assert required["required"] is not required["ok"]
-
-
 @pytest.mark.slow
 def test_nvcc_and_its_host_compiler_are_named_and_not_required(tmp_path: Path) -> None:
     found = {f["name"]: f for f in _findings()}
@@ -139,24 +120,6 @@ def test_nvcc_and_its_host_compiler_are_named_and_not_required(tmp_path: Path) -
     assert str(compiler.toolkit_headers[0]) in str(found["nvcc's headers"]["value"])
     without = {f["name"]: f for f in _findings(NVCC_CCBIN=str(tmp_path / "none"))}
     assert without["nvcc"]["ok"] is without["nvcc"]["required"] is False
-
-
-@pytest.mark.slow
-def test_families_of_installed_packages_are_listed_with_what_is_wrong_with_them(site: Path, mini_path: Path) -> None:
-    whole = install_mini(site, mini_path, "whole", "1.0")
-    cut = install_mini(site, mini_path, "cut", "2.0")
-    cut.write_bytes(mini_path.read_bytes()[:9000])
-    install_mini(site, mini_path, "empty", "3.0").write_bytes(b"")
-    install(site, "gone", "4.0", families={"mini": "gone.fragments"})
-    found = {str(f["value"]).partition(":")[0]: f for f in _findings() if f["name"] == "installed family"}
-    assert found["mini of whole 1.0"]["ok"] is True
-    assert str(whole) in str(found["mini of whole 1.0"]["value"])
-    for name, why in (("cut 2.0", "is damaged"), ("empty 3.0", "is not a"), ("gone 4.0", "no such file")):
-        finding = found[f"mini of {name}"]
-        assert (finding["ok"], why in str(finding["value"])) == (False, True), finding
-        assert str(finding["remedy"]).endswith(f"pip install --force-reinstall --no-deps {name.split()[0]}")
-    said = jitlto("doctor").stdout.splitlines()[-1]
-    assert said == "building and linking work, but there are problems with databases: see – above"
 
 
 @pytest.mark.slow

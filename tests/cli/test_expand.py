@@ -76,19 +76,6 @@ def test_lenient_keeps_json_types_and_repeats(tmp_path: Path) -> None:
     assert run(path, "--lenient").stdout.split() == ["a=1", "a=true", "a=null", "a=1.5", "a=x", "a=x"]
 
 
-def test_text_that_would_blur_a_line_is_quoted(tmp_path: Path) -> None:
-    path = written(tmp_path, {"a": ["x y", "", 'q"', "l\nm", "é", "b=c"], "n=m": "x"})
-    assert run(path).stdout.splitlines() == [
-        'a="x y" "n=m"=x',
-        'a="" "n=m"=x',
-        'a="q\\"" "n=m"=x',
-        'a="l\\nm" "n=m"=x',
-        'a=é "n=m"=x',
-        'a=b=c "n=m"=x',
-    ]
-    assert len(json.loads(run(path, "--json").stdout)) == 6
-
-
 @pytest.mark.parametrize("option", ["--json", "--count", None])
 @pytest.mark.parametrize(
     "document",
@@ -103,12 +90,6 @@ def test_a_broken_rule_prints_nothing_but_the_error(tmp_path: Path, document: An
     result = run(written(tmp_path, document), *([option] if option else []))
     assert isinstance(result.exception, MatrixError)
     assert result.stdout == ""
-
-
-def test_json_and_count_together_are_a_usage_error(good: Path) -> None:
-    result = run(good, "--json", "--count")
-    assert result.exit_code == 2
-    assert "exclude each other" in result.stderr
 
 
 def test_exit_status_is_0_1_or_2_and_an_error_is_a_message(good: Path, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from jitlto.base.errors import JitltoError, RegistryError
-from jitlto.build.merge import merge_databases
 from jitlto.cli import cli
 from jitlto.database import FragmentDatabase
 from jitlto.runtime import session
@@ -134,26 +133,3 @@ def test_installed_families_are_listed_with_their_versions_and_what_they_are(sit
     assert f"\n  {first}\n  digest " in text
     assert text.index("First.Package") < text.index("second 2.1+cu13") < text.index("third")
     assert "is not a fragment database" in text
-
-
-@pytest.mark.slow
-def test_report_and_manifest_take_an_installed_family_and_its_database(
-    site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = install_mini(site, mini_path)
-    rewritten(mini_path, tmp_path / "two.fragdb", name="other")
-    merge_databases([mini_path, tmp_path / "two.fragdb"], place)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mini").mkdir()  # a directory is no database
-    for name in ("mini", "my-package:mini"):
-        run("report", name, "-o", "page.html")
-        text = (tmp_path / "page.html").read_text()
-        assert "fragments.fragdb" in text
-        assert 'id="family0">mini' in text
-        assert "family1" not in text, "the family that is named, and no other"
-        run("manifest", name, "-o", site / "SHA256SUMS")
-        assert str(place.relative_to(site)) in (site / "SHA256SUMS").read_text()
-    with raises(RegistryError, "registry-unknown-family", "'mimi'", hint="'mini'"):
-        run("report", "mimi", "-o", "page.html")
-    run("report", place, "-o", "page.html")
-    assert 'id="family1">other' in (tmp_path / "page.html").read_text()

@@ -105,13 +105,6 @@ def test_timings_that_cannot_be_written_stop_a_build_before_it_begins(here: Path
     assert not (here / "x.fragdb").exists()
 
 
-def test_a_dump_that_cannot_be_written_is_work_that_failed(here: Path) -> None:
-    output = here / "gone" / "x.json"
-    dump = ("plan", *TWICE, "--db", "mini.fragdb", "--dump", "ptx", "-o", output)
-    error = _fails(JitltoError, *dump)
-    assert (error.where, "cannot be written" in error.what) == (str(output), True)
-
-
 #: Every command that writes a file, by the option that names it, up to the name of the file.
 WRITERS = {
     "merge": ("merge", "mini.fragdb", "-o"),

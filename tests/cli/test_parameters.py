@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 
 from jitlto.cli import cli
-from jitlto.cli.parameters import Target
 from tests.support.commands import fails, jitlto
 from tests.support.families import MINI, write_family
 
@@ -33,18 +32,6 @@ def _commands(group: click.Group, name: str = "") -> Iterator[tuple[str, click.C
             yield from _commands(command, f"{name}{each} ")
         else:
             yield f"{name}{each}", command
-
-
-def test_every_option_for_an_architecture_has_the_same_type() -> None:
-    options = {
-        (name, option): parameter
-        for name, command in _commands(cli)
-        for parameter in command.params
-        for option in parameter.opts
-    }
-    typed = {name for (name, _), parameter in options.items() if isinstance(parameter.type, Target)}
-    assert typed == WITH_TARGET.keys()
-    assert all(isinstance(p.type, Target) for (_, option), p in options.items() if option == "--arch")
 
 
 @pytest.mark.parametrize("command", WITH_TARGET)

@@ -5,19 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from jitlto.base.config import Config
-from jitlto.base.errors import RegistryError, StoreError
-from jitlto.runtime.family import load
-from jitlto.runtime.session import Session
 from tests.support.commands import fails, jitlto, succeeds
-from tests.support.errors import raises
-from tests.support.process import python
-from tests.support.store_server import Server, fault_proxy
 
 TWICE = ("data_type=float", "op_name=twice")
 
@@ -54,15 +46,6 @@ def test_a_database_is_pushed_once_and_pulled_by_the_address_that_is_printed(
     assert copy.read_bytes() == database.read_bytes()
 
 
-def test_packs_travel_with_their_database(packed: Path, store_url: str, tmp_path: Path) -> None:
-    done = jitlto("push", packed, store_url)
-    assert f"{packed} and 1 pack: " in done.stderr
-    assert "other.fragdb and 1 pack: " in succeeds("pull", done.stdout.strip(), "-o", tmp_path / "other.fragdb")
-    assert (tmp_path / "other.sm_90.pack").exists()
-    plan = ("plan", "mini", *TWICE, "--arch", "sm_90", "--db", tmp_path / "other.fragdb")
-    assert "found in a pack" in succeeds(*plan)
-
-
 @pytest.mark.parametrize("damaged", ["mini.fragdb", "mini.sm_90.pack"])
 def test_what_is_damaged_is_not_pushed(packed: Path, store_url: str, damaged: str) -> None:
     path = packed.with_name(damaged)
@@ -87,37 +70,6 @@ def test_wrong_addresses_and_files_are_one_message(database: Path, store_url: st
     assert not out.exists()
 
 
-@pytest.mark.slow
-def test_a_bucket_that_does_not_exist_and_rights_that_are_missing_are_said(database: Path, tmp_path: Path) -> None:
-    commands = [("push", database, "{}"), ("store", "info", "{}"), ("store", "prune", "{}", "--size", "0")]
-    pull = ("pull", f"{{}}#sha256={'0' * 64}", "-o", tmp_path / "out")
-    with fault_proxy(None) as proxy:
-        proxy.set(fault="status", status=403)
-        for command in (*commands, pull):
-            done = jitlto(*(str(word).format(proxy.url) for word in command), **proxy.variables)
-            fails(done, 1, "[store-denied]", proxy.url, "403 Forbidden", "credentials")
-        proxy.set(fault="status", status=404)
-        for command in commands:
-            done = jitlto(*(str(word).format(proxy.url) for word in command), **proxy.variables)
-            fails(done, 1, "[store-no-such-bucket]", proxy.url, "404 Not Found")
-        proxy.set(fault="refuse")
-        for command in (*commands, pull):
-            done = jitlto(*(str(word).format(proxy.url) for word in command), **proxy.variables)
-            fails(done, 1, "[store-unreachable]", proxy.url)
-
-
-def test_load_takes_addresses_and_paths(database: Path, store_url: str, tmp_path: Path) -> None:
-    session = Session(Config.read({"JITLTO_CACHE_DIR": str(tmp_path / "cache")}))
-    address = succeeds("push", database, store_url).strip()
-    here, there = load("mini", str(database), session=session), load("mini", address, session=session)
-    assert here.contents.digest == there.contents.digest
-    assert str(tmp_path / "cache") in str(there.database.path)
-    with raises(RegistryError, "registry-unknown-family", "other"):
-        load("other", address, session=session)
-    with raises(StoreError, "store-no-digest"):
-        load("mini", store_url, session=session)
-
-
 def test_the_database_path_takes_an_address(database: Path, store_url: str, tmp_path: Path) -> None:
     address = succeeds("push", database, store_url).strip()
     settings = {"JITLTO_CACHE_DIR": str(tmp_path / "cache"), "JITLTO_DATABASE_PATH": f"{tmp_path}/none:{address}"}
@@ -125,19 +77,3 @@ def test_the_database_path_takes_an_address(database: Path, store_url: str, tmp_
     assert "6 fragments" in jitlto("ls", "mini", **settings).stderr
     settings["JITLTO_DATABASE_PATH"] = store_url
     fails(jitlto("ls", "mini", **settings), 1, "[store-no-digest]")
-
-
-@pytest.mark.slow
-def test_processes_that_load_it_at_the_same_time_fetch_it_once_and_all_get_it(
-    packed: Path, tmp_path: Path, s3: Server
-) -> None:
-    variables = {**s3.variables, "JITLTO_CACHE_DIR": str(tmp_path / "cache")}
-    with fault_proxy(s3) as proxy:
-        variables |= proxy.variables
-        address = succeeds("push", packed, f"{proxy.url}/together", **variables).strip()
-        proxy.counts(reset=True)
-        script = f"from jitlto import load; print(load('mini', {address!r}).database.verify())"
-        with ThreadPoolExecutor(6) as pool:
-            done = list(pool.map(lambda _: python("-c", script, **variables), range(6)))
-        assert {each.stdout for each in done} == {"12\n"}, [each.stderr for each in done]
-        assert proxy.counts()["GET"] == 3  # the index, the database and its pack

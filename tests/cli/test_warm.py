@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +15,6 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.recording import UsedPlan
 from tests.support.commands import Result, fails, jitlto, python
 from tests.support.kernels import packed_digests
-from tests.support.process import ROOT
 
 #: A program: links one kernel of `search` and one of `transform` with code of its own, and says how often it linked.
 PROGRAM = """
@@ -117,13 +113,6 @@ def test_a_pack_holds_what_was_asked_and_takes_over_what_is_there(shipped: Path,
 
 
 @pytest.mark.slow
-def test_kernels_that_need_callers_code_are_left_out_and_said(shipped: Path) -> None:
-    done = jitlto("warm", "transform", "--arch", "sm_90", "--db", shipped)
-    assert done.returncode == 0
-    assert "skipped 2 plans that need callers' code" in done.stdout
-
-
-@pytest.mark.slow
 def test_failures_are_grouped_by_cause_and_the_rest_is_linked(shipped: Path, tmp_path: Path) -> None:
     used = tmp_path / "used.jsonl"
     whole = {"out_type": "float", "idx_type": "uint32_t", "distance_name": "euclidean", "filter_name": "filter_none"}
@@ -136,18 +125,6 @@ def test_failures_are_grouped_by_cause_and_the_rest_is_linked(shipped: Path, tmp
     assert again.returncode == 1
     assert _warmed(again) == (0, 2, 3)
     assert [cause["count"] for cause in json.loads(again.stdout)["failures"]] == [2, 1]
-
-
-@pytest.mark.slow
-def test_a_cache_that_keeps_nothing_is_an_error(mini_path: Path, tmp_path: Path) -> None:
-    command = ("warm", "mini", "--arch", "sm_90", "--db", mini_path)
-    fails(jitlto(*command, JITLTO_CACHE="off"), 1, "[jitlto-unusable-cache]", "JITLTO_CACHE=off", "-o PACK")
-    fails(jitlto(*command, JITLTO_CACHE="readonly"), 1, "[jitlto-unusable-cache]", "JITLTO_CACHE=readonly", "-o PACK")
-    (tmp_path / "file").touch()
-    fails(jitlto(*command, JITLTO_CACHE_DIR=str(tmp_path / "file")), 1, "[jitlto-unusable-cache]")
-    small = {"JITLTO_CACHE_DIR": str(tmp_path / "cache"), "JITLTO_CACHE_SIZE": "10K"}
-    fails(jitlto(*command, **small), 1, "[jitlto-cache-full]", "JITLTO_CACHE_SIZE")
-    assert jitlto(*command, "-o", tmp_path / "mini.pack", JITLTO_CACHE_DIR=str(tmp_path / "file")).returncode == 0
 
 
 def test_invalid_requests_are_one_message(mini_path: Path, tmp_path: Path) -> None:
@@ -167,36 +144,6 @@ def test_invalid_requests_are_one_message(mini_path: Path, tmp_path: Path) -> No
     fails(jitlto(*base, "--arch", "sm_90", "-o", tmp_path / "no" / "x.pack"), 1, "[jitlto-unwritable-file]")
     fails(jitlto(*base, "--arch", "sm_90", "-o", mini_path), 1, "[jitlto-unwritable-file]")
     assert FragmentDatabase(mini_path).verify()
-
-
-@pytest.mark.slow
-def test_a_file_or_a_cache_that_takes_no_more_is_named_with_a_remedy_that_fits(mini_path: Path, tmp_path: Path) -> None:
-    # A limit on the size of files fails as a full disk does, at the same writes.
-    python = f"exec {sys.executable} -m jitlto warm mini --arch sm_90 --db {mini_path}"
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "JITLTO_CACHE_DIR": str(tmp_path / "cache")}
-    full = tmp_path / "full.pack"
-    for more, cache, words, wrong in (
-        (
-            f"-o {full}",
-            "off",
-            (f"{full}: cannot be written: File too large", "[jitlto-unwritable-file]"),
-            "standard output",
-        ),
-        (
-            "",
-            "on",
-            (f"{tmp_path}/cache/cubins: File too large", "[jitlto-cache-full]"),
-            "JITLTO_CACHE_SIZE",
-        ),
-    ):
-        shell = ["/bin/sh", "-c", f"ulimit -f 4; {python} {more}"]
-        done = subprocess.run(shell, capture_output=True, env=environment | {"JITLTO_CACHE": cache}, timeout=300)
-        said = (done.stdout + done.stderr).decode()
-        assert (done.returncode, [word for word in words if word not in said]) == (1, []), said
-        assert wrong not in said
-        assert "Traceback" not in said
-        assert "Errno" not in said
-    assert not full.exists()
 
 
 def test_a_damaged_pack_that_is_replaced_is_warned_of_once_a_kernel(mini_path: Path, tmp_path: Path) -> None:

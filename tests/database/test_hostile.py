@@ -99,6 +99,15 @@ def test_a_foreign_schema_is_rejected(copy: Path, statements: tuple[str, ...]) -
         FragmentDatabase(copy)
 
 
+def test_a_schema_with_altered_text_is_rejected(copy: Path) -> None:
+    with sqlite3.connect(copy, isolation_level=None) as connection:
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'record TEXT', 'record INTEGER')")
+    connection.close()
+    with raises(DatabaseError, "database-damaged", "tables", "schema 3"):
+        FragmentDatabase(copy)
+
+
 def test_expressions_nested_to_exhaust_the_parser_are_refused(copy: Path) -> None:
     connection = sqlite3.connect(copy, isolation_level=None)
     connection.execute("PRAGMA writable_schema=ON")
@@ -229,6 +238,15 @@ def test_pages_that_repeat_each_other_do_not_make_endless_rows(copy: Path, table
         grown(copy, table, lambda root, _: interior([root] * 51, cells))
     begin = time.monotonic()
     with raises(DatabaseError, "database-damaged"), FragmentDatabase(copy) as database:
+        database.verify()
+    assert time.monotonic() - begin < 10
+
+
+def test_images_that_repeat_each_other_are_found(copy: Path) -> None:
+    for _ in range(8):
+        grown(copy, "blob", lambda root, _: interior([root] * 51, [row(f"{n:03}", "") for n in range(50)]))
+    begin = time.monotonic()
+    with FragmentDatabase(copy) as database, raises(DatabaseError, "database-damaged"):
         database.verify()
     assert time.monotonic() - begin < 10
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -71,11 +70,6 @@ def test_architectures_and_options_of_the_project_hold_for_its_families(tmp_path
         assert "-DWANTED=1" in record.options
         for fragment in database.fragments():
             assert {str(image.architecture) for image in fragment.images if image.kind == "ltoir"} == {"80", "90a"}
-
-
-def test_the_toolchain_of_the_project_is_used(tmp_path: Path) -> None:
-    (found,) = project.load_package(make(tmp_path, 'toolchain = "nvcc"')).families
-    assert found.toolchain == "nvcc"
 
 
 def test_entry_points_are_checked_before_anything_is_compiled(tmp_path: Path) -> None:
@@ -182,13 +176,6 @@ def refused(
     assert not (tmp_path / "out.fragdb").exists()
 
 
-@pytest.mark.slow
-def test_a_database_from_ci_holds_the_declared_architectures(
-    tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
-) -> None:
-    refused(tmp_path, mini_path, environment, "compute_90a", more='archs = ["75", "90a"]')
-
-
 def test_a_database_from_ci_was_built_with_the_declared_options_by_the_declared_compiler(
     tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
 ) -> None:
@@ -243,16 +230,6 @@ def run(*arguments: str) -> tuple[int, str]:
     result = CliRunner().invoke(cli.cli, ["build", *arguments])
     error = result.exception
     return result.exit_code, result.output + (str(error) if isinstance(error, JitltoError) else "")
-
-
-@pytest.mark.slow
-def test_the_command_builds_a_project(tmp_path: Path, mini_path: Path) -> None:
-    make(tmp_path)
-    output = tmp_path / "out.fragdb"
-    status, text = run("--project", str(tmp_path), "-o", str(output), "--json", "-j", "1")
-    assert status == 0, text
-    assert json.loads(text)["database"] == str(output)
-    assert output.read_bytes() == mini_path.read_bytes()
 
 
 def test_a_project_declares_which_families_are_built(tmp_path: Path) -> None:

@@ -117,19 +117,6 @@ def test_an_existing_family_takes_the_place_of_the_sample(tmp_path: Path, place:
     assert not [path for path in project.list_sources(found) if not path.is_relative_to(tmp_path / "new")]
 
 
-def test_headers_that_are_hidden_or_behind_a_link_come_along(tmp_path: Path) -> None:
-    """They are what the family includes; nothing else that is hidden or behind a link does."""
-    header = '#include ".own/a.cuh"\n#include "link/b.cuh"\n' + MINI["op.cuh"]
-    toml = write_family(tmp_path / "mini", MINI | {"op.cuh": header, ".own/a.cuh": "", ".own/secret": ""})
-    write_family(tmp_path / "other", {"b.cuh": "", "more.cuh": ""})
-    (tmp_path / "mini" / "link").symlink_to(tmp_path / "other")
-    scaffold.write_package("my-kernels", tmp_path / "new", 12, toml)
-    copied = tmp_path / "new" / "fragments" / "mini"
-    assert (copied / ".own" / "a.cuh").is_file()
-    assert [path.name for path in (copied / "link").iterdir()] == ["b.cuh"]
-    assert not (copied / ".own" / "secret").exists()
-
-
 def test_a_family_with_headers_elsewhere_is_refused(tmp_path: Path) -> None:
     toml = write_family(tmp_path / "mini", MINI)
     (tmp_path / "include").mkdir()
@@ -255,16 +242,6 @@ def test_a_family_without_a_kernel_for_an_operator_is_refused(tmp_path: Path) ->
     with raises(ProjectError, "project-operators", where="transform"):
         scaffold.write_package("my-kernels", tmp_path / "new", 13, family, torch=True)
     assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.slow
-def test_a_family_that_uses_headers_of_another_is_copied_with_it(tmp_path: Path) -> None:
-    family = ROOT / "fragments" / "ivf_flat_batch" / "family.toml"
-    scaffold.write_package("my-kernels", tmp_path / "new", 13, family)
-    for used in ("ivf_flat", "ivf_flat_batch"):
-        assert (tmp_path / "new" / "fragments" / used / "family.toml").is_file()
-    found = project.load_package(tmp_path / "new")
-    assert not [path for path in project.list_sources(found) if not path.is_relative_to(tmp_path / "new")]
 
 
 @pytest.mark.slow

@@ -95,11 +95,6 @@ def test_what_is_no_file_is_no_header(tmp_path: Path, name: str) -> None:
     assert closure(root, f'#include "{name}"\n').headers == {}
 
 
-def test_cycles_end(tmp_path: Path) -> None:
-    root = tree(tmp_path, {"a.h": '#include "b.h"\n', "b.h": '#include "a.h"\n#include "b.h"\n'})
-    assert set(closure(root, '#include "a.h"\n').headers) == {"a.h", "b.h"}
-
-
 @pytest.mark.slow
 def test_a_chain_of_thousands_is_no_problem(tmp_path: Path) -> None:
     overlay = {f"h{n}.h": f'#include "h{n + 1}.h"\n'.encode() for n in range(3000)}
@@ -164,12 +159,6 @@ def test_lines_stay_where_they_are(lines: list[str]) -> None:
     text = "\n".join(lines).encode()
     rewritten = HeaderSearch([], {"a.h": b"", "b.h": b""}).closure(text).text
     assert rewritten.count(b"\n") == text.count(b"\n")
-
-
-@pytest.mark.slow
-@given(st.binary())
-def test_any_bytes_are_a_source(text: bytes) -> None:
-    assert HeaderSearch([], {"a.h": text}).closure(b'#include "a.h"\n' + text).headers.keys() >= {"a.h"}
 
 
 def test_headers_need_not_be_utf8(tmp_path: Path) -> None:

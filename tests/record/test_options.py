@@ -53,11 +53,6 @@ def test_merging_puts_the_given_options_over(base: dict[str, Any], over: dict[st
     assert LinkOptions.from_mapping(base).merge(over) == LinkOptions.from_mapping(base | over)
 
 
-def test_no_options_are_no_flags_and_nothing_to_store() -> None:
-    assert LinkOptions().flags() == ()
-    assert LinkOptions().as_dict() == {}
-
-
 @pytest.mark.parametrize(
     ("options", "flags"),
     [
@@ -97,11 +92,6 @@ def test_no_link_takes_fast_math_back_or_adds_it_to_ptx(link_mode: str) -> None:
 def test_an_unknown_name_is_refused_with_the_nearest(name: str, nearest: str) -> None:
     with raises(JitltoError, "jitlto-link-option", repr(name), where="here", hint=repr(nearest)):
         LinkOptions.from_mapping({name: 1}, where="here")
-
-
-def test_a_name_like_none_is_refused_with_all_names() -> None:
-    with raises(JitltoError, "jitlto-link-option", "'zzzz'", *VALUES):
-        LinkOptions.from_mapping({"zzzz": 1})
 
 
 @pytest.mark.parametrize(

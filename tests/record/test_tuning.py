@@ -104,13 +104,6 @@ def test_a_problem_that_is_none(change: dict[str, object], name: str) -> None:
         RECORD.split({"rows": 5, "dim": 1}, "f")
 
 
-def test_a_problem_is_described_by_what_it_has() -> None:
-    assert all(name in RECORD.describe_problem() for name in ("users", "veclen"))
-    nothing = TuneRecord().describe_problem()
-    assert "sizes" not in nothing
-    assert "other than" not in nothing
-
-
 def test_it_is_described() -> None:
     assert list(RECORD.describe()) == ["free", "sizes", "launch choices", "link", "when", "tolerance"]
     assert TuneRecord(link=(("ptxas", (("-a",), ("-a", "-b"))),)).describe()["link"] == "ptxas: -a, -a -b"

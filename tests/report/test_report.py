@@ -10,10 +10,9 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from html.parser import HTMLParser
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pytest
 from hypothesis import given, settings
@@ -331,20 +330,6 @@ def test_the_page_names_its_one_script_and_one_style_by_hash_and_loads_nothing(s
     assert "//" not in re.sub(r"(?m)^ *//.*$", "", text).replace(policy, "").replace(data, "")
     assert "url(" not in text
     assert "@import" not in text
-
-
-@pytest.mark.slow
-def test_headings_go_down_by_one_and_every_table_has_a_caption(search: KernelFamily) -> None:
-    read = Read(page.to_html(describe(search.database)))
-    levels = [int(tag[1]) for tag in read.tags if re.fullmatch(r"h[1-6]", tag)]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
-    assert all(after - before <= 1 for before, after in pairwise(levels))
-    assert read.tags.count("caption") == read.tags.count("table")
-    assert {"header", "nav", "main", "search"} <= set(read.tags)
-    targets = {value for name, value in read.attributes if name == "id"}
-    targets |= {str(fragment.key) for fragment in search.database.fragments()}  # made by the script
-    assert {unquote(value[1:]) for name, value in read.attributes if name == "href"} <= targets
 
 
 # --- the command

@@ -65,14 +65,6 @@ def test_pushing_again_sends_nothing_until_the_object_is_a_day_old(backend: Back
         assert sent == ([(held.name, b"content")] if refreshed else [])
 
 
-def test_an_object_that_was_cut_off_is_pushed_again(backend: Backend, tmp_path: Path) -> None:
-    source = _file(tmp_path / "a", b"content")
-    address = push(backend, source).address
-    backend.put(object_name("artifacts", address.rpartition(MARK)[2]), b"cont")
-    assert not push(backend, source).was_there
-    pull(address, tmp_path / "copy")
-
-
 @pytest.mark.parametrize("damage", [b"", b"conten", b"contenT", b"content "])
 def test_other_content_is_never_pulled(backend: Backend, tmp_path: Path, damage: bytes) -> None:
     address = push(backend, _file(tmp_path / "a", b"content")).address

@@ -213,9 +213,3 @@ def test_a_store_that_fails_in_the_middle_ends_the_work(dated: DatedStore, monke
             patch.setattr(Backend, method, fail)
             work()
         assert len(asked) < 150
-
-
-def test_without_trusted_keys_signatures_do_not_count(backend: Backend) -> None:
-    bad = _fill(backend, _key())
-    found = {each.name for each in verified(backend, None)}
-    assert found == {name for name, word in bad.items() if word not in _SIGNATURE}

@@ -36,6 +36,7 @@ T = TypeVar("T")
 _COMMAND = "import sys; sys.path[:] = {path!r}; from {module} import serve, work; work(*serve(*sys.argv[1:]))"
 _PATIENCE = 10.0  # seconds that the host may take to end
 _BYTES_PER_JOB = 2 << 30  # for the largest CCCL headers NVRTC takes half a GiB, and snapshots three times as much
+_MOST_WORKERS = 1 << 16
 _NO_DRIVER = "no-driver"
 
 
@@ -83,7 +84,7 @@ class ProcessExecutor(Executor):
     """
 
     def __init__(self, workers: int) -> None:
-        self.workers = workers
+        self.workers = max(1, min(workers, _MOST_WORKERS))
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._futures: dict[int, Future[Any]] = {}  # of the calls that have no answer
@@ -128,18 +129,12 @@ class ProcessExecutor(Executor):
             self._preloads.append(call)
             pipe.send((None, call))
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop the workers when they are idle, or at once if ``cancel_futures``."""
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - workers are awaited
+        """Stop the workers when all calls are answered, or at once if ``cancel_futures``."""
         if os.getpid() != self._owner:
             return  # a fork's copy, which does not own the workers
         self._is_shut = True
-        if wait or cancel_futures:
-            self._finish(at_once=cancel_futures)
-        else:
-            threading.Thread(target=self._finish).start()
-
-    def _finish(self, *, at_once: bool = False) -> None:
-        if not at_once:
+        if not cancel_futures:
             wait_for(list(self._futures.values()))
         if (ending := self._host) is not None:
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(ending.pipe.fileno())) as connection:

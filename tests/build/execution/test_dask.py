@@ -97,19 +97,6 @@ def jobs(count: int, identity: str | None = None) -> list[CompileJob]:
     ]
 
 
-def process_and_directory(job: CompileJob) -> tuple[int, str]:
-    time.sleep(0.1)
-    return _program(), str(Path.cwd())
-
-
-@pytest.mark.slow
-def test_all_workers_work_in_processes_whose_directory_is_the_root(executor: DaskExecutor) -> None:
-    futures = [transport.submit(executor, job, process_and_directory) for job in jobs(10)]
-    parents, directories = zip(*[future.result(timeout=60) for future in futures], strict=True)
-    assert set(directories) == {"/"}
-    assert len(set(parents)) == 2
-
-
 @pytest.mark.slow
 def test_a_worker_killed_in_mid_build_costs_only_time(doomed: DaskExecutor) -> None:
     with ProcessExecutor(2) as local:
@@ -200,15 +187,6 @@ def test_a_worker_with_a_different_jitlto_or_none_is_rejected_at_once(bare: Any,
     (tmp_path / "none" / "jitlto" / "__init__.py").write_text("raise ImportError('no jitlto here')")
     with _Worker(bare, tmp_path / "none"), raises(ToolchainError, "toolchain-worker", "worker tcp://"):
         connect(url(bare))
-
-
-@pytest.mark.slow
-def test_a_later_worker_with_a_different_jitlto_rejects_its_job(bare: Any, other: Path) -> None:
-    with _Worker(bare, ROOT) as first, connect(url(bare)) as executor:
-        assert transport.submit(executor, jobs(1)[0], compile_job).result(timeout=60).compiled.provides
-        first.__exit__()
-        with _Worker(bare, other), raises(ToolchainError, "toolchain-worker-version", "jitlto 0.0.7"):
-            transport.submit(executor, jobs(1)[0], compile_job).result(timeout=60)
 
 
 @pytest.mark.parametrize(

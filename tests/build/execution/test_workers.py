@@ -171,17 +171,6 @@ def test_a_full_temporary_directory_is_one_error(monkeypatch: pytest.MonkeyPatch
         assert pool.submit(os.getpid).result(timeout=60) != os.getpid()
 
 
-@pytest.mark.timing
-@pytest.mark.slow
-def test_shutdown_without_waiting_lets_running_calls_finish() -> None:
-    pool = ProcessExecutor(1)
-    future = pool.submit(time.sleep, 1)
-    begin = time.monotonic()
-    pool.shutdown(wait=False)
-    assert time.monotonic() - begin < 0.5
-    assert future.result(timeout=60) is None
-
-
 #: A parent that prints the process numbers of its worker and of what that has started, and then waits for the worker.
 PARENT = """
 import os, subprocess, sys, time

@@ -82,35 +82,6 @@ def test_subdirectories_and_included_files_have_their_own_directories(tmp_path: 
 
 
 @pytest.mark.slow
-def test_variables_that_a_template_uses_are_recorded(tmp_path: Path) -> None:
-    (tmp_path / "k.cu.in").write_text("@width@ @type@ @unset@ // a;b [ ] @width@")
-    call = "generate_jit_lto_kernels(f NAME_FORMAT k KERNEL_INPUT_FILE k.cu.in)"
-    (found,) = calls(tmp_path, f'set(width 4)\nset(type "a;b")\nset(CMAKE_CUDA_STANDARD 20)\n{call}')
-    assert {name: value for name, value in found.items() if name.startswith("@")} == {"@width": "4", "@type": "a;b"}
-    assert found["CMAKE_CUDA_STANDARD"] == "20"
-
-
-@pytest.mark.slow
-def test_what_needs_a_project_or_its_dependencies_is_left_out(tmp_path: Path) -> None:
-    text = """
-        cmake_minimum_required(VERSION 99.1 FATAL_ERROR)
-        include(rapids-cmake)
-        rapids_cmake_install_lib_dir(lib_dir)
-        find_package(raft REQUIRED COMPONENTS distributed)
-        try_compile(ok SOURCES x.c)
-        set_property(DIRECTORY PROPERTY CMAKE_CONFIGURE_DEPENDS x)
-        get_target_property(includes raft::raft INTERFACE_INCLUDE_DIRECTORIES)
-        if(raft_FOUND)
-          generate_jit_lto_kernels(f NAME_FORMAT k KERNEL_INPUT_FILE k.cu.in)
-        endif()
-    """
-    (tmp_path / "CMakeLists.txt").write_text(text)
-    found, unknown = read_project(tmp_path / "CMakeLists.txt", {})
-    assert [each.arguments["NAME_FORMAT"] for each in found] == ["k"]
-    assert unknown == ["rapids_cmake_install_lib_dir"]
-
-
-@pytest.mark.slow
 def test_what_fetches_dependencies_and_other_generators_do_not_stand_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "config.cmake").write_text("""
         include(FetchContent)
