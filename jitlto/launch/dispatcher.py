@@ -61,6 +61,8 @@ class Dispatcher(Shared):
         for name in names:
             normalize_configuration({name: family.parameters.get(name, ("",))[0]}, family.parameters, family.name)
         normalize_configuration(fixed, family.parameters, family.name)
+        if link_options is not None:
+            check_type(link_options, Mapping, "link options must be a dict")
         self.names = tuple(names)
         self._quick = make_table()
         self._family = family

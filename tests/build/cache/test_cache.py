@@ -131,27 +131,3 @@ def test_an_object_that_is_no_unit_is_a_miss(tmp_path: Path, damaged: bytes) -> 
     for name in stores.objects:
         stores.objects[name] = damaged
     assert found(Cache(CacheDir(tmp_path / "theirs", 1 << 30), stores), tmp_path) is None
-
-
-@pytest.mark.slow
-@given(
-    st.lists(
-        st.sampled_from([
-            '#include "a.cuh"', "#include <b.cuh>", "#define A <b.cuh>", "#include A", "#if __has_include(<b.cuh>)",
-            "#ifdef X", "#else", "#endif", "int x;", "/*", "*/", "// c", "#include \\", 'R"(', ')"', "#undef A", "",
-        ]),
-        max_size=6,
-    ),
-    st.lists(st.sampled_from(["int y;", "", "// d", "  float z;", "a ? b : c;"]), max_size=4),
-)  # fmt: skip
-def test_other_lines_change_no_header(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[str], others: list[str]
-) -> None:
-    root = tmp_path_factory.mktemp("root")
-    (root / "a.cuh").write_text("#include <b.cuh>\n")
-    (root / "b.cuh").write_text("#pragma once\n")
-    known = config(root)
-    for text in ("\n".join(lines), "\n".join([*others, *lines]), "\n".join([*lines, *others])):
-        fresh = config(root)
-        assert known.closure(text) == fresh.search.closure(text.encode())
-        assert known.own_closure(text) == fresh.own.closure(text.encode())
