@@ -92,7 +92,9 @@ def find_conflict(
     """
     strong = [{s.name for s in symbols if not s.weak and s.kind is SymbolKind.FUNCTION} for symbols in provided]
     known = set[str]().union(*strong)
-    lead, last = make_stub([], store), [make_stub(sorted(known), store)] if known else []
+    # What nobody uses is dropped by a link, and the inline functions that it calls too.
+    kept = sorted({s.name for symbols in provided for s in symbols if s.kind is SymbolKind.FUNCTION})
+    lead, last = make_stub([], store), [make_stub(kept, store)] if kept else []
     unoptimised, optimised = _flags(options)
 
     def linked(*items: LinkInput) -> Module:
