@@ -35,6 +35,12 @@ template <int jitlto_N, class jitlto_T> __device__ char type;
 template <class jitlto_A> struct typed { jitlto_A jitlto_a; const void* jitlto_b; };
 }
 """
+# Types of the toolkit mean the same on both sides wherever they are defined.
+_TOOLKIT_TYPES = {
+    "cuda_fp16.h": re.compile(r"\b__half"),
+    "cuda_bf16.h": re.compile(r"\b__nv_bfloat16"),
+    "cuda_fp8.h": re.compile(r"\b__nv_fp8"),
+}
 _PACKS = re.compile(rb"#[ \t]*pragma[ \t]+pack[ \t]*\([ \t]*(?!pop\b|\))")
 # In names: what has none in C++, or none outside of one source.
 _NAMELESS = re.compile(r"\{(?:lambda|unnamed|default arg|parm)|\(anonymous|'lambda|'unnamed")
@@ -179,11 +185,15 @@ def _probe(
     Behind each of the interfaces no pragma may be left open.
     """
     parts = (f"{interfaces_first([each])}{_PACKED.replace('@', str(n))}" for n, each in enumerate(interfaces))
-    head = f"{''.join(parts)}#line 1\n"
+    every = " ".join(map(demangle, names))
+    toolkit = "".join(f"#include <{header}>\n" for header, word in _TOOLKIT_TYPES.items() if word.search(every))
+    head = f"{''.join(parts)}{toolkit}#line 1\n"
     asked = {name: line for n, name in enumerate(sorted(names)) if (line := _line(n, name))}
     lines = dict(enumerate(asked, _TOOLS.count("\n") + 1))
     text = "".join([head, _TOOLS, *(f"{line}\n" for line in asked.values())])
-    return Question(config, text, config.complete(config.closure(interfaces_first(interfaces))).headers), lines
+    return Question(
+        config, text, config.complete(config.closure(toolkit + interfaces_first(interfaces))).headers
+    ), lines
 
 
 def _line(number: int, name: str) -> str | None:

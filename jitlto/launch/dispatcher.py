@@ -61,10 +61,13 @@ class Dispatcher(Shared):
         for name in names:
             normalize_configuration({name: family.parameters.get(name, ("",))[0]}, family.parameters, family.name)
         normalize_configuration(fixed, family.parameters, family.name)
+        if link_options is not None:
+            check_type(link_options, Mapping, "link options must be a dict")
         self.names = tuple(names)
         self._quick = make_table()
         self._family = family
         self._fixed = dict(fixed)
+        check_type(link_options or {}, Mapping, "link options must be a dict")
         how = {"entry": entry, "link_mode": link_mode, "link_options": dict(link_options or {})}
         # As a caller of the family would ask, who leaves out what is the default.
         self._how: dict[str, Any] = {name: value for name, value in how.items() if value not in (None, "lto", {})}

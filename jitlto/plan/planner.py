@@ -215,11 +215,14 @@ class Planner(Generic[Loaded]):
         return self._load(self.plan(link_mode=link_mode, link_options=link_options))
 
     def add_request(self, request: Request) -> Planner[Loaded]:
-        """Add the fragments and inputs of a request, in its order.
+        """Take the configuration of a request, and add its fragments and inputs, in its order.
 
         Raises:
             PlanError: If the database no longer has one of the fragments.
         """
+        check_type(request, Request, "request must be a Request")
+        self._entry = request.entry
+        self._configuration = normalize_configuration(request.configuration, self._family.parameters, self._family.name)
         for key in request.pinned:
             self.add(key)
         self._supplied += request.supplied

@@ -114,7 +114,7 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
                 raise _invalid(f"{name!r}: {_NO_DEBUG}", where, "use lineinfo = true for profilers")
             if name not in cls.__struct_fields__:
                 known = cls.__struct_fields__
-                hint = suggest(str(name), known, f"the link options are {', '.join(known)}")
+                hint = suggest(abbreviate(name), known, f"the link options are {', '.join(known)}")
                 raise JitltoError(
                     f"unknown link option {abbreviate(name)}", code="jitlto-link-option", where=where, hint=hint
                 )

@@ -253,7 +253,7 @@ class KernelFamily(Shared):
         Raises:
             PlanError, CompileError: If it does not plan: the family has changed, or an input does not compile here.
         """
-        planner = self.planner(request.entry, **request.configuration).add_request(request)
+        planner = self.planner().add_request(request)
         return planner.plan(arch=arch, link_mode=request.link_mode, link_options=request.link_options)
 
     @remembered(lambda: device.kind())

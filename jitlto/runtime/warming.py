@@ -5,22 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto.base import config, files
-from jitlto.base.cache_dir import CacheDir
+from jitlto.base.cache_dir import CacheDir, open_cache_dir
 from jitlto.base.errors import JitltoError
 from jitlto.base.user_caches import user_caches
 from jitlto.base.versions import Architecture
 from jitlto.link import packs, requests
-from jitlto.link.kernel_cache import KernelCache
+from jitlto.link.kernel_cache import KernelCache, find_kernel
 from jitlto.link.packs import Pack
 from jitlto.link.parallel import run_parallel
 from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, SharedKernels
 from jitlto.plan import enumeration
-from jitlto.plan.cache_entry import LinkKey
+from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.plan.plan import Plan, Request
 from jitlto.runtime import recording, session
@@ -184,8 +183,8 @@ def link_jobs(
 ) -> WarmResult:
     """Link all jobs in parallel, each digest once, into the user's cache and the shared stores, or into a pack.
 
-    Kernels that are already there are not linked again. A pack then holds exactly these kernels; with one, shared
-    stores are only read.
+    Kernels that are already there are not linked again. A pack then holds exactly these kernels; with one, caches are
+    only read.
 
     Args:
         jobs: What to link.
@@ -197,12 +196,16 @@ def link_jobs(
         JitltoError: If the cache is off or cannot be used and there is no pack, or the pack cannot be written.
     """
     own = session.default.kernel_cache
-    if output is not None:
-        _check_pack(output)
+    store, replaced = own.store, list[Pack]()
+    if output is None:
+        store = _writable_cache()
+    else:
+        replaced = _replaced_pack(output)
+        store = store and open_cache_dir(store.directory, store.size, readonly=True)
     shared = SharedKernels(config.current(), readonly=output is not None) if own.shared else None
     before = shared.stores.counts.copy() if shared else None
     # Linking is allowed even with JITLTO_MODE=cached, because that is this command's purpose.
-    cache = KernelCache(own.store if output else _writable_cache(), shared=shared)
+    cache = KernelCache(store, shared=shared)
     claimed: dict[str, int] = {}  # digest → position of the job that links it
     plans: dict[int, Plan] = {}
     kernels: dict[str, bytes] = {}
@@ -213,7 +216,11 @@ def link_jobs(
         if claimed.setdefault(plan.digest, position) != position:  # setdefault is atomic
             return None
         key = plan.link_key
-        kernel = cache.get_or_link(key, partial(plan.link, use_cache=False), plan.database.location)
+
+        def link() -> LinkedKernel:
+            return find_kernel(key.digest, replaced) or plan.link(use_cache=False)
+
+        kernel = cache.get_or_link(key, link, plan.database.location)
         kernels[key.digest] = key.encode(kernel)
         if shared is not None and kernel.layer not in ("link", "store"):
             shared.put(key.digest, kernels[key.digest])
@@ -321,16 +328,15 @@ def _writable_cache() -> CacheDir:
     return place.open()
 
 
-def _check_pack(output: Path) -> None:
-    """Check, before any work, that a file can be written, and holds nothing but a pack.
+def _replaced_pack(output: Path) -> list[Pack]:
+    """Return the pack that is replaced, if there is one.
 
     Raises:
-        JitltoError: If not.
+        JitltoError: If the file cannot be written, or is something else.
     """
     try:
         files.check_replaceable(output)
-        if output.exists():
-            Pack(output).close()
+        return [Pack(output.absolute())] if output.exists() else []
     except OSError as error:
         raise _failed(output, error) from None
     except ValueError as error:

@@ -179,6 +179,12 @@ FORMS = {
         "__device__ __half f(__half a, __half2, const __nv_bfloat16*){return a;}",
         "*x = __half2float(f(__half(1.f),__half2(),nullptr));",
     ),
+    "type of the toolkit that the sources alone include": (
+        "template<class T> struct P{static_assert(sizeof(T)==2); T v[8];}; template<class T> __device__ int f(P<T>);",
+        "#include <cuda_fp16.h>\ntemplate<> __device__ int f(P<__half> p){return __half2int_rz(p.v[1]);}",
+        "*x = f(P<__half>{});",
+        "#include <cuda_fp16.h>",
+    ),
     "dependent result": (
         (
             "template<class T> struct R{using type=float;}; template<> struct R<int>{using type=double;}; "
