@@ -13,7 +13,6 @@ import os
 import pickle
 import signal
 import sys
-from collections import deque
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -45,7 +44,7 @@ def serve(descriptor: str, program: str, shared: str, most: str) -> tuple[Connec
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program handles interrupts; compilers inherit this
     os.set_inheritable(int(descriptor), False)
     pipe, host = Connection(int(descriptor)), os.getpid()
-    calls: deque[tuple[int, bytes]] = deque()
+    calls: dict[int, bytes] = {}  # by number, that wait
     workers: dict[Connection, int] = {}  # with their processes
     busy: dict[Connection, int] = {}  # with the numbers of their calls
     with contextlib.suppress(EOFError, ConnectionError):
@@ -57,8 +56,10 @@ def serve(descriptor: str, program: str, shared: str, most: str) -> tuple[Connec
                 number, call = pipe.recv()
                 if number is None:
                     _preload(call)
+                elif call is None:  # cancelled
+                    calls.pop(number, None)
                 else:
-                    calls.append((number, call))
+                    calls[number] = call
             for worker in [each for each in workers if each in ready]:
                 answer: bytes | int
                 try:
@@ -68,7 +69,8 @@ def serve(descriptor: str, program: str, shared: str, most: str) -> tuple[Connec
                 if worker in busy:
                     pipe.send((busy.pop(worker), answer))
             while calls and (len(busy) < len(workers) or len(workers) < int(most)):
-                number, call = calls.popleft()
+                number = next(iter(calls))
+                call = calls.pop(number)
                 idle = next((each for each in workers if each not in busy), None)
                 if idle is None:
                     idle, theirs = Pipe()

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -117,7 +118,16 @@ class ProcessExecutor(Executor):
             self._futures[number] = future
             with contextlib.suppress(OSError):  # the host has ended: its reader says so
                 pipe.send((number, call))
+        future.add_done_callback(partial(self._drop, number))
         return future
+
+    def _drop(self, number: int, future: Future[Any]) -> None:
+        """Take back a call that was cancelled before a worker had it."""
+        if future.cancelled() and self._futures.pop(number, None) is not None:
+            future.set_running_or_notify_cancel()
+            with self._lock, contextlib.suppress(OSError):
+                if self._host is not None:
+                    self._host.pipe.send((number, None))
 
     def preload(self, fn: Callable[..., object], *args: object) -> None:
         """Call a function once where workers are forked, so that all that start later have what it loads."""
@@ -184,7 +194,8 @@ class ProcessExecutor(Executor):
                     if source.process.poll() is not None:
                         raise EOFError
                 number, answer = source.pipe.recv()
-                _resolve(self._futures.pop(number), answer)
+                if (future := self._futures.pop(number, None)) is not None:
+                    _resolve(future, answer)
         source.process.wait()
         self._fail(source)
 

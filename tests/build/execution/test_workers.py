@@ -171,6 +171,15 @@ def test_a_full_temporary_directory_is_one_error(monkeypatch: pytest.MonkeyPatch
         assert pool.submit(os.getpid).result(timeout=60) != os.getpid()
 
 
+@pytest.mark.slow
+def test_a_call_that_is_cancelled_while_it_waits_is_not_made() -> None:
+    with ProcessExecutor(1) as pool:
+        pool.submit(time.sleep, 0.5)
+        waiting = [pool.submit(time.sleep, 600) for _ in range(3)]
+        assert all(future.cancel() for future in waiting)
+        assert pool.submit(pow, 2, 3).result(timeout=60) == 8
+
+
 #: A parent that prints the process numbers of its worker and of what that has started, and then waits for the worker.
 PARENT = """
 import os, subprocess, sys, time
