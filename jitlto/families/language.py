@@ -33,7 +33,9 @@ class Template:
 
     def __init__(self, path: Path, syntax: str, params: Sequence[str] = ()) -> None:
         self._path, self._params = path, params
-        self._environment = _Environment(path.parent) if syntax == "jinja" else None
+        #: The names that were looked up.
+        self.used: set[str] = set()
+        self._environment = _Environment(path.parent, self.used) if syntax == "jinja" else None
         self._made: dict[str | None, jinja2.Template | _CMakeTemplate] = {}  # by entry of params; None: the file's
 
     def render(self, combination: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
@@ -62,7 +64,7 @@ class Template:
 
     def _make(self, entry: str | None) -> jinja2.Template | _CMakeTemplate:
         if self._environment is None:
-            return _CMakeTemplate(self._path.read_text("utf-8-sig") if entry is None else entry)
+            return _CMakeTemplate(self._path.read_text("utf-8-sig") if entry is None else entry, self.used)
         if entry is None:
             return self._environment.get_template(self._path.name)
         return self._environment.from_string(entry)
@@ -105,11 +107,12 @@ class Template:
 class _CMakeTemplate:
     """A text in which ``@name@`` stands for a value."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, text: str, used: set[str]) -> None:
+        self._text, self._used = text, used
 
     def render(self, values: Mapping[str, str]) -> str:
         def value(match: re.Match[str]) -> str:
+            self._used.add(match[1])
             if match[1] not in values:
                 raise _UndefinedPlaceholderError(match[1], self._text.count("\n", 0, match.start()) + 1)
             return values[match[1]]
@@ -176,10 +179,23 @@ class Value(str):
 _add = _refusing("+")
 
 
+class _Context(jinja2.runtime.Context):
+    """A context that notes which names are looked up."""
+
+    environment: _Environment
+
+    def resolve_or_missing(self, key: str) -> Any:
+        self.environment.used.add(key)
+        return super().resolve_or_missing(key)
+
+
 class _Environment(SandboxedEnvironment):
     """Jinja for C++, which gives the same text every time."""
 
-    def __init__(self, directory: Path) -> None:
+    context_class = _Context
+
+    def __init__(self, directory: Path, used: set[str]) -> None:
+        self.used = used
         super().__init__(
             loader=jinja2.FileSystemLoader(directory, encoding="utf-8-sig"),
             undefined=jinja2.StrictUndefined,

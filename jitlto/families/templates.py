@@ -6,10 +6,11 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from jitlto.base.errors import FamilyError, RenderError
 from jitlto.base.text import suggest
-from jitlto.families import plain_text
+from jitlto.families import plain_text, unused
 from jitlto.families.declaration import FamilyDeclaration, GroupDeclaration
 from jitlto.families.matrix import MOST_COMBINATIONS, Matrix, load_matrix
 from jitlto.record.exclusions import is_excluded
@@ -64,13 +65,14 @@ def render_family(
         MatrixError: A matrix breaks a rule.
         RenderError: A template is malformed or uses an undefined name; it names file, line, group and combination.
         FamilyError: Two combinations of a group have one key, lack a key parameter, or have different keys and the same
-            source; or an exclusion names a value that the matrix lacks.
+            source; nothing uses a key parameter; or an exclusion names a value that the matrix lacks.
     """
     from jitlto.families.language import Template  # Jinja takes 80 ms, and callers' side never renders
 
     warn = on_warning or (lambda _: None)
     families, interfaces = (family, *family.all_used().values()), family.interfaces
     devices = [group for each in families for group in each.groups if group.role is Role.DEVICE]
+    idle: dict[Path, set[str]] = {}  # what no group uses, by matrix
     for group in family.groups:
         if group.matrix is None or group.template is None:
             continue
@@ -82,6 +84,7 @@ def render_family(
         template = Template(group.template, group.syntax, group.params)
         keys: dict[str, list[FragmentKey]] = defaultdict(list)  # by source
         has_gaps = False
+        combinations: dict[FragmentKey, Mapping[str, str]] = {}
         for key, combination in _iterate_keys(family, group, matrix, where, warn):
             try:
                 text, params = template.render(combination)
@@ -93,8 +96,16 @@ def render_family(
                 on_error(RenderedSource(key, group, combination, "", (), interfaces, undeclared), in_context)
             else:
                 keys[plain_text.digest(text)].append(key)
+                combinations[key] = combination
                 yield RenderedSource(key, group, combination, text, params, interfaces, undeclared)
-        _check_sources(group, keys.values(), where, has_gaps=has_gaps)
+        _check_sources(group, keys.values(), template.used, where, has_gaps=has_gaps)
+        if not has_gaps:
+            unused.check_key(family, group, template.used, combinations, where)
+            names = {name for combination in combinations.values() for name in combination}
+            left = names.difference(template.used, group.key)
+            idle[group.matrix] = idle.get(group.matrix, left) & left
+    for path, name in sorted((path, name) for path, names in idle.items() for name in names):
+        warn(f"{path}: nothing uses {name}: no template, params or key of {family.name}; remove it")
 
 
 def _iterate_keys(
@@ -148,7 +159,12 @@ def _check_exclusions(group: GroupDeclaration, seen: Collection[tuple[str, str]]
 
 
 def _check_sources(
-    group: GroupDeclaration, by_source: Collection[Sequence[FragmentKey]], where: str, *, has_gaps: bool
+    group: GroupDeclaration,
+    by_source: Collection[Sequence[FragmentKey]],
+    used: Collection[str],
+    where: str,
+    *,
+    has_gaps: bool,
 ) -> None:
     """Check that keys have different sources, unless they differ in ``shared`` parameters alone.
 
@@ -158,10 +174,11 @@ def _check_sources(
     Args:
         group: The group.
         by_source: The keys that have one source, compared without comments and blanks.
+        used: The names that its template and ``params`` look up.
         where: The group's table.
         has_gaps: Whether some combinations could not be rendered.
     """
-    unneeded = dict.fromkeys(group.shared)
+    unneeded = dict.fromkeys(name for name in group.shared if name in used)
     for keys in by_source:
         varying = _varying(keys)
         for name in varying:
