@@ -25,7 +25,7 @@ class DaskExecutor(Executor):
     The scheduler runs a call whose worker is lost on another one. Closing leaves the user's cluster running.
     """
 
-    def __init__(self, client: Any, address: str, killed: type[Exception]) -> None:
+    def __init__(self, client: Any, address: str, killed: type[Any]) -> None:
         self._client = client
         self._killed = killed
         self._address = address
