@@ -6,6 +6,7 @@ without the lock, as it is where a file system has no locks.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto.base.log import log
+from jitlto.base.uninterrupted import wait_first
 
 if TYPE_CHECKING:  # imported when a lock is taken: takes 6 ms, and who finds a kernel takes none
     from filelock import BaseFileLock
@@ -50,6 +52,10 @@ def claim(path: Path, timeout: float = 0.0) -> Claim | None:
     Args:
         timeout: Seconds to wait.
     """
+    if "filelock" not in sys.modules:
+        import logging  # noqa: F401 - importing filelock needs its lock
+
+        wait_first()
     from filelock import FileLock, Timeout
 
     try:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 # A mangled name refers to its own parts, and every reference can double the length of the demangled name.
 _MOST_CHARACTERS = 1 << 20
-_FIRST_WORD = re.compile(r"(?<![\w:~])[A-Za-z_]\w*(?:::)?")  # of each qualified name
-_TOOLKIT_WORD = re.compile(
+_FIRST_WORD = r"(?<![\w:~])[A-Za-z_]\w*(?:::)?"  # of each qualified name
+_TOOLKIT_WORD = (
     r"(?:cuda|cub|thrust|nvcuda|cooperative_groups|std)::|__\w+(?:::)?"  # what C++ reserves for implementations
     r"|void|bool|char|wchar_t|char\d+_t|short|int|long|float|double|signed|unsigned|const(?:::)?|volatile|operator"
     r"|(?:u?(?:char|short|int|long|longlong)|float|double)[1-4](?:_\d+a)?|dim3"
 )
-_OPERATOR = re.compile(r"operator *(?:\(\)|\[\]|->\*?|[-+*/%^&|~!=<>,]+)")
+_OPERATOR = r"operator *(?:\(\)|\[\]|->\*?|[-+*/%^&|~!=<>,]+)"
 
 
 class _Parts(NamedTuple):
@@ -72,7 +72,7 @@ def base_name(name: str) -> str:
     'k'
     """
     base = _read(name).base
-    operator = _OPERATOR.match(base)
+    operator = re.match(_OPERATOR, base)
     return operator[0] if operator else base.partition("<")[0]
 
 
@@ -91,8 +91,8 @@ def is_toolkit_name(name: str) -> bool:
     >>> is_toolkit_name("_ZN4cuda3std3absEf"), is_toolkit_name("_ZN4cuda3std4swapI4mineEEvRT_S4_")
     (True, False)
     """
-    words = _FIRST_WORD.findall(demangle(name))
-    return bool(words) and all(map(_TOOLKIT_WORD.fullmatch, words))
+    words = re.findall(_FIRST_WORD, demangle(name))
+    return bool(words) and all(re.fullmatch(_TOOLKIT_WORD, word) for word in words)
 
 
 def split_top_level(text: str) -> list[str]:

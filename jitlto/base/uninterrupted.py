@@ -102,6 +102,14 @@ def _before_fork() -> None:
         time.sleep(_POLL)
 
 
+def wait_first() -> None:
+    """Let forks wait before they take the locks of modules that were imported since, which an import may need.
+
+    What is registered last is called first. The lock of ``logging`` is one of these.
+    """
+    os.register_at_fork(before=_before_fork)
+
+
 def _is_importing(me: int) -> bool:
     """Return whether another thread than ``me`` imports a module for jitlto."""
     return any(

@@ -32,6 +32,7 @@ from jitlto.compile.compiler import CompiledSource
 from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
+from jitlto.record.family_record import PartRecord
 from jitlto.record.fragment import Fragment
 
 # What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds,
@@ -114,37 +115,25 @@ def build(
         if outcome.failures or sources.failures:
             observer.phase("check")
             _raise_failures(sources, outcome, compiler, keep_going=keep_going)
-        own = {family.name: family.own_interfaces for family in sources.families}
-        interfaces = InterfaceProof(outcome.sources, compiler, own)
+        interfaces = InterfaceProof(outcome.sources, compiler, {f.name: f.own_interfaces for f in sources.families})
         sources.check_texts(compiler)
         observer.phase("check")
         fragments.sort(key=lambda fragment: fragment.key)
         advice, records = [*sources.advice, *_list_advice(sources, fragments)], [*sources.records.values()]
-        part = None
-        if shard is not None:
-            configs = {request.key.family: request.config for request in sources.requests}
-            toolchains = {family: how.toolchain.identify(how.images) for family, how in configs.items()}
-            contents = shards.digest_sources(sources.requests)
-            part = shards.make_part_record(shard, contents, interfaces.faults(), toolchains, advice)
+        part = _make_part(shard, sources, interfaces, advice) if shard else None
+        store = cache.store if cache else None
+        prove = partial(proof.prove_once, advice, records, fragments, (), store, allow_incomplete=allow_incomplete)
 
         def check(digest: str) -> None:
             try:  # kernels are planned while the interfaces are compiled
-                store = cache.store if cache else None
-                proof.prove_once(
-                    advice, records, fragments, (), store, digest, sources.show, allow_incomplete=allow_incomplete
-                )
+                prove(digest, sources.show)
             finally:  # its errors say more than that kernels do not plan
-                faults = interfaces.faults()
-                for record in (each.with_used(sources.records) for each in records):
-                    planned = record.select(fragments)
-                    check_interfaces(record, planned, faults, sources.origin, sources.show)
+                _check_interfaces(sources, fragments, interfaces)
 
         observer.phase("write")
         digest = writer.write(output, records, fragments, blobs, part=part, check=None if shard else check)
-    if cache is not None and outcome.compiled:
-        cache.store.prune()
-    if cache is not None and cache.stores is not None:
-        cache.stores.flush(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
+    if cache is not None:
+        _finish_cache(cache, begin, compiled=outcome.compiled)
     use, seconds = find_use(outcome.layers, outcome.seconds_saved, cache), time.perf_counter() - begin
     return BuildReport(output, digest, tuple(fragments), outcome.compiled, tuple(dict.fromkeys(advice)), seconds, use)
 
@@ -178,6 +167,31 @@ def _announce(sources: RenderedFamilies, shard: Shard | None, observer: Observer
         if number == 0:
             observer.phase("compile")
         yield batch
+
+
+def _finish_cache(cache: Cache, begin: float, *, compiled: int) -> None:
+    """Make room for what was compiled, and wait for the store as long as what is left to write may take."""
+    if compiled:
+        cache.store.prune()
+    if cache.stores is not None:
+        cache.stores.flush(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
+
+
+def _make_part(
+    shard: Shard, sources: RenderedFamilies, interfaces: InterfaceProof, advice: Sequence[str]
+) -> PartRecord:
+    """Return what a shard says of itself and of the whole build."""
+    configs = {request.key.family: request.config for request in sources.requests}
+    toolchains = {family: how.toolchain.identify(how.images) for family, how in configs.items()}
+    contents = shards.digest_sources(sources.requests)
+    return shards.make_part_record(shard, contents, interfaces.faults(), toolchains, advice)
+
+
+def _check_interfaces(sources: RenderedFamilies, fragments: Sequence[Fragment], interfaces: InterfaceProof) -> None:
+    """Check each family with the fragments of those that it uses; errors as of :func:`check_interfaces`."""
+    faults = interfaces.faults()
+    for record in (each.with_used(sources.records) for each in sources.records.values()):
+        check_interfaces(record, record.select(fragments), faults, sources.origin, sources.show)
 
 
 def _raise_failures(

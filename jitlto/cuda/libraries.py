@@ -109,10 +109,8 @@ def load(name: str) -> Loaded:
 
 
 def _is_loaded(name: str) -> bool:
-    import ctypes  # 5 ms, which a kernel from a pack does not need
-
     try:
-        ctypes.CDLL(name, os.RTLD_NOLOAD)
+        _load(name, os.RTLD_NOLOAD)
     except OSError:
         return False
     return True
@@ -120,10 +118,14 @@ def _is_loaded(name: str) -> bool:
 
 def _load_file(path: Path) -> None:
     """Load a library as cuda.pathfinder does; NVRTC 13.0 does not find its built-ins beside itself."""
-    import ctypes
-
     for each in (*path.parent.glob(f"{path.name.partition('.')[0]}-builtins.so.*"), path):
-        ctypes.CDLL(str(each), os.RTLD_NOW | os.RTLD_GLOBAL)
+        _load(str(each), os.RTLD_NOW | os.RTLD_GLOBAL)
+
+
+def _load(name: str, mode: int) -> None:
+    import ctypes  # 5 ms, which a kernel from a pack does not need
+
+    ctypes.CDLL(name, mode)
 
 
 def _searched() -> list[str]:

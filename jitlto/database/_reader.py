@@ -185,9 +185,11 @@ class SqliteReader:
     def _explain(self, error: Exception) -> DatabaseError:
         """Return our error for one of SQLite's."""
         text = str(error)
-        if isinstance(error, sqlite3.ProgrammingError) or "unable to open" in text:
-            hint = "open it again, or make it readable for this user"
-            return self.error(f"cannot be read: {text}", hint, code="database-unreadable")
+        if "unable to open" in text:
+            what, hint = "cannot be read: permission denied", "make it readable for this user"
+            return self.error(what, hint, code="database-unreadable")
+        if isinstance(error, sqlite3.ProgrammingError):
+            return self.error(f"cannot be read: {text}", "open it again", code="database-unreadable")
         if text == "interrupted":
             return self.damaged("its pages refer to each other cyclically")
         return self.foreign() if "not a database" in text else self.damaged(text)

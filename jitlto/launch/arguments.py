@@ -80,7 +80,7 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
             interface = argument.__cuda_array_interface__
         except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype, a gradient)
             if getattr(argument, "requires_grad", False) is True:
-                return address_of(argument.detach())
+                return address_of(_detached(parameter, argument))
             return _address(parameter, argument, known, constant)
         if expected is not None and interface["typestr"] != expected:
             raise _dtype_error(parameter, np.dtype(interface["typestr"]), known)
@@ -170,6 +170,17 @@ def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant
     if view.strides is not None:
         _check_contiguous(parameter, view.shape, view.strides, 1)  # DLPack counts strides in elements
     return int(view.ptr) or _null_address(parameter, argument, view.shape)
+
+
+def _detached(parameter: Parameter, tensor: Any) -> Any:
+    """Return a tensor of PyTorch without the gradient for which it refuses to be exported."""
+    try:
+        detached = tensor.detach()
+        if detached.requires_grad is True:
+            raise TypeError("it still requires a gradient once it is detached")
+    except Exception as error:
+        raise _export_error(parameter, tensor, error) from error
+    return detached
 
 
 def _bare_address(parameter: Parameter, address: int) -> int:

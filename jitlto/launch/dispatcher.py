@@ -67,7 +67,6 @@ class Dispatcher(Shared):
         self._quick = make_table()
         self._family = family
         self._fixed = dict(fixed)
-        check_type(link_options or {}, Mapping, "link options must be a dict")
         how = {"entry": entry, "link_mode": link_mode, "link_options": dict(link_options or {})}
         # As a caller of the family would ask, who leaves out what is the default.
         self._how: dict[str, Any] = {name: value for name, value in how.items() if value not in (None, "lto", {})}

@@ -96,9 +96,13 @@ class Launcher(Shared):
         return plan.make_family().load, (plan.for_arch(None) if plan.arch == device.architecture() else plan,)
 
     def __repr__(self) -> str:
+        return f"<Launcher {self._title} for {self.linked.target}>"
+
+    @property
+    def _title(self) -> str:
         from jitlto.base.mangling import demangle
 
-        return f"<Launcher {demangle(self.linked.entry)} for {self.linked.target}>"
+        return demangle(self.linked.entry)
 
     @property
     def plan(self) -> Plan:
@@ -134,12 +138,10 @@ class Launcher(Shared):
         Raises:
             DatabaseError: As :attr:`plan`.
         """
-        from jitlto.base.mangling import demangle
-
         plan, linked, used = self.plan, self.linked, self.kernel.attributes[device.ordinal()]
         origin = _ORIGINS.get(linked.layer, linked.layer)
         lines = [
-            demangle(linked.entry),
+            self._title,
             *(f"  {parameter}" for parameter in self.signature),
             *(f"{name} = {value}" for name, value in plan.configuration.items()),
             *(f"fragment {fragment.key}" for fragment in plan.fragments),

@@ -20,6 +20,7 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import NotCachedError
 from jitlto.base.events import Events, Kind
 from jitlto.base.log import log
+from jitlto.base.python_warnings import LinkWarning, warn
 from jitlto.link.single_flight import SingleFlight
 from jitlto.link.sources import Disk, SharedKernels
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
@@ -142,8 +143,6 @@ class KernelCache:
         """Issue what nvJitLink and ptxas warned of when a kernel was linked, once for each kernel."""
         texts = kernel.warnings
         if texts and chosen.digest not in self._warned:
-            from jitlto.base.python_warnings import LinkWarning, warn  # imported lazily: most kernels need none
-
             self._warned.add(chosen.digest)
             for text in texts:
                 warn(LinkWarning(f"{chosen.kernel} for {kernel.target}", text))

@@ -7,6 +7,7 @@ make equal files.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import struct
@@ -95,7 +96,9 @@ class Pack:
         """
         for key, offset, size in _RECORD.iter_unpack(self._index):
             data = self._read(offset, size)
-            name = Head(data).name.decode()
+            name = ""
+            with contextlib.suppress(ValueError):
+                name = Head(data).name.decode()
             payload, (kind, _, named) = entry.decode(name, data), name.partition("/")
             if payload is None or named != key.hex():
                 raise ValueError(f"damaged: {key.hex()} does not match its SHA-256")

@@ -102,9 +102,9 @@ class LinkedKernel(Frozen):
     def decode(cls, digest: str, payload: bytes, seconds: float, layer: str) -> LinkedKernel | None:
         """Decode an entry; None if it is none, or one of another digest."""
         try:
-            content, line, cubin = payload.split(b"\n", 2)
-            inputs, log = json.loads(content), json.loads(line)["log"]
-            if digest_of(content).hex() != digest:
+            key, (_, line, cubin) = LinkKey.from_entry(payload), payload.split(b"\n", 2)
+            inputs, log = key.inputs, json.loads(line)["log"]
+            if key.digest != digest:
                 return None
             return cls(cubin, str(inputs["entry"]), str(inputs["arch"]), str(log), seconds, layer)
         except _UNREADABLE:

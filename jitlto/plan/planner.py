@@ -235,7 +235,7 @@ class Planner(Generic[Loaded]):
         return resolve(index, self._configuration, entry_group=self._entry, pinned=self._pinned, supplied=symbols)
 
     def _inputs(self, database: FragmentDatabase, record: FamilyRecord, index: Index) -> list[inputs.UserInput]:
-        from jitlto.plan.user_code import inputs
+        from jitlto.plan.user_code import inputs, python_functions
 
         store = self._services.kernel_cache.store
         fragments = database.planned(self._family.name)[1] if self._functions or self._has_binary() else []
@@ -251,10 +251,8 @@ class Planner(Generic[Loaded]):
             else:
                 supplied.append(inputs.from_binary(_bytes(data, name), kind, name, wanted, store))
         if self._functions:
-            from jitlto.plan.user_code.python_functions import from_functions
-
             plan = partial(self._resolve, index, supplied)
-            supplied += from_functions(self._functions, record, fragments, supplied, plan, store)
+            supplied += python_functions.from_functions(self._functions, record, fragments, supplied, plan, store)
         return supplied
 
     def _has_binary(self) -> bool:

@@ -299,7 +299,8 @@ def find_answers(family: KernelFamily, request: Request, plan: Plan) -> dict[str
     for name in sorted(plan.configuration if request.configuration == plan.configuration else ()):
         if (one_less := without(name, plan.configuration)) is not None:
             named.append(one_less)
-            few = without(name, few) or few
+            fewer = without(name, few)
+            few = few if fewer is None else fewer
     asked = [
         requests.request_key(family.contents.digest, family.name, entry, *how, each, capability, linker)
         for each in [*named, few]

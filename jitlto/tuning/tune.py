@@ -25,7 +25,7 @@ _MOST_VARIANTS = 1000
 
 
 class Measures(Protocol):
-    """What times launches, and reads and writes arrays: :class:`jitlto.tuning.bench.Bench`, or a simulation."""
+    """What times launches, and reads and writes arrays: ``jitlto.tuning.bench.Bench``, or a simulation."""
 
     stream: Any
     cold: bool

@@ -365,6 +365,22 @@ def test_params_rename_and_narrow_what_the_compiler_tells(
     assert signature(build_family(changed(family__toml=toml, kern__cu__jinja=KERNEL))) == expected
 
 
+def test_params_that_contradict_the_kernel_stop_the_build_at_its_first_compile(tmp_path: Path) -> None:
+    toml = MINI["family.toml"].replace("unsigned n", "int n").partition("[device.op]")[0]
+    files = changed(family__toml=toml, kern__json='{"data_type": ["float", "double", "int"]}')
+    files["kern.cu.jinja"] = "__global__ void kern({{data_type}}* x, unsigned n) { x[n] = 0; }\n"
+    compiled: list[FragmentKey] = []
+
+    class Observed(Observer):
+        def compiled(self, span: Span) -> None:
+            compiled.append(span.key)
+
+    family = declaration.load_family(write_family(tmp_path, files))
+    with raises(BuildError, "build-params-mismatch", "'n'", "unsigned int"):
+        build([family], tmp_path / "f.fragdb", jobs=1, observer=Observed())
+    assert compiled == []
+
+
 @pytest.mark.slow
 def test_parameters_whose_names_are_not_known_are_advised_to_be_named(build_family: BuildFamily) -> None:
     toml = MINI["family.toml"].replace('params = ["{{data_type}}* x", "unsigned n"]', "").partition("[device.op]")[0]

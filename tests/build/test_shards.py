@@ -15,6 +15,7 @@ from jitlto.families import declaration
 from jitlto.record.fragment import FragmentKey
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
+from tests.support.process import output_of
 
 # --- I/N ---
 
@@ -52,6 +53,18 @@ def test_every_fragment_is_in_exactly_one_shard_in_any_order(tmp_path: Path, cou
     assert max(map(len, sources)) - min(map(len, sources)) <= 1
     for number, shard in enumerate(spread, 1):
         assert {each.key for each in select(requests[::-1], Shard(number, count))} == {each.key for each in shard}
+
+
+def test_every_process_computes_the_same_shards(tmp_path: Path) -> None:
+    script = f"""
+from jitlto.build.rendered_families import RenderedFamilies
+from jitlto.build.shards import Shard, select
+from jitlto.families import declaration
+requests = RenderedFamilies([declaration.load_family({str(write_family(tmp_path, MINI))!r})]).requests
+print([[str(each.key) for each in select(requests, Shard(number, 3))] for number in (1, 2, 3)])
+"""
+    printed = {output_of(script, PYTHONHASHSEED=seed) for seed in ("1", "2")}
+    assert len(printed) == 1
 
 
 # --- What a part says of the whole ---

@@ -79,8 +79,8 @@ def _fits(operator: Operator, values: list[Any], family: KernelFamily) -> None:
     call = operator.resolve(operator.bind(values))
     plan = family.plan(arch="sm_90", **call.configuration)
     assert len(plan.chosen.signature) == len(call.parameters)
-    for parameter, source in zip(plan.chosen.signature, call.parameters, strict=True):
-        assert (source.kind != "value" or source.value is None) == ("*" in parameter.type), parameter
+    for parameter, (kind, value) in zip(plan.chosen.signature, call.parameters, strict=True):
+        assert (kind != "value" or value is None) == ("*" in parameter.type), parameter
 
 
 @pytest.mark.slow

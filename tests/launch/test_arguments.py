@@ -172,6 +172,21 @@ def test_a_tensor_on_a_device_that_dlpack_has_no_name_for_is_refused() -> None:
     assert "Unknown device type meta" in refused("export", "float*", MetaTensor())
 
 
+@pytest.mark.parametrize("refusal", [None, RuntimeError("has no detached form")])
+def test_a_tensor_that_keeps_its_gradient_is_refused(refusal: Exception | None) -> None:
+    """Of a class of the caller's own: PyTorch's tensors lose it when they are detached."""
+
+    class Kept:
+        requires_grad = True
+
+        def detach(self) -> Kept:
+            if refusal:
+                raise refusal
+            return self
+
+    assert str(refusal or "still requires a gradient") in refused("export", "float*", Kept())
+
+
 @pytest.mark.parametrize("argument", ["text", b"bytes", 1.5, [1.0, 2.0], (1,), {}, object(), True])
 def test_what_is_no_array_is_refused_by_the_name_of_its_type(argument: object) -> None:
     assert type(argument).__name__ in refused("type", "float*", argument)

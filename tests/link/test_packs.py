@@ -221,6 +221,17 @@ def test_a_pack_of_terabytes_that_hold_nothing_needs_no_memory(tmp_path: Path, m
         packs.verify(path)
 
 
+def test_wherever_a_pack_is_damaged_its_check_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "mini.pack"
+    write(path, {A: b"a" * 40, B: b"b" * 40})
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 3):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with raises(JitltoError, "jitlto-damaged-pack", where=str(path)) as found:
+            packs.verify(path)
+        assert "damaged" in found.value.what, place
+
+
 def test_a_look_up_reads_its_entry_alone_however_many_kernels_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

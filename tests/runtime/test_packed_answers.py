@@ -208,6 +208,16 @@ def test_requests_name_no_more_than_they_have_to(search: KernelFamily, tmp_path:
     assert look_ups.find_chosen(asked(search, configuration | {"unknown": "1"})) is None
 
 
+def test_a_request_that_needs_no_parameter_is_answered_too(build_family: BuildFamily) -> None:
+    op = '{"data_type": ["float"], "_op": [{"op_name": "twice", "expr": "a + a"}]}'
+    only = {**MINI, "kern.json": '{"data_type": ["float"]}', "op.json": op}
+    family = KernelFamily("mini", session.default.registry.file(build_family(only).path))
+    plan = family.plan(arch="sm_90")
+    answers = find_answers(family, plan.request._replace(configuration=plan.configuration), plan)
+    for named in ({}, {"data_type": "float"}, {"op_name": "twice"}, TWICE):
+        assert asked(family, named) in answers
+
+
 @pytest.fixture(scope="module")
 def whole_pack(search: KernelFamily, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Look-ups of every second kernel of ``search``, without the kernels."""

@@ -25,8 +25,9 @@ class DaskExecutor(Executor):
     The scheduler runs a call whose worker is lost on another one. Closing leaves the user's cluster running.
     """
 
-    def __init__(self, client: Any, address: str) -> None:
+    def __init__(self, client: Any, address: str, killed: type[Any]) -> None:
         self._client = client
+        self._killed = killed
         self._address = address
         self._executor = client.get_executor(pure=False)  # a failed call that is submitted again runs again
         self._shared: dict[str, Any] = {}
@@ -53,15 +54,13 @@ class DaskExecutor(Executor):
         return outer
 
     def _finish(self, outer: Future[T], inner: Future[T]) -> None:
-        from distributed import KilledWorker  # an extra
-
         if not outer.set_running_or_notify_cancel():
             return
         error = None if inner.cancelled() else inner.exception()
         if inner.cancelled():
             what, hint = "the cluster cancelled a job, or its scheduler is gone", "check the scheduler and its log"
             error = BuildError(what, code="build-cluster-lost", where=self._address, hint=hint)
-        elif isinstance(error, KilledWorker):
+        elif isinstance(error, self._killed):
             what = f"{error.allowed_failures + 1} workers died over one job, last {error.last_worker.address}"
             hint = "see the workers' logs; most often their memory limit is too low"
             error = BuildError(what, code="build-worker-died", where=self._address, hint=hint)
@@ -95,7 +94,7 @@ def connect(url: str) -> DaskExecutor:
         hint = "write dask://HOST:PORT of the scheduler"
         raise BuildError(f"invalid cluster address {url!r}", code="build-cluster-address", hint=hint)
     try:
-        from distributed import Client  # an extra, which takes a second to import
+        from distributed import Client, KilledWorker  # an extra, which takes a second to import
     except ImportError as error:
         what = f"the package distributed cannot be imported: {error}"
         raise ToolchainError(what, code="toolchain-missing", hint="pip install 'jitlto[dask]'") from error
@@ -112,7 +111,7 @@ def connect(url: str) -> DaskExecutor:
     except BaseException:
         client.close()
         raise
-    return DaskExecutor(client, match[1])
+    return DaskExecutor(client, match[1], KilledWorker)
 
 
 def _check_answers(address: str) -> None:

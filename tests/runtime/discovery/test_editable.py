@@ -177,6 +177,19 @@ def test_everything_that_decides_which_header_is_included_counts(source: Path) -
     assert state(source) == states[-1]
 
 
+@pytest.mark.parametrize("link", ["file", "folder"])
+def test_sources_behind_symbolic_links_count(source: Path, tmp_path: Path, link: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    header = outside / "linked.cuh"
+    header.write_text("int a;\n")
+    (source / "kernels" / "mini" / "linked").symlink_to(header if link == "file" else outside)
+    before = state(source)
+    header.write_text("int b;\n")
+    assert None not in (before, state(source))
+    assert state(source) != before
+
+
 def test_a_different_compiler_counts(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = state(source)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
