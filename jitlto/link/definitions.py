@@ -122,14 +122,23 @@ def find_conflict(
     own_shared = {name for name in shared if not is_toolkit_name(name)}
     if conflict := _differing(inputs, alone, own_shared):
         return conflict
-    for n in every:
-        if not _agree(alone[n], whole):  # something that has no name is inlined everywhere
-            for other in every:
-                if other != n and not _agree(alone[n], hashes(linked(unoptimised, other, n))):
-                    names = tuple(
-                        sorted(alone[other].keys() - alone[n].keys() - {s.name for each in provided for s in each})
-                    )
-                    return Conflict(inputs[other].name, inputs[n].name, names if len(names) <= _NAMED else ())
+
+    def find_other(n: int, flags: Sequence[str]) -> int | None:
+        """Find an input that means something else behind this one, as this one does behind it.
+
+        A call with other pointers than the definition's changes its caller alone.
+        """
+        for other in (other for other in every if other != n):
+            one, two = hashes(linked(flags, n, other)), hashes(linked(flags, other, n))
+            changed = {name for name, value in one.items() if two.get(name) != value and not is_toolkit_name(name)}
+            if not changed.isdisjoint(alone[n]) and not changed.isdisjoint(alone[other]):
+                return other
+        return None
+
+    for n in every:  # something that has no name is inlined everywhere
+        if not _agree(alone[n], whole) and (other := find_other(n, unoptimised)) is not None:
+            names = tuple(sorted(alone[other].keys() - alone[n].keys() - {s.name for each in provided for s in each}))
+            return Conflict(inputs[other].name, inputs[n].name, names if len(names) <= _NAMED else ())
     if _differing(inputs, alone, shared):  # what is inlined of the toolkit cannot be told apart
         return None
     hashes = partial(_hash, copied=copied, frames=True)
@@ -149,13 +158,8 @@ def find_conflict(
         suspects = [n for n, module in enumerate(modules, 1) if not _agree(hashes(module), whole)]
         modules = list(pool.map(lambda n: linked(optimised, n, *(other for other in every if other != n)), suspects))
     for n, module in zip(suspects, modules, strict=True):
-        if not _agree(hashes(module), whole):
-            orders = (
-                (other, linked(optimised, n, other), linked(optimised, other, n)) for other in every if other != n
-            )
-            for other, before, behind in orders:
-                if not _agree(hashes(before), hashes(behind)):
-                    return Conflict(inputs[other].name, inputs[n].name, ())
+        if not _agree(hashes(module), whole) and (other := find_other(n, optimised)) is not None:
+            return Conflict(inputs[other].name, inputs[n].name, ())
     return None
 
 

@@ -214,6 +214,19 @@ def test_a_function_that_is_inline_in_one_fragment_alone_is_a_failure(compare: C
     assert cause.message == "helper(float*, float*, int) is inline in pair/kern[], but not in pair/other[]"
 
 
+def test_a_call_with_other_pointers_than_the_definition_is_no_difference(tmp_path: Path) -> None:
+    """The order decides whether such a call is inlined."""
+    files = {
+        "family.toml": '[family]\nname = "pair"\n[entrypoint.k]\nmatrix = "one.json"\ntemplate = "k.cu.jinja"\n'
+        '[device.f]\nmatrix = "one.json"\ntemplate = "f.cu.jinja"\ninterface = false\n',
+        "one.json": "{}",
+        "k.cu.jinja": 'extern "C" __device__ float f(void*);\n__global__ void k(float* x) { x[0] = f(x + 2); }\n',
+        "f.cu.jinja": 'extern "C" __device__ float f(float* x) { return x[1]; }\n',
+    }
+    with built(tmp_path, files, "pair").database as database:
+        assert check(database).holds
+
+
 @pytest.mark.slow
 def test_definitions_are_compared_for_every_architecture(compare: Compare) -> None:
     mine, theirs = (either(" __CUDA_ARCH__ >= 900", body(after=f"return s + {n};"), SAME) for n in (1, 2))
