@@ -1,9 +1,10 @@
 """Inline functions that inputs of a link define differently, found in what is compiled.
 
 Of several weak definitions nvJitLink keeps the first. An input that is linked alone keeps its own, so the inputs are
-linked to PTX alone and together: without optimisation, where a function shows whatever its callers make of it, and, for
-functions that several define, as the link itself does it, where the optimiser has seen ``__builtin_assume`` and
-``__restrict__``. This takes time in proportion to the number of inputs.
+linked to PTX alone and together: without optimisation, where a function shows whatever its callers make of it, and as
+the link itself does it, where the optimiser has seen ``__builtin_assume`` and ``__restrict__``. There an input that
+calls others becomes another alone, and is linked with all others once more, before them. This takes time in proportion
+to the number of inputs, and of those that call others.
 
 The first input decides on the data layout of all: in NVRTC 13.1 and later a pointer to shared memory has 32 bits, in
 earlier releases and in libNVVM 64. So the same one, which defines nothing that the inputs do, is first in every link.
@@ -35,6 +36,7 @@ from jitlto.record.options import LinkOptions
 #: The code of the error for definitions that differ.
 CONFLICT = "link-conflicting-definitions"
 _NAMED = 3  # symbols in a message
+_BATCH = 16  # inputs whose functions one stub keeps
 _INTERNAL = re.compile(r"\$|_INTERNAL_|_GLOBAL__N_|^jitlto_stub")
 
 
@@ -92,17 +94,21 @@ def find_conflict(
     """
     strong = [{s.name for s in symbols if not s.weak and s.kind is SymbolKind.FUNCTION} for symbols in provided]
     known = set[str]().union(*strong)
-    # What nobody uses is dropped by a link, and the inline functions that it calls too.
-    kept = sorted({s.name for symbols in provided for s in symbols if s.kind is SymbolKind.FUNCTION})
-    lead, last = make_stub([], store), [make_stub(kept, store)] if kept else []
+    # What nobody uses is dropped by a link, and the inline functions that it calls too. Some inputs share a stub: one
+    # of all would make the links of many inputs alone grow with their number.
+    kept = [{s.name for s in symbols if s.kind is SymbolKind.FUNCTION} for symbols in provided]
+    batches = [tuple(sorted(set[str]().union(*kept[n : n + _BATCH]))) for n in range(0, len(inputs), _BATCH)]
+    lead, stubs = make_stub([], store), {names: make_stub(names, store) for names in batches if names}
     unoptimised, optimised = _flags(options)
+    every = range(len(inputs))
 
-    def linked(*items: LinkInput) -> Module:
-        return _link([lead, *items, *last], target, unoptimised)
+    def linked(flags: Sequence[str], *numbers: int) -> Module:
+        last = dict.fromkeys(batches[n // _BATCH] for n in numbers)
+        return _link([lead, *(inputs[n] for n in numbers), *(stubs[names] for names in last if names)], target, flags)
 
     with ThreadPoolExecutor(workers) as pool:
-        of_all = pool.submit(linked, *inputs)
-        modules = list(pool.map(linked, inputs))
+        of_all = pool.submit(linked, unoptimised, *every)
+        modules = list(pool.map(partial(linked, unoptimised), every))
     # Functions that are each input's own have other names where several inputs have them.
     copied = {name.partition("$")[0] for name in of_all.result().declarations if "$" in name}
     hashes = partial(_hash, copied=copied, frames=False)
@@ -116,20 +122,41 @@ def find_conflict(
     own_shared = {name for name in shared if not is_toolkit_name(name)}
     if conflict := _differing(inputs, alone, own_shared):
         return conflict
-    for item, found in zip(inputs, alone, strict=True):
-        if not _agree(found, whole):  # something that has no name is inlined everywhere
-            for other, theirs in zip(inputs, alone, strict=True):
-                if other is not item and not _agree(found, hashes(linked(other, item))):
-                    names = tuple(sorted(theirs.keys() - found.keys() - {s.name for each in provided for s in each}))
-                    return Conflict(other.name, item.name, names if len(names) <= _NAMED else ())
-    asked = sorted(name for name in own_shared if name.startswith("_Z"))
-    if not asked or _differing(inputs, alone, shared):  # what is inlined of the toolkit cannot be told apart
+    for n in every:
+        if not _agree(alone[n], whole):  # something that has no name is inlined everywhere
+            for other in every:
+                if other != n and not _agree(alone[n], hashes(linked(unoptimised, other, n))):
+                    names = tuple(
+                        sorted(alone[other].keys() - alone[n].keys() - {s.name for each in provided for s in each})
+                    )
+                    return Conflict(inputs[other].name, inputs[n].name, names if len(names) <= _NAMED else ())
+    if _differing(inputs, alone, shared):  # what is inlined of the toolkit cannot be told apart
         return None
-    stub = make_stub(asked, store)
-    users = [item for item, found in zip(inputs, alone, strict=True) if not own_shared.isdisjoint(found)]
+    hashes = partial(_hash, copied=copied, frames=True)
+    if asked := sorted(name for name in own_shared if name.startswith("_Z")):
+        stub = make_stub(asked, store)
+        users = [item for item, found in zip(inputs, alone, strict=True) if not own_shared.isdisjoint(found)]
+        with ThreadPoolExecutor(workers) as pool:
+            modules = list(pool.map(lambda item: _link([lead, item, stub], target, optimised), users))
+        if conflict := _differing(users, [*map(hashes, modules)], asked):
+            return conflict
+    # Functions without a name that only the optimiser tells apart: the first input's are kept, so that another which
+    # becomes the same alone, or changes nothing where it is first, means what the link keeps.
     with ThreadPoolExecutor(workers) as pool:
-        modules = list(pool.map(lambda item: _link([lead, item, stub], target, optimised), users))
-    return _differing(users, [_hash(module, copied, frames=True) for module in modules], asked)
+        of_all = pool.submit(linked, optimised, *every)
+        modules = list(pool.map(partial(linked, optimised), every[1:]))
+        whole = hashes(of_all.result())
+        suspects = [n for n, module in enumerate(modules, 1) if not _agree(hashes(module), whole)]
+        modules = list(pool.map(lambda n: linked(optimised, n, *(other for other in every if other != n)), suspects))
+    for n, module in zip(suspects, modules, strict=True):
+        if not _agree(hashes(module), whole):
+            orders = (
+                (other, linked(optimised, n, other), linked(optimised, other, n)) for other in every if other != n
+            )
+            for other, before, behind in orders:
+                if not _agree(hashes(before), hashes(behind)):
+                    return Conflict(inputs[other].name, inputs[n].name, ())
+    return None
 
 
 def _flags(options: LinkOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -221,7 +221,8 @@ def make_stub(functions: Sequence[str], store: CacheDir | None) -> LinkInput:
     names = [name for name in functions if _IDENTIFIER.fullmatch(name)]
     declarations = "".join(f'extern "C" __device__ void {name}();\n' for name in names)
     uses = "".join(f"out[{n}] = (void*)&{name};\n" for n, name in enumerate(names))
-    text = f'{declarations}extern "C" __global__ void jitlto_stub{len(names)}(void** out) {{\n{uses}}}\n'
+    name = f"jitlto_stub_{hashlib.sha256(declarations.encode()).hexdigest()[:16]}"  # several go into one link
+    text = f'{declarations}extern "C" __global__ void {name}(void** out) {{\n{uses}}}\n'
     base = Architecture(75)
     compiled = compile_once(text.encode(), (), base, ("--std=c++17",), store)
     return LinkInput(InputKind.LTOIR, compiled.ltoir[base], "stub")
