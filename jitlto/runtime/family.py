@@ -61,11 +61,16 @@ def load(
         StoreError: If it cannot be fetched.
     """
     check_type(family, str, "family must be a name")
+    file: FragmentDatabase | DatabaseFile
     if database is None:
-        return KernelFamily(family, session.registry.find(family), session)
-    if isinstance(database, str | os.PathLike):
-        return KernelFamily(family, session.registry.file(database), session)
-    return KernelFamily(family, database, session)
+        file = session.registry.find(family)
+    elif isinstance(database, str | os.PathLike):
+        file = session.registry.file(database)
+    else:
+        file = database
+    made = KernelFamily(family, file, session)
+    session.loaded[family, made.contents.digest] = made  # in the place of one whose file may be gone
+    return made
 
 
 def family(name: str, *, distribution: str | None = None, session: Session = sessions.default) -> KernelFamily:
@@ -104,7 +109,7 @@ def find_again(name: str, digest: str, location: str, session: Session) -> Kerne
     known: KernelFamily | None = session.loaded.get((name, digest))
     if known is None or not known.in_place:
         known = KernelFamily(name, session.registry.find_again(name, digest, Path(location)), session)
-    session.families[name, digest] = known  # kept for what is sent next
+    session.loaded[name, digest] = session.families[name, digest] = known  # kept for what is sent next
     return known
 
 

@@ -20,6 +20,7 @@ from jitlto.stores.address import StoreAddress
 MOST_BYTES = 1 << 30
 #: Seconds: an object that is used and is older is written again, so that its date is that of its last use, to a day.
 REFRESH_AFTER = 86400.0
+_SERVER = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?(/[!-~]*)?")
 _PARTS = 2  # of a large object, of 5 MB each, are sent side by side
 _CONNECT = 2.0  # seconds at most until a connection stands
 #: Options of the HTTP client that obstore reads from AWS_..., GOOGLE_... and AZURE_... only if it is given none itself.
@@ -159,8 +160,8 @@ def open_backend(
     except ImportError as error:
         what, hint = "shared stores need the package obstore, which is not installed", "pip install 'jitlto[remote]'"
         raise StoreError(what, code="store-missing-package", where=address.url, hint=hint) from error
-    endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or "http"
-    if address.scheme == "s3" and not endpoint.startswith("http"):  # the client would panic
+    endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT")
+    if address.scheme == "s3" and endpoint and not _SERVER.fullmatch(endpoint):  # the client would panic
         what, hint = f"AWS_ENDPOINT_URL is not the URL of a server: {endpoint!r}", "write it as in http://host:9000"
         raise StoreError(what, code="store-settings", where=address.url, hint=hint)
     try:

@@ -127,6 +127,24 @@ def test_another_process_finds_a_database_that_lies_elsewhere(
     assert "[registry-not-found-again]" in done.stderr
 
 
+def test_a_family_whose_file_has_moved_is_found_where_it_was_loaded_again(family: KernelFamily, tmp_path: Path) -> None:
+    sent = pickle.dumps(family)
+    again = jitlto.load("mini", shutil.move(family.location, tmp_path / "moved.fragdb"))
+    assert pickle.loads(sent) is again  # noqa: S301 - our own bytes
+
+
+def test_a_family_whose_file_has_moved_is_found_elsewhere_once(
+    family: KernelFamily, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = pickle.dumps(family)
+    family.location.unlink()
+    install(tmp_path, "kernels", families={"mini": "kernels.fragments"}, databases={"kernels.fragments": mini_path})
+    monkeypatch.syspath_prepend(tmp_path)
+    found = pickle.loads(sent)  # noqa: S301 - our own bytes
+    assert found is not family
+    assert pickle.loads(sent) is found  # noqa: S301 - our own bytes
+
+
 def test_another_database_at_the_path_is_an_error_that_names_both(
     family: KernelFamily, tuned_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,3 +200,15 @@ def test_a_forked_process_does_without_stores(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FORKED, str(tmp_path)]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
+def test_an_endpoint_that_is_no_url_is_an_error_and_no_panic(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = StoreAddress("s3://bucket", writes=True)
+    for value in ("no url", "127.0.0.1:9000", "ftp://host", "http://", "http://a|b"):
+        monkeypatch.setenv(name, value)
+        with raises(StoreError, "store-settings", "AWS_ENDPOINT_URL", where="s3://bucket"):
+            open_backend(address, timeout=10)
+    for value in ("http://127.0.0.1:9000", "https://s3.eu-1.example.org/path", "http://[::1]:9000/"):
+        monkeypatch.setenv(name, value)
+        open_backend(address, timeout=10)
