@@ -201,7 +201,7 @@ def test_an_editable_package_is_built_on_first_use_and_again_after_changes(
     matrix.write_text(matrix.read_text().replace("x * x", "x * x * x"))
     names = "import delta_kernels; print(delta_kernels.family().parameters['op_name'])"
     printed = environment.must("python", "-c", names, cwd=tmp_path, **cache)
-    assert "its sources or compiler have changed: building its fragments" in printed
+    assert "building its fragments" in printed
     again = environment.must("python", "-c", names, cwd=tmp_path, **cache)
     assert "building" not in again
 
