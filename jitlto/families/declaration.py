@@ -192,7 +192,7 @@ def check_options(table: TomlTable, options: Iterable[str]) -> None:
 
 class _FamilyTable(CompilerTable, kw_only=True):
     name: str
-    version: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    version: Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f]{0,100}\Z")] = ""
     std: str = "c++17"
     include: tuple[str, ...] = (".",)
     images: tuple[str, ...] = tuple(ImageKind)
