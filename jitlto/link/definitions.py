@@ -135,8 +135,23 @@ def find_conflict(
                 return other
         return None
 
+    def find_hidden(n: int) -> Conflict | None:
+        """Find a function that this input inlines everywhere, and that another defines, without a record of it."""
+        kernels = {s.name for symbols in provided for s in symbols if s.kind is SymbolKind.KERNEL}
+        for other in every:
+            names = sorted(x for x in alone[other].keys() - alone[n].keys() - kernels if x.startswith("_Z"))
+            if names and other != n:
+                own = hashes(_link([lead, inputs[n], make_stub(names, store)], target, unoptimised))
+                if differing := tuple(x for x in names if x in own and own[x] != alone[other][x]):
+                    return Conflict(inputs[n].name, inputs[other].name, differing, is_hidden=True)
+        return None
+
     for n in every:  # something that has no name is inlined everywhere
-        if not _agree(alone[n], whole) and (other := find_other(n, unoptimised)) is not None:
+        if _agree(alone[n], whole):
+            continue
+        if hidden_one := find_hidden(n):
+            return hidden_one
+        if (other := find_other(n, unoptimised)) is not None:
             names = tuple(sorted(alone[other].keys() - alone[n].keys() - {s.name for each in provided for s in each}))
             return Conflict(inputs[other].name, inputs[n].name, names if len(names) <= _NAMED else ())
     if _differing(inputs, alone, shared):  # what is inlined of the toolkit cannot be told apart
