@@ -68,7 +68,7 @@ def test_shards_and_complete_databases_merge_to_the_same(tree: Path, cache: Cach
     parts = [made(tree, cache, "search", "cluster", output=f"p{n}", shard=f"{n}/3").path for n in (1, 2, 3)]
     assert merge_databases(parts[::-1], tree / "merged.fragdb").digest == both.digest
     whole = made(tree, cache, "search").path
-    with raises(BuildError, "build-part-and-whole", "common", hint="merge the parts first"):
+    with raises(BuildError, "build-part-and-whole", "common", hint="merge the parts alone first"):
         merge_databases([whole, *(made(tree, cache, "cluster", output=f"c{n}", shard=f"{n}/2").path for n in (1, 2))],
                         tree / "mixed.fragdb")  # fmt: skip
     wholes = [made(tree, cache, name).path for name in ("search", "cluster")]
