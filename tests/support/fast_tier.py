@@ -33,7 +33,6 @@ EXCEPTIONS = {
     "cli/demo.py": "builds and links a shipped family, which is slow",
     "cli/ending.py": "in processes that a signal ends",
     "launch/launcher.py": "a GPU",
-    "launch/resources.py": "a GPU",
     "frameworks/jax_call.py": "JAX, which callers bring",
     "frameworks/jax_launch.py": "JAX, which callers bring",
     "frameworks/torch_kernel.py": "PyTorch, which callers bring",
