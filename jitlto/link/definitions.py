@@ -92,90 +92,124 @@ def find_conflict(
         LinkError: Or a subclass, if an input cannot be linked.
         ToolchainError, CompileError: As :func:`~jitlto.plan.user_code.inputs.make_stub`.
     """
-    strong = [{s.name for s in symbols if not s.weak and s.kind is SymbolKind.FUNCTION} for symbols in provided]
-    known = set[str]().union(*strong)
-    # What nobody uses is dropped by a link, and the inline functions that it calls too. Some inputs share a stub: one
-    # of all would make the links of many inputs alone grow with their number.
-    kept = [{s.name for s in symbols if s.kind is SymbolKind.FUNCTION} for symbols in provided]
-    batches = [tuple(sorted(set[str]().union(*kept[n : n + _BATCH]))) for n in range(0, len(inputs), _BATCH)]
-    lead, stubs = make_stub([], store), {names: make_stub(names, store) for names in batches if names}
-    unoptimised, optimised = _flags(options)
-    every = range(len(inputs))
+    search = _Search(inputs, provided, target, options, store, workers)
+    return search.find_named() or search.find_optimised()
 
-    def linked(flags: Sequence[str], *numbers: int) -> Module:
-        last = dict.fromkeys(batches[n // _BATCH] for n in numbers)
-        return _link([lead, *(inputs[n] for n in numbers), *(stubs[names] for names in last if names)], target, flags)
 
-    with ThreadPoolExecutor(workers) as pool:
-        of_all = pool.submit(linked, unoptimised, *every)
-        modules = list(pool.map(partial(linked, unoptimised), every))
-    # Functions that are each input's own have other names where several inputs have them.
-    copied = {name.partition("$")[0] for name in of_all.result().declarations if "$" in name}
-    hashes = partial(_hash, copied=copied, frames=False)
-    alone, whole = [*map(hashes, modules)], hashes(of_all.result())
-    for item, found, own in zip(inputs, alone, strong, strict=True):
-        if hidden := sorted((found.keys() & known).difference(own)):
-            owner = next(other for other, names in zip(inputs, strong, strict=True) if hidden[0] in names)
-            return Conflict(item.name, owner.name, (hidden[0],), is_hidden=True)
-    counts = Counter(name for found in alone for name in found if name not in known)
-    shared = {name for name, count in counts.items() if count > 1}
-    own_shared = {name for name in shared if not is_toolkit_name(name)}
-    if conflict := _differing(inputs, alone, own_shared):
-        return conflict
+class _Search:
+    """The search for a conflict; arguments as of :func:`find_conflict`."""
 
-    def find_other(n: int, flags: Sequence[str]) -> int | None:
+    def __init__(
+        self,
+        inputs: Sequence[LinkInput],
+        provided: Sequence[Sequence[Symbol]],
+        target: Architecture,
+        options: LinkOptions,
+        store: CacheDir | None,
+        workers: int,
+    ) -> None:
+        self._inputs, self._provided, self._target, self._store = inputs, provided, target, store
+        self._workers, self._every = workers, range(len(inputs))
+        self._strong = [{s.name for s in each if not s.weak and s.kind is SymbolKind.FUNCTION} for each in provided]
+        # What nobody uses is dropped by a link, and the inline functions that it calls too. Some inputs share a stub:
+        # one of all would make the links of many inputs alone grow with their number.
+        kept = [{s.name for s in symbols if s.kind is SymbolKind.FUNCTION} for symbols in provided]
+        self._batches = [tuple(sorted(set[str]().union(*kept[n : n + _BATCH]))) for n in range(0, len(inputs), _BATCH)]
+        self._lead = make_stub([], store)
+        self._stubs = {names: make_stub(names, store) for names in self._batches if names}
+        self._unoptimised, self._optimised = _flags(options)
+        with ThreadPoolExecutor(workers) as pool:
+            of_all = pool.submit(self._linked, self._unoptimised, *self._every)
+            modules = list(pool.map(partial(self._linked, self._unoptimised), self._every))
+        # Functions that are each input's own have other names where several inputs have them.
+        self._copied = {name.partition("$")[0] for name in of_all.result().declarations if "$" in name}
+        self._alone, self._whole = [*map(self._hashes, modules)], self._hashes(of_all.result())
+        known = set[str]().union(*self._strong)
+        counts = Counter(name for found in self._alone for name in found if name not in known)
+        self._shared = {name for name, count in counts.items() if count > 1}
+        self._own_shared = {name for name in self._shared if not is_toolkit_name(name)}
+
+    def _linked(self, flags: Sequence[str], *numbers: int) -> Module:
+        last = dict.fromkeys(self._batches[n // _BATCH] for n in numbers)
+        stubs = (self._stubs[names] for names in last if names)
+        return _link([self._lead, *(self._inputs[n] for n in numbers), *stubs], self._target, flags)
+
+    def _hashes(self, module: Module, *, frames: bool = False) -> dict[str, str]:
+        return _hash(module, self._copied, frames=frames)
+
+    def find_named(self) -> Conflict | None:
+        """Find a function that differs without optimisation."""
+        known = set[str]().union(*self._strong)
+        for item, found, own in zip(self._inputs, self._alone, self._strong, strict=True):
+            if hidden := sorted((found.keys() & known).difference(own)):
+                owner = next(o for o, names in zip(self._inputs, self._strong, strict=True) if hidden[0] in names)
+                return Conflict(item.name, owner.name, (hidden[0],), is_hidden=True)
+        if conflict := _differing(self._inputs, self._alone, self._own_shared):
+            return conflict
+        for n in self._every:  # something that has no name is inlined everywhere
+            if _agree(self._alone[n], self._whole):
+                continue
+            if conflict := self._find_hidden(n):
+                return conflict
+            if (other := self._find_other(n, self._unoptimised)) is not None:
+                named = {s.name for each in self._provided for s in each}
+                names = tuple(sorted(self._alone[other].keys() - self._alone[n].keys() - named))
+                return Conflict(self._inputs[other].name, self._inputs[n].name, names if len(names) <= _NAMED else ())
+        return None
+
+    def _find_hidden(self, n: int) -> Conflict | None:
+        """Find a function that this input inlines everywhere, and that another defines, without a record of it."""
+        kernels = {s.name for symbols in self._provided for s in symbols if s.kind is SymbolKind.KERNEL}
+        for other in self._every:
+            theirs = self._alone[other]
+            names = sorted(x for x in theirs.keys() - self._alone[n].keys() - kernels if x.startswith("_Z"))
+            if names and other != n:
+                stub = make_stub(names, self._store)
+                own = self._hashes(_link([self._lead, self._inputs[n], stub], self._target, self._unoptimised))
+                if differing := tuple(x for x in names if x in own and own[x] != theirs[x]):
+                    return Conflict(self._inputs[n].name, self._inputs[other].name, differing, is_hidden=True)
+        return None
+
+    def _find_other(self, n: int, flags: Sequence[str]) -> int | None:
         """Find an input that means something else behind this one, as this one does behind it.
 
         A call with other pointers than the definition's changes its caller alone.
         """
-        for other in (other for other in every if other != n):
-            one, two = hashes(linked(flags, n, other)), hashes(linked(flags, other, n))
+        frames = flags == self._optimised
+        for other in (other for other in self._every if other != n):
+            one, two = (self._hashes(self._linked(flags, *order), frames=frames) for order in ((n, other), (other, n)))
             changed = {name for name, value in one.items() if two.get(name) != value and not is_toolkit_name(name)}
-            if not changed.isdisjoint(alone[n]) and not changed.isdisjoint(alone[other]):
+            if not changed.isdisjoint(self._alone[n]) and not changed.isdisjoint(self._alone[other]):
                 return other
         return None
 
-    def find_hidden(n: int) -> Conflict | None:
-        """Find a function that this input inlines everywhere, and that another defines, without a record of it."""
-        kernels = {s.name for symbols in provided for s in symbols if s.kind is SymbolKind.KERNEL}
-        for other in every:
-            names = sorted(x for x in alone[other].keys() - alone[n].keys() - kernels if x.startswith("_Z"))
-            if names and other != n:
-                own = hashes(_link([lead, inputs[n], make_stub(names, store)], target, unoptimised))
-                if differing := tuple(x for x in names if x in own and own[x] != alone[other][x]):
-                    return Conflict(inputs[n].name, inputs[other].name, differing, is_hidden=True)
+    def find_optimised(self) -> Conflict | None:
+        """Find a function that only the optimiser tells apart."""
+        if _differing(self._inputs, self._alone, self._shared):  # what is inlined of the toolkit cannot be told apart
+            return None
+        hashes = partial(self._hashes, frames=True)
+        if asked := sorted(name for name in self._own_shared if name.startswith("_Z")):
+            stub = make_stub(asked, self._store)
+            pairs = zip(self._inputs, self._alone, strict=True)
+            users = [item for item, found in pairs if not self._own_shared.isdisjoint(found)]
+            with ThreadPoolExecutor(self._workers) as pool:
+                links = pool.map(lambda item: _link([self._lead, item, stub], self._target, self._optimised), users)
+                modules = list(links)
+            if conflict := _differing(users, [*map(hashes, modules)], asked):
+                return conflict
+        # Functions without a name: the first input's are kept, so that another which becomes the same alone, or changes
+        # nothing where it is first, means what the link keeps.
+        linked, every = partial(self._linked, self._optimised), self._every
+        with ThreadPoolExecutor(self._workers) as pool:
+            of_all = pool.submit(linked, *every)
+            modules = list(pool.map(linked, every[1:]))
+            whole = hashes(of_all.result())
+            suspects = [n for n, module in enumerate(modules, 1) if not _agree(hashes(module), whole)]
+            modules = list(pool.map(lambda n: linked(n, *(other for other in every if other != n)), suspects))
+        for n, module in zip(suspects, modules, strict=True):
+            if not _agree(hashes(module), whole) and (other := self._find_other(n, self._optimised)) is not None:
+                return Conflict(self._inputs[other].name, self._inputs[n].name, ())
         return None
-
-    for n in every:  # something that has no name is inlined everywhere
-        if _agree(alone[n], whole):
-            continue
-        if hidden_one := find_hidden(n):
-            return hidden_one
-        if (other := find_other(n, unoptimised)) is not None:
-            names = tuple(sorted(alone[other].keys() - alone[n].keys() - {s.name for each in provided for s in each}))
-            return Conflict(inputs[other].name, inputs[n].name, names if len(names) <= _NAMED else ())
-    if _differing(inputs, alone, shared):  # what is inlined of the toolkit cannot be told apart
-        return None
-    hashes = partial(_hash, copied=copied, frames=True)
-    if asked := sorted(name for name in own_shared if name.startswith("_Z")):
-        stub = make_stub(asked, store)
-        users = [item for item, found in zip(inputs, alone, strict=True) if not own_shared.isdisjoint(found)]
-        with ThreadPoolExecutor(workers) as pool:
-            modules = list(pool.map(lambda item: _link([lead, item, stub], target, optimised), users))
-        if conflict := _differing(users, [*map(hashes, modules)], asked):
-            return conflict
-    # Functions without a name that only the optimiser tells apart: the first input's are kept, so that another which
-    # becomes the same alone, or changes nothing where it is first, means what the link keeps.
-    with ThreadPoolExecutor(workers) as pool:
-        of_all = pool.submit(linked, optimised, *every)
-        modules = list(pool.map(partial(linked, optimised), every[1:]))
-        whole = hashes(of_all.result())
-        suspects = [n for n, module in enumerate(modules, 1) if not _agree(hashes(module), whole)]
-        modules = list(pool.map(lambda n: linked(optimised, n, *(other for other in every if other != n)), suspects))
-    for n, module in zip(suspects, modules, strict=True):
-        if not _agree(hashes(module), whole) and (other := find_other(n, optimised)) is not None:
-            return Conflict(inputs[other].name, inputs[n].name, ())
-    return None
 
 
 def _flags(options: LinkOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -383,7 +383,6 @@ def test_one_function_writes_files_at_paths_that_users_give() -> None:
         "base/files.py",
         "stores/manifest.py",  # in its temporary directory
         "database/twin.py",  # in the directory of build/lineinfo.py
-        "stores/artifacts.py",  # to the name that `replacing` yields
     }
     assert {str(path) for path, tree in syntax_trees().items() if any(writes(tree))} == own
 
