@@ -18,7 +18,7 @@ Combinations: TypeAlias = Mapping[FragmentKey, Mapping[str, str]]
 
 
 def check_key(
-    family: FamilyDeclaration, group: GroupDeclaration, used: Collection[str], all_of_it: Combinations, where: str
+    family: FamilyDeclaration, group: GroupDeclaration, used: Collection[str], combinations: Combinations, where: str
 ) -> None:
     """Check that each key parameter is used, stands for one that is, or tells fragments of groups apart.
 
@@ -26,31 +26,31 @@ def check_key(
         family: The group's family.
         group: The group.
         used: The names that its template and ``params`` look up.
-        all_of_it: Its combinations by their keys.
+        combinations: Its combinations by their keys.
         where: Its table.
 
     Raises:
         FamilyError: If one is not, and not in ``shared`` either.
     """
+    left = [name for name in group.key if name not in used and name not in group.shared]
+    if not left or not family.has_kernels:
+        return  # without kernels, another family uses its groups, and may tell them apart by any parameter
     families = (family, *family.all_used().values())
     deciding = {name for each in families for other in each.groups if other is not group for name in other.key}
-    needed = {*used, *group.shared, *deciding}
-    if not family.has_kernels:
-        return  # another family uses its groups, and may tell them apart by any parameter
-    for name in group.key:
-        if name not in needed and not _names_another(name, used, group, all_of_it):
+    for name in left:
+        if name not in deciding and not _names_another(name, used, group, combinations):
             what = f"nothing uses the key parameter {name}: {group.template} and params do without it"
             shared = json.dumps([*group.shared, name])
             hint = f"use it in the template, remove it from key and from the matrix, or declare it: shared = {shared}"
             raise FamilyError(what, code="family-unused-key", where=where, hint=hint)
 
 
-def _names_another(name: str, used: Collection[str], group: GroupDeclaration, all_of_it: Combinations) -> bool:
+def _names_another(name: str, used: Collection[str], group: GroupDeclaration, combinations: Combinations) -> bool:
     """Return whether a key parameter tells apart, or stands for, the values of a parameter that the source uses."""
     for other in set(used).difference(group.key):
         by_value: dict[object, set[str]] = defaultdict(set)
         by_rest: dict[object, set[str]] = defaultdict(set)
-        for key, combination in all_of_it.items():
+        for key, combination in combinations.items():
             if other in combination:
                 values = dict(key.parameters)
                 by_value[values.pop(name)].add(combination[other])

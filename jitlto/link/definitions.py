@@ -111,6 +111,7 @@ class _Search:
         self._inputs, self._provided, self._target, self._store = inputs, provided, target, store
         self._workers, self._every = workers, range(len(inputs))
         self._strong = [{s.name for s in each if not s.weak and s.kind is SymbolKind.FUNCTION} for each in provided]
+        self._known = set[str]().union(*self._strong)
         # What nobody uses is dropped by a link, and the inline functions that it calls too. Some inputs share a stub:
         # one of all would make the links of many inputs alone grow with their number.
         kept = [{s.name for s in symbols if s.kind is SymbolKind.FUNCTION} for symbols in provided]
@@ -124,8 +125,7 @@ class _Search:
         # Functions that are each input's own have other names where several inputs have them.
         self._copied = {name.partition("$")[0] for name in of_all.result().declarations if "$" in name}
         self._alone, self._whole = [*map(self._hashes, modules)], self._hashes(of_all.result())
-        known = set[str]().union(*self._strong)
-        counts = Counter(name for found in self._alone for name in found if name not in known)
+        counts = Counter(name for found in self._alone for name in found if name not in self._known)
         self._shared = {name for name, count in counts.items() if count > 1}
         self._own_shared = {name for name in self._shared if not is_toolkit_name(name)}
 
@@ -139,9 +139,8 @@ class _Search:
 
     def find_named(self) -> Conflict | None:
         """Find a function that differs without optimisation."""
-        known = set[str]().union(*self._strong)
         for item, found, own in zip(self._inputs, self._alone, self._strong, strict=True):
-            if hidden := sorted((found.keys() & known).difference(own)):
+            if hidden := sorted((found.keys() & self._known).difference(own)):
                 owner = next(o for o, names in zip(self._inputs, self._strong, strict=True) if hidden[0] in names)
                 return Conflict(item.name, owner.name, (hidden[0],), is_hidden=True)
         if conflict := _differing(self._inputs, self._alone, self._own_shared):

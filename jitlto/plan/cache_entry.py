@@ -73,10 +73,15 @@ class LinkKey(Frozen):
     @classmethod
     def from_entry(cls, payload: bytes) -> LinkKey:
         """Read the key of an entry that :meth:`LinkedKernel.decode` accepts."""
-        content, line, _ = payload.split(b"\n", 2)
-        about = json.loads(line)
-        configuration = tuple((name, value) for name, value in about["configuration"])
-        return cls(content, about["kernel"], configuration, digest_of(content).hex())
+        return _read_entry(payload)[0]
+
+
+def _read_entry(payload: bytes) -> tuple[LinkKey, str, bytes]:
+    """Return the key, the log and the code in an entry."""
+    content, line, code = payload.split(b"\n", 2)
+    about = json.loads(line)
+    configuration = tuple((name, value) for name, value in about["configuration"])
+    return LinkKey(content, about["kernel"], configuration, digest_of(content).hex()), str(about["log"]), code
 
 
 class LinkedKernel(Frozen):
@@ -102,11 +107,11 @@ class LinkedKernel(Frozen):
     def decode(cls, digest: str, payload: bytes, seconds: float, layer: str) -> LinkedKernel | None:
         """Decode an entry; None if it is none, or one of another digest."""
         try:
-            key, (_, line, cubin) = LinkKey.from_entry(payload), payload.split(b"\n", 2)
-            inputs, log = key.inputs, json.loads(line)["log"]
+            key, log, code = _read_entry(payload)
             if key.digest != digest:
                 return None
-            return cls(cubin, str(inputs["entry"]), str(inputs["arch"]), str(log), seconds, layer)
+            inputs = key.inputs
+            return cls(code, str(inputs["entry"]), str(inputs["arch"]), log, seconds, layer)
         except _UNREADABLE:
             return None
 

@@ -6,35 +6,18 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from pathlib import Path
-from types import FrameType
 from typing import Any
 from unittest import mock
 
 from click.testing import CliRunner
 
-import jitlto
 from jitlto.build.execution.transport import compile_job
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.cli import cli
 from tests.support.families import MINI, write_family
-
-_PACKAGE = Path(jitlto.__file__).parent
-
-
-def _ours() -> list[str]:
-    """Return the functions of jitlto above the caller, outermost first."""
-    found: list[str] = []
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
-        path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(_PACKAGE):
-            name = ".".join(path.relative_to(_PACKAGE).with_suffix("").parts)
-            found.append(f"{name}: {frame.f_code.co_qualname}")
-        frame = frame.f_back
-    return found[::-1]
+from tests.support.frames import ours
 
 
 def watch(file: str) -> None:
@@ -45,7 +28,7 @@ def watch(file: str) -> None:
 
     def reached(*arguments: Any) -> Any:
         if not Path(file).exists():
-            Path(file).write_text(json.dumps(_ours()))
+            Path(file).write_text(json.dumps(ours()))
         return compile_(*arguments)
 
     nvrtc.nvrtcCompileProgram = reached
@@ -65,7 +48,7 @@ def build_frames(directory: Path) -> list[str]:
     def submitted(self: ProcessExecutor, fn: Any, /, *arguments: Any, **named: Any) -> Any:
         if fn is compile_job and not sending:
             self.preload(watch, str(directory / "frames.json"))
-            sending.extend([*_ours(), f"build.execution.workers: {submit.__qualname__}"])
+            sending.extend([*ours(), f"build.execution.workers: {submit.__qualname__}"])
         return submit(self, fn, *arguments, **named)
 
     with mock.patch.object(ProcessExecutor, "submit", submitted):

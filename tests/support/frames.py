@@ -31,17 +31,24 @@ def frames_to_nvjitlink(call: Callable[[], object]) -> list[str]:
     found: list[str] = []
 
     def reached(*_: object) -> object:
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            path = Path(frame.f_code.co_filename)
-            if path.is_relative_to(_PACKAGE):
-                name = ".".join(path.relative_to(_PACKAGE).with_suffix("").parts)
-                found.append(f"{name}: {frame.f_code.co_qualname}")
-            frame = frame.f_back
+        found.extend(ours())
         raise _ReachedError
 
     with mock.patch.object(nvjitlink, "create", reached), contextlib.suppress(_ReachedError):
         call()
+    return found
+
+
+def ours() -> list[str]:
+    """Return the functions of jitlto above the caller, outermost first."""
+    found: list[str] = []
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(_PACKAGE):
+            name = ".".join(path.relative_to(_PACKAGE).with_suffix("").parts)
+            found.append(f"{name}: {frame.f_code.co_qualname}")
+        frame = frame.f_back
     return found[::-1]
 
 
