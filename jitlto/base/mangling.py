@@ -11,7 +11,7 @@ _MOST_CHARACTERS = 1 << 20
 _FIRST_WORD = r"(?<![\w:~])[A-Za-z_]\w*(?:::)?"  # of each qualified name
 _TOOLKIT_WORD = (
     r"(?:cuda|cub|thrust|nvcuda|cooperative_groups|std)::|__\w+(?:::)?"  # what C++ reserves for implementations
-    r"|void|bool|char|wchar_t|char\d+_t|short|int|long|float|double|signed|unsigned|const(?:::)?|volatile|operator"
+    r"|void|bool|true|false|char|wchar_t|char\d+_t|short|int|long|float|double|signed|unsigned|const(?:::)?|volatile|operator"
     r"|(?:u?(?:char|short|int|long|longlong)|float|double)[1-4](?:_\d+a)?|dim3"
 )
 _OPERATOR = r"operator *(?:\(\)|\[\]|->\*?|[-+*/%^&|~!=<>,]+)"

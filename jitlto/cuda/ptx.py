@@ -26,6 +26,8 @@ _TOOLKIT_PREFIXES = (
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[{};]|[^{};"/]+|/', re.S)
 _LINE_DIRECTIVE = re.compile(r"^[ \t]*\.(?:version|target|address_size|file|loc)\b[^\n]*$", re.M)
+# The optimiser moves a shared variable into the function that alone uses it.
+_DEMOTED = re.compile(r"^\s*// demoted variable\n(\s*\.shared[^;]*;)", re.M)
 _FUNCTION = re.compile(
     r"(?:\.(extern|visible|weak|common)\s+)?\.(func|entry)\s*"
     r"(?:\.attribute\s*\([^)]*\)\s*)?(?:\(([^)]*)\)\s*)?([\w$%.]+)\s*(?:\(([^)]*)\))?",
@@ -131,7 +133,8 @@ def parse_ptx(text: str) -> Module:
     if not version or not target:
         raise JitltoError("invalid PTX: missing .version or .target directive", code="jitlto-ptx", hint=_HINT)
     module = Module(Version.parse(version[1]), Architecture.parse(target[1]))
-    for head, body in _statements(_LINE_DIRECTIVE.sub("", text)):
+    plain = _LINE_DIRECTIVE.sub("", text)
+    for head, body in _statements(_DEMOTED.sub("", plain) + "".join(_DEMOTED.findall(plain))):
         declaration = _declaration(head, body)
         if declaration is None or declaration.name.startswith(ANCHOR):
             continue

@@ -128,6 +128,8 @@ class _Search:
         counts = Counter(name for found in self._alone for name in found if name not in self._known)
         self._shared = {name for name, count in counts.items() if count > 1}
         self._own_shared = {name for name in self._shared if not is_toolkit_name(name)}
+        functions = {d.name for m in modules for d in m.declarations.values() if d.kind is SymbolKind.FUNCTION}
+        self._functions = sorted(name for name in self._own_shared & functions if name.startswith("_Z"))
 
     def _linked(self, flags: Sequence[str], *numbers: int) -> Module:
         last = dict.fromkeys(self._batches[n // _BATCH] for n in numbers)
@@ -187,7 +189,7 @@ class _Search:
         if _differing(self._inputs, self._alone, self._shared):  # what is inlined of the toolkit cannot be told apart
             return None
         hashes = partial(self._hashes, frames=True)
-        if asked := sorted(name for name in self._own_shared if name.startswith("_Z")):
+        if asked := self._functions:
             stub = make_stub(asked, self._store)
             pairs = zip(self._inputs, self._alone, strict=True)
             users = [item for item, found in pairs if not self._own_shared.isdisjoint(found)]

@@ -157,6 +157,7 @@ def test_operators_are_told_apart_by_all_that_is_in_their_names() -> None:
         ("_ZSt7forwardIRfEOT_RN12__nvrtc_util10remove_refIS1_E4typeE", True),
         ("_ZN4cuda3std3__43expIfEENS1_7complexIT_EERKS5_", True),
         ("_ZN3cub16_V_300500_SM_7506detail25uninitialized_copy_singleIfRfLi0EEEvPT_OT0_", True),
+        ("_ZN4cuda3std3__417integral_constantIbLb0EE5valueE", True),
         ("_ZN4cuda3std4swapI4mineEEvRT_S4_", False),
         ("_ZN6search4cuda3fooEv", False),
         ("_Z4cudaf", False),

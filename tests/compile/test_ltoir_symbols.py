@@ -149,7 +149,7 @@ def test_without_ptx_the_front_end_runs_once_for_each_architecture(text: str, mo
     whole = compiler.compile(job(compiler, text, (ImageKind.LTOIR, ImageKind.PTX)))
     steps: list[str] = []
 
-    def run(source: Source, step: nvrtc.Step, **_: object) -> nvrtc.Output:
+    def run(source: Source, step: nvrtc.Step, *_: object) -> nvrtc.Output:
         steps.append(f"{step.kind} {step.architecture}")
         return nvrtc.run_step(source, step)
 

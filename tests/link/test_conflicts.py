@@ -80,6 +80,35 @@ def test_functions_with_the_same_name_and_body_are_fine(helped: KernelFamily, ki
 
 
 @pytest.mark.slow
+def test_variables_with_one_name_are_compared_by_what_they_hold(tmp_path: Path) -> None:
+    scales = "template <bool> __device__ float scales[2] = {1, 2};\n"
+    op = "__device__ float op(float a) { return a * scales<true>[int(a)]; }\n"
+    kernel = "__global__ void kern(float* x) { x[threadIdx.x] = op(x[0]) + scales<true>[threadIdx.x % 2]; }"
+    family = built(tmp_path, calling_op("scaled", "__device__ float op(float a);", scales + kernel), "scaled")
+    assert link(added(family, scales + op, "source"))
+    with raises(LinkError, CODE, "scales<true>", "scaled/kern[]", "user.cu"):
+        link(added(family, scales.replace("{1, 2}", "{1, 3}") + op, "source"))
+
+
+@pytest.mark.slow
+def test_a_shared_variable_is_the_same_wherever_the_optimiser_puts_it(tmp_path: Path) -> None:
+    most = """inline __device__ int most(int n) {
+  __shared__ int seen[64];
+  seen[threadIdx.x % 64] = n;
+  __syncthreads();
+  for (int i = 0; i < 64; i++) n = max(n, seen[i]);
+  return n;
+}
+"""
+    op = "__device__ int op(int a) { return a + 1; }\n__device__ int unused(int a) { return most(a); }\n"
+    kernel = "__global__ void kern(int* x) { x[threadIdx.x] = op(x[0]) + most(x[1]); }"
+    family = built(tmp_path, calling_op("shared", "__device__ int op(int a);", most + kernel), "shared")
+    assert link(added(family, most + op, "source"))
+    with raises(LinkError, CODE, "most(int)", "shared/kern[]", "user.cu"):
+        link(added(family, most.replace("max", "min") + op, "source"))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["source", "ptx"])
 def test_without_link_time_optimisation_too(helped: KernelFamily, kind: str) -> None:
     assert link(added(helped, SAME, kind), "ptx")
