@@ -1,10 +1,9 @@
 """Inline functions that inputs of a link define differently, found in what is compiled.
 
 Of several weak definitions nvJitLink keeps the first. An input that is linked alone keeps its own, so the inputs are
-linked to PTX alone and together: without optimisation, where a function shows whatever its callers make of it, and as
-the link itself does it, where the optimiser has seen ``__builtin_assume`` and ``__restrict__``. There an input that
-calls others becomes another alone, and is linked with all others once more, before them. This takes time in proportion
-to the number of inputs, and of those that call others.
+linked to PTX alone and together without optimisation, where a function shows whatever its callers make of it. Functions
+with a name that several have are compared once more as the link itself makes them, where the optimiser has seen
+``__builtin_assume`` and ``__restrict__``. This takes time in proportion to the number of inputs.
 
 The first input decides on the data layout of all: in NVRTC 13.1 and later a pointer to shared memory has 32 bits, in
 earlier releases and in libNVVM 64. So the same one, which defines nothing that the inputs do, is first in every link.
@@ -17,7 +16,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -120,8 +118,8 @@ class _Search:
         self._stubs = {names: make_stub(names, store) for names in self._batches if names}
         self._unoptimised, self._optimised = _flags(options)
         with ThreadPoolExecutor(workers) as pool:
-            of_all = pool.submit(self._linked, self._unoptimised, *self._every)
-            modules = list(pool.map(partial(self._linked, self._unoptimised), self._every))
+            of_all = pool.submit(self._linked, *self._every)
+            modules = list(pool.map(self._linked, self._every))
         # Functions that are each input's own have other names where several inputs have them.
         self._copied = {name.partition("$")[0] for name in of_all.result().declarations if "$" in name}
         self._alone, self._whole = [*map(self._hashes, modules)], self._hashes(of_all.result())
@@ -131,10 +129,10 @@ class _Search:
         functions = {d.name for m in modules for d in m.declarations.values() if d.kind is SymbolKind.FUNCTION}
         self._functions = sorted(name for name in self._own_shared & functions if name.startswith("_Z"))
 
-    def _linked(self, flags: Sequence[str], *numbers: int) -> Module:
+    def _linked(self, *numbers: int) -> Module:
         last = dict.fromkeys(self._batches[n // _BATCH] for n in numbers)
         stubs = (self._stubs[names] for names in last if names)
-        return _link([self._lead, *(self._inputs[n] for n in numbers), *stubs], self._target, flags)
+        return _link([self._lead, *(self._inputs[n] for n in numbers), *stubs], self._target, self._unoptimised)
 
     def _hashes(self, module: Module, *, frames: bool = False) -> dict[str, str]:
         return _hash(module, self._copied, frames=frames)
@@ -152,7 +150,7 @@ class _Search:
                 continue
             if conflict := self._find_hidden(n):
                 return conflict
-            if (other := self._find_other(n, self._unoptimised)) is not None:
+            if (other := self._find_other(n)) is not None:
                 named = {s.name for each in self._provided for s in each}
                 names = tuple(sorted(self._alone[other].keys() - self._alone[n].keys() - named))
                 return Conflict(self._inputs[other].name, self._inputs[n].name, names if len(names) <= _NAMED else ())
@@ -171,46 +169,29 @@ class _Search:
                     return Conflict(self._inputs[n].name, self._inputs[other].name, differing, is_hidden=True)
         return None
 
-    def _find_other(self, n: int, flags: Sequence[str]) -> int | None:
+    def _find_other(self, n: int) -> int | None:
         """Find an input that means something else behind this one, as this one does behind it.
 
         A call with other pointers than the definition's changes its caller alone.
         """
-        frames = flags == self._optimised
         for other in (other for other in self._every if other != n):
-            one, two = (self._hashes(self._linked(flags, *order), frames=frames) for order in ((n, other), (other, n)))
+            one, two = (self._hashes(self._linked(*order)) for order in ((n, other), (other, n)))
             changed = {name for name, value in one.items() if two.get(name) != value and not is_toolkit_name(name)}
             if not changed.isdisjoint(self._alone[n]) and not changed.isdisjoint(self._alone[other]):
                 return other
         return None
 
     def find_optimised(self) -> Conflict | None:
-        """Find a function that only the optimiser tells apart."""
-        if _differing(self._inputs, self._alone, self._shared):  # what is inlined of the toolkit cannot be told apart
-            return None
-        hashes = partial(self._hashes, frames=True)
-        if asked := self._functions:
-            stub = make_stub(asked, self._store)
-            pairs = zip(self._inputs, self._alone, strict=True)
-            users = [item for item, found in pairs if not self._own_shared.isdisjoint(found)]
-            with ThreadPoolExecutor(self._workers) as pool:
-                links = pool.map(lambda item: _link([self._lead, item, stub], self._target, self._optimised), users)
-                modules = list(links)
-            if conflict := _differing(users, [*map(hashes, modules)], asked):
-                return conflict
-        # Functions without a name: the first input's are kept, so that another which becomes the same alone, or changes
-        # nothing where it is first, means what the link keeps.
-        linked, every = partial(self._linked, self._optimised), self._every
+        """Find a function with a name that only the optimiser tells apart."""
+        if not self._functions or _differing(self._inputs, self._alone, self._shared):
+            return None  # what is inlined of the toolkit's functions that differ cannot be told apart
+        stub = make_stub(self._functions, self._store)
+        pairs = zip(self._inputs, self._alone, strict=True)
+        users = [item for item, found in pairs if not self._own_shared.isdisjoint(found)]
         with ThreadPoolExecutor(self._workers) as pool:
-            of_all = pool.submit(linked, *every)
-            modules = list(pool.map(linked, every[1:]))
-            whole = hashes(of_all.result())
-            suspects = [n for n, module in enumerate(modules, 1) if not _agree(hashes(module), whole)]
-            modules = list(pool.map(lambda n: linked(n, *(other for other in every if other != n)), suspects))
-        for n, module in zip(suspects, modules, strict=True):
-            if not _agree(hashes(module), whole) and (other := self._find_other(n, self._optimised)) is not None:
-                return Conflict(self._inputs[other].name, self._inputs[n].name, ())
-        return None
+            links = pool.map(lambda item: _link([self._lead, item, stub], self._target, self._optimised), users)
+            found = [self._hashes(module, frames=True) for module in links]
+        return _differing(users, found, self._functions)
 
 
 def _flags(options: LinkOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:

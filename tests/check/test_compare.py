@@ -64,14 +64,9 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "a constant": (SAME, body(after="return s * 2;")),
     "an operator": (body(after="return s + n;"), body(after="return s - n;")),
     "an operand's order": (body(after="return s / n;"), body(after="return n / s;")),
-    "__noinline__": (SAME, body(where="__noinline__ inline")),
     "__builtin_assume": (SAME, body(before="__builtin_assume(n > 0);")),
     "__restrict__": (SAME, body(types="float* __restrict__ x, float* __restrict__ y")),
     "__CUDACC_DEBUG__": (SAME, either("def __CUDACC_DEBUG__", SAME, body(after="return s + 1;"))),
-    "__builtin_assume of __forceinline__": (
-        body(where="__forceinline__"),
-        body(where="__forceinline__", before="__builtin_assume(n > 0);"),
-    ),
     "__forceinline__": (body(where="__forceinline__"), body(where="__forceinline__", after="return s + 1;")),
     "#pragma unroll": (
         body(before="\n#pragma unroll 1\nfor (int i = 0; i < 8; i++) y[i] += x[i];"),

@@ -22,11 +22,10 @@ from jitlto.cuda import ptx, toolkit
 
 #: The folder of the entries in the cache directory.
 ENTRIES = "sources"
-_SCHEMA = 6  # of the entries
+_SCHEMA = 7  # of the entries
 
 
 class _Entry(Struct):
-    key: str  # part of the entry, because a file may have been renamed
     ltoir: bytes
     ptx: str
     version: str
@@ -57,23 +56,21 @@ def compile_once(
     made_from = [_SCHEMA, source.sha256, str(architecture), options, toolkit.build_id("nvrtc")]
     key = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
     payload = store.get(ENTRIES, key) if store else None
-    if payload and (cached := _decode(payload, key, architecture)):
+    if payload and (cached := _decode(payload, architecture)):
         return cached
     made = nvrtc.compile_source(source, [architecture], options)
     if store is not None and not store.readonly:
-        entry = _Entry(key, made.ltoir[architecture], made.ptx, str(made.version), made.warnings, made.identity)
+        entry = _Entry(made.ltoir[architecture], made.ptx, str(made.version), made.warnings, made.identity)
         store.put(ENTRIES, key, msgspec.json.encode(entry))
         store.prune_if_due()
     return made
 
 
-def _decode(payload: bytes, key: str, architecture: Architecture) -> nvrtc.Compiled | None:
+def _decode(payload: bytes, architecture: Architecture) -> nvrtc.Compiled | None:
     """Return the content of an entry; None if it cannot be read."""
     try:
         entry = decoder(_Entry).decode(payload)
         version, module = Version.parse(entry.version), ptx.parse_ptx(entry.ptx)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, JitltoError):
-        return None
-    if entry.key != key:
         return None
     return nvrtc.Compiled({architecture: entry.ltoir}, entry.ptx, module, version, entry.warnings, entry.identity)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -15,15 +16,15 @@ from jitlto.compile import diagnostics
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.declarations import find_conflicts
 from jitlto.compile.header_search import name_source
-from jitlto.cuda import nvfatbin, nvjitlink, ptx
+from jitlto.cuda import nvfatbin, nvjitlink, ptx, toolkit
 from jitlto.cuda.compatibility import LinkTarget, can_link_for, linkable_architectures, ltoir_links, runs_on
 from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.plan.supplied import UserSymbols
-from jitlto.plan.user_code.compilation import compile_once
+from jitlto.plan.user_code.compilation import ENTRIES, compile_once
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Symbol, SymbolKind
-from jitlto.record.headers import interfaces_first
+from jitlto.record.headers import Source, interfaces_first
 
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
 
@@ -223,9 +224,19 @@ def make_stub(functions: Sequence[str], store: CacheDir | None) -> LinkInput:
     uses = "".join(f"out[{n}] = (void*)&{name};\n" for n, name in enumerate(names))
     name = f"jitlto_stub_{hashlib.sha256(declarations.encode()).hexdigest()[:16]}"  # several go into one link
     text = f'{declarations}extern "C" __global__ void {name}(void** out) {{\n{uses}}}\n'
-    base = Architecture(75)
-    compiled = compile_once(text.encode(), (), base, ("--std=c++17",), store)
-    return LinkInput(InputKind.LTOIR, compiled.ltoir[base], "stub")
+    return LinkInput(InputKind.LTOIR, _compile_stub(text.encode(), store), "stub")
+
+
+@lru_cache(maxsize=256)
+def _compile_stub(text: bytes, store: CacheDir | None) -> bytes:
+    key = hashlib.sha256(f"{toolkit.build_id('nvrtc')} {hashlib.sha256(text).hexdigest()}".encode()).hexdigest()
+    data = store.get(ENTRIES, key) if store else None
+    if data is None:
+        step = nvrtc.Step.from_options("ltoir", Architecture(75), ())
+        data = nvrtc.run_step(Source(text, {}), step).data
+        if store:
+            store.put(ENTRIES, key, data)
+    return data
 
 
 def _read_ltoir(item: LinkInput, wanted: Sequence[Symbol], store: CacheDir | None) -> ptx.Module | None:
