@@ -133,7 +133,7 @@ def prove(
         ends = _plan(family, index, reached)
         seen.update(fragment.key for end in ends for fragment in end.fragments)
         if found := find_dead_ends(index, [end for end in ends if not _is_left_out(index, end)], show):
-            failed[family.name] = group_findings(found, own)
+            failed[family.name] = group_findings(found)
     if failed and not allow_incomplete:
         raise UnplannedKernelsError(failed)
     advice = [
@@ -182,7 +182,7 @@ def _report_unused(
     if index.gaps or any(group.supplied for group in family.groups) or (is_shared and not is_reached):
         return
     found = list(find_unused(index, own, reached, seen))
-    for cause in group_findings(found, own) if found else ():
+    for cause in group_findings(found):
         more = f" (and {pluralize(cause.count - 1, 'more fragment')} likewise)" if cause.count > 1 else ""
         yield f"{cause.message}{more}; {cause.hint}"
 

@@ -80,7 +80,7 @@ def check(
     scope = Scope(shard or Shard(1, 1), known, workers, on_links, on_link)
     checks = []
     for family, proof in zip(families, proofs, strict=True):
-        checks.append(_family_check(family, proof, compare_family(family, proof, scope) if compare else None))
+        checks.append(_family_check(proof, compare_family(family, proof, scope) if compare else None))
         on_proof(checks[-1])
     link = None
     if targets:
@@ -104,7 +104,7 @@ def _prove(name: str, database: FragmentDatabase, proven: dict[str, FamilyProof]
     return proven[name]
 
 
-def _family_check(family: KernelFamily, proof: FamilyProof, compared: FamilyComparison | None) -> FamilyCheck:
+def _family_check(proof: FamilyProof, compared: FamilyComparison | None) -> FamilyCheck:
     failures, notes = [*proof.failures], [*proof.notes]
     if compared is not None:
         failures += compared.failures
@@ -114,7 +114,7 @@ def _family_check(family: KernelFamily, proof: FamilyProof, compared: FamilyComp
         not failures,
         len(proof.kernels),
         sum(bool(kernel.user_symbols) for kernel in proof.kernels),
-        group_findings(failures, family.database.planned(family.name)[1]),
+        group_findings(failures),
         tuple(Note(n.kind, n.message, n.subject, dict(n.configuration)) for n in notes),
         proof.fragments,
         compared.pairs if compared is not None else None,
@@ -143,7 +143,7 @@ def _link(
             subject = str(job.kernel.resolution.entry.key)
             failures[position] = link_failure(found, subject, job.kernel.configuration, job.arch.sm)
     own = [failures[position] for position in sorted(failures)]
-    causes = group_findings(own, family.database.planned(family.name)[1])
+    causes = group_findings(own)
     counts = len(mine), len(complete), strength, tuples
     return FamilyLinks(family.name, not own, *counts, causes, len(proof.kernels) - len(complete), known)
 

@@ -26,7 +26,7 @@ from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role
 from jitlto.record.index import Index, agrees
 from jitlto.record.options import LinkOptions
 from jitlto.runtime.family import KernelFamily
-from tests.plan.test_resolve import FAMILY, HELPER, OP, OP_DOUBLE, fragment, function, kernel
+from tests.plan.test_resolve import HELPER, OP, OP_DOUBLE, fragment, function, kernel
 from tests.support.errors import raises
 
 Prove = Callable[..., FamilyProof]
@@ -311,7 +311,7 @@ def test_findings_that_differ_in_names_values_and_numbers_only_have_one_cause(pr
         *(fragment("x", provides=[f"_Z5otherP1{letter}"], n=letter) for letter in "abc"),
     )
     assert len(found.failures) == 5
-    causes = group_findings(found.failures, FAMILY)
+    causes = group_findings(found.failures)
     # Those that know the symbols see that op(float) and op(double) are one function.
     (requirement,) = [cause for cause in causes if cause.kind == Kind.REQUIREMENT]
     assert requirement.count == 2
@@ -330,7 +330,7 @@ def test_links_that_fail_for_one_reason_have_one_cause(mini: KernelFamily) -> No
         assert error is None or isinstance(error, LinkError)
         if error:
             failures.append(link_failure(error, "mini/kern", job.kernel.configuration, job.arch.sm))
-    causes = group_findings(failures, mini.database.fragments("mini"))
+    causes = group_findings(failures)
     assert [(cause.archs, cause.count) for cause in causes] == [(("sm_50", "sm_70"), 8)]
 
 
