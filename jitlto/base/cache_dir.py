@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jitlto.base import entry
-from jitlto.base.files import check_path, remove_directory
+from jitlto.base.files import check_path
 from jitlto.base.frozen import Frozen
 from jitlto.base.lock import Claim, claim, locked
 from jitlto.base.log import WarnOnce, log
@@ -63,6 +63,8 @@ class CacheDir:
         if not readonly:
             make_private(str(directory))
         status = directory.stat()
+        if not stat.S_ISDIR(status.st_mode):
+            raise NotADirectoryError(f"{directory} is not a directory")
         if status.st_uid != os.getuid():
             raise PermissionError(f"{directory} belongs to user {status.st_uid}")
         self._owner = status.st_uid
@@ -102,12 +104,7 @@ class CacheDir:
         path = self._path(kind, key)
         try:
             self._make(kind, key[:2])
-            data = entry.encode(f"{kind}/{key}", payload)
-            try:
-                _replace(path, data)
-            except IsADirectoryError:
-                remove_directory(path)  # not an entry: those are files
-                _replace(path, data)
+            _replace(path, entry.encode(f"{kind}/{key}", payload))
             if self._written is not None:
                 self._written += len(payload)
         except OSError as error:
@@ -158,7 +155,8 @@ class CacheDir:
     def prune(self, size: int | None = None) -> int:
         """Remove the least recently used entries until at most ``size`` bytes are left (by default the bound).
 
-        Files that another process is writing are kept. Nothing is removed if the directory is read-only.
+        With a negative size, all are removed. Files that another process is writing are kept, and all that is in a
+        directory that is read-only.
 
         Returns:
             int: The number of entries removed.
@@ -179,10 +177,6 @@ class CacheDir:
                 removed += 1
                 total -= status.st_size
         return removed
-
-    def clear(self) -> int:
-        """Remove every entry; return how many there were."""
-        return self.prune(-1)
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         """Yield entries and temporary files; everything else in the directory is left alone."""
@@ -304,8 +298,5 @@ def make_private(path: str) -> None:
     above = os.path.dirname(path)  # noqa: PTH120
     if above != path:
         make_private(above)
-    try:
+    with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)  # noqa: PTH102
-    except FileExistsError:
-        if not os.path.isdir(path):  # noqa: PTH112 - not a directory that another process has just made
-            raise
