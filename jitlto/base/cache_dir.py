@@ -17,7 +17,7 @@ from pathlib import Path
 from jitlto.base import entry
 from jitlto.base.files import check_path
 from jitlto.base.frozen import Frozen
-from jitlto.base.lock import Claim, claim, locked
+from jitlto.base.lock import locked
 from jitlto.base.log import WarnOnce, log
 
 #: How the names of temporary files and directories begin.
@@ -111,30 +111,16 @@ class CacheDir:
             self.write_error = error.strerror or str(error)
             self._warn_once(self.directory, "no more entries can be stored in %s: %s", self.directory, self.write_error)
 
-    def claim(self, key: str) -> Claim | None:
-        """Claim ``key`` for this process until the claim is released; return None if another process has it.
-
-        Never waits. If the directory is read-only or cannot be used, every process gets one.
-        """
-        path = self._lock_path(key)
-        return Claim() if path is None else claim(path)
-
-    @contextlib.contextmanager
-    def locked(self, key: str, timeout: float, what: str) -> Iterator[float]:
-        """Wait for a process that has claimed ``key``, as :func:`jitlto.base.lock.locked` does."""
-        path = self._lock_path(key)
-        with contextlib.nullcontext(0.0) if path is None else locked(path, timeout, what) as waited:
-            yield waited
-
-    def _lock_path(self, key: str) -> Path | None:
+    def locked(self, key: str, timeout: float, what: str) -> contextlib.AbstractContextManager[float]:
+        """Lock ``key`` for this process, as :func:`jitlto.base.lock.locked` does; not in a read-only directory."""
         if self.readonly:
-            return None
+            return contextlib.nullcontext(0.0)
         try:
             self._make("locks")
         except OSError as error:
             log(__name__, "debug", "no locks in %s: %s", self.directory, error.strerror or error)
-            return None
-        return self.directory / "locks" / f"{key[:_LOCK_DIGITS]}.lock"
+            return contextlib.nullcontext(0.0)
+        return locked(self.directory / "locks" / f"{key[:_LOCK_DIGITS]}.lock", timeout, what)
 
     def prune_if_due(self) -> None:
         """Prune at a process's first call, and whenever it has written a sixteenth of the bound."""
