@@ -16,7 +16,6 @@ from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import find_stores
 from jitlto.build.shards import Shard
 from jitlto.check.check import check as check_database
-from jitlto.cli.ending import print_error
 from jitlto.cli.output import SHOWN, print_cause, print_json, progress
 from jitlto.cli.parameters import PATH, jobs_option, json_option, shard_option, targets_option
 from jitlto.cli.selection import DATABASE, open_database
@@ -118,12 +117,8 @@ def _print_operator(check: OperatorCheck) -> None:
     linked = f", all kernels link for {', '.join(check.archs)}" if check.archs else ""
     state = f"every call fits its kernel{linked}" if check.holds else "FAILED"
     click.echo(f"{check.operator}: {pluralize(check.calls, 'call')}, {pluralize(check.kernels, 'kernel')}: {state}")
-    for failure in check.failures:
-        print_error(failure.message)
-        place = "".join(f" {name}={value}" for name, value in failure.call.items())
-        more = f", and {failure.count - 1} more" if failure.count > 1 else ""
-        target = f" for {failure.arch}" if failure.arch else ""
-        click.echo(f"  at {check.operator}{target}:{place}{more}", err=True)
+    for cause in check.failures:
+        print_cause(check.operator, cause)
 
 
 def _print_proof(result: FamilyCheck) -> None:
