@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -84,29 +84,19 @@ def _import(name: str) -> Any:
         raise OperatorError(what, code="operator-import", where=name, hint=hint) from error
 
 
-def check_operators(
-    target: str,
-    archs: Sequence[Architecture] = (),
-    *,
-    workers: int | None = None,
-    on_operator: Callable[[OperatorCheck], object] = lambda _: None,
-) -> OperatorsResult:
+def check_operators(target: str, archs: Sequence[Architecture] = (), *, workers: int | None = None) -> OperatorsResult:
     """Check the operators of a package: that calls of every dtype and flag plan, fit the kernel's signature, and link.
 
     Args:
         target: The name of a package or module, as for :func:`find_operators`.
         archs: The architectures to link for; by default the lowest that a kernel's fragments run on.
         workers: The number of parallel links.
-        on_operator: Called with the result of each operator.
 
     Raises:
         OperatorError: As :func:`find_operators`.
     """
-    checks = []
-    for operator in find_operators(target):
-        checks.append(_check(operator, archs, workers))
-        on_operator(checks[-1])
-    return OperatorsResult(target, all(check.holds for check in checks), tuple(checks))
+    checks = tuple(_check(operator, archs, workers) for operator in find_operators(target))
+    return OperatorsResult(target, all(check.holds for check in checks), checks)
 
 
 def _check(operator: Operator, archs: Sequence[Architecture], workers: int | None) -> OperatorCheck:

@@ -86,13 +86,14 @@ def check(
             use_cache=not no_cache,
             stores=None if config.current().cache == "off" else find_stores(),
             workers=jobs,
-            on_proof=(lambda _: None) if as_json else _print_proof,
             on_links=shown.add,
             on_link=shown.step,
         )
     if as_json:
         print_json(result)
     else:
+        for family_check in result.families:
+            _print_proof(family_check)
         if result.link:
             _print_links(result.link)
         if shard:
@@ -106,9 +107,12 @@ def _check_operators(package: str, archs: Sequence[Architecture], jobs: int | No
 
     # As for `python -m`: a package of a checkout need not be installed.
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a text
-    result = check_operators(package, archs, workers=jobs, on_operator=_print_operator if not as_json else bool)
+    result = check_operators(package, archs, workers=jobs)
     if as_json:
         print_json(result)
+    else:
+        for operator in result.operators:
+            _print_operator(operator)
     if not result.holds:
         raise SystemExit(1)
 
