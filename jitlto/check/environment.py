@@ -29,7 +29,7 @@ from jitlto.runtime.discovery import registry
 from jitlto.runtime.discovery.entry_points import reinstall_command
 from jitlto.runtime.discovery.installed import installed_families
 from jitlto.stores.address import parse_store
-from jitlto.stores.examine import examine_store
+from jitlto.stores.upkeep import examine
 
 _DATABASE, _INSTALLED, _STORE = "database", "installed family", "shared store"
 
@@ -227,8 +227,8 @@ def _stores(settings: Config) -> Iterator[Component]:
     except JitltoError as error:
         yield Component(_STORE, f"{error.where}: {error.what}", False, error.hint)
         return
-    for finding in examine_store(address, settings):
-        yield Component(_STORE, finding.value, finding.ok, finding.remedy)
+    for value, remedy in examine(address, settings):
+        yield Component(_STORE, value, remedy is None, remedy)
 
 
 def _databases(settings: Config) -> Iterator[Component]:
