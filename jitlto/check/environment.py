@@ -29,7 +29,7 @@ from jitlto.runtime import session
 from jitlto.runtime.discovery import registry
 from jitlto.runtime.discovery.installed import installed_families
 from jitlto.stores.address import parse_store
-from jitlto.stores.examine import examine_store
+from jitlto.stores.upkeep import examine
 
 
 @dataclass(frozen=True)
@@ -194,8 +194,8 @@ def _stores(settings: Config) -> Iterator[Component]:
     """Yield what can be said of the shared store and of the keys: nothing that a process would fail without."""
     if settings.store:
         try:
-            for found in examine_store(parse_store(settings.store, "JITLTO_STORE"), settings):
-                yield Component("shared store", found.value, found.ok, found.remedy)
+            for value, remedy in examine(parse_store(settings.store, "JITLTO_STORE"), settings):
+                yield Component("shared store", value, remedy is None, remedy)
         except JitltoError as error:
             yield Component("shared store", f"{error.where}: {error.what}", False, error.hint)
 
