@@ -373,7 +373,6 @@ class KernelFamily(Shared):
         workload: Workload,
         *,
         budget: float = 60.0,
-        cold: bool = False,
         save: bool = True,
         measures: Measures | None = None,
     ) -> TuneReport:
@@ -386,7 +385,6 @@ class KernelFamily(Shared):
             problem: Sizes and parameters, as for :attr:`best`.
             workload: The arguments to launch with, and the arrays whose contents the variants must agree on.
             budget: Seconds after which no further variant is linked or timed.
-            cold: Time with nothing of the data in the L2.
             save: Add what is found to the user's wisdom, so that :attr:`best` uses it.
             measures: What times launches; by default the current device.
 
@@ -398,8 +396,7 @@ class KernelFamily(Shared):
         """
         from jitlto.tuning.tune import tune
 
-        how: dict[str, Any] = {"budget": budget, "cold": cold, "save": save, "measures": measures}
-        report = tune(self, problem, workload, **how)
+        report = tune(self, problem, workload, budget=budget, save=save, measures=measures)
         if self._best is not None:
             self._best.forget()
         return report

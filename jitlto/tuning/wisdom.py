@@ -7,9 +7,9 @@ often and in which groups files are merged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import log2, sqrt
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -46,12 +46,6 @@ class DeviceKind(Struct, frozen=True):
             f"{self.name} ({self.architecture}, {self.multiprocessors} SMs, memory at {self.memory_clock // 1000} MHz)"
         )
 
-    def distance(self, other: DeviceKind) -> float:
-        """Return how little the measurements of one tell of the other; 0 for the same."""
-        sizes = abs(log2(self.multiprocessors / other.multiprocessors))
-        clocks = abs(log2((self.memory_clock or 1) / (other.memory_clock or 1)))
-        return 100.0 * (self.architecture != other.architecture) + sizes + clocks + 0.01 * (self != other)
-
 
 class Trial(Struct, frozen=True):
     """The times of one variant.
@@ -86,7 +80,6 @@ class Entry(Struct, frozen=True, dict=True):
         device: Where it was measured.
         default: The variant that is used without wisdom; the first trial is of it.
         trials: The default's, and the others sorted.
-        cold: Whether nothing of the data was in the L2.
     """
 
     family: Name
@@ -95,7 +88,6 @@ class Entry(Struct, frozen=True, dict=True):
     bucket: Sizes
     device: DeviceKind
     trials: Annotated[tuple[Trial, ...], Meta(min_length=1, max_length=10_000)]
-    cold: bool = False
 
     @property
     def default(self) -> Trial:
@@ -106,7 +98,7 @@ class Entry(Struct, frozen=True, dict=True):
     def key(self) -> tuple[object, ...]:
         """What is measured: entries with one key are about the same. It has the digest of the default kernel."""
         place = (self.family, self.entry, self.configuration, self.bucket)
-        return (*place, msgspec.structs.astuple(self.device), self.cold, self.default.kernel)
+        return (*place, msgspec.structs.astuple(self.device), self.default.kernel)
 
     @cached_property
     def encoded(self) -> bytes:
@@ -137,6 +129,10 @@ class Entry(Struct, frozen=True, dict=True):
         """How many times as fast as the default the chosen variant is."""
         return self.default.seconds / self.chosen.seconds
 
+    def distance(self, bucket: Sizes) -> float:
+        """Return by how much a bucket of the same sizes differs."""
+        return sum(abs(log2((a + 1) / (b + 1))) for (_, a), (_, b) in zip(self.bucket, bucket, strict=True))
+
     def among(self, allows: Callable[[Variant], bool]) -> Entry | None:
         """Return what was measured of some variants; None if that decides nothing.
 
@@ -159,20 +155,11 @@ def make_entry(
     bucket: Sizes,
     device: DeviceKind,
     trials: Iterable[Trial],
-    *,
-    cold: bool = False,
 ) -> Entry:
     """Return an entry in its canonical order; the first trial is the default's."""
     first, *rest = trials
     ordered = (first, *sorted(rest, key=lambda trial: _spelled(trial.variant)))
-    return Entry(family, entry, tuple(sorted(configuration.items())), bucket, device, ordered, cold)
-
-
-class Found(NamedTuple):
-    """An entry that may answer for a problem, and why it is only a guess; empty if it was measured for it."""
-
-    entry: Entry
-    guess: str
+    return Entry(family, entry, tuple(sorted(configuration.items())), bucket, device, ordered)
 
 
 class Wisdom:
@@ -211,26 +198,20 @@ class Wisdom:
         bucket: Sizes,
         device: DeviceKind,
         allows: Callable[[Variant], bool],
-    ) -> Iterator[Found]:
-        """Yield the entries that may answer for a problem: those measured for it, then guesses, the nearest first.
+    ) -> list[Entry]:
+        """Return what was measured on a kind of device for a configuration, that for the nearest bucket first.
 
         Args:
-            allows: Whether a variant may be used for it; of each entry, only what was measured of such variants counts.
+            allows: Whether a variant may be used; of each entry, only what was measured of such variants counts.
         """
-        wanted = tuple(sorted(configuration.items()))
-        names = [name for name, _ in bucket]
+        place = family, entry, tuple(sorted(configuration.items())), device, [name for name, _ in bucket]
         about = [
             each
             for whole in self.entries
-            if (whole.family, whole.entry) == (family, entry) and [name for name, _ in whole.bucket] == names
+            if (whole.family, whole.entry, whole.configuration, whole.device, [n for n, _ in whole.bucket]) == place
             if (each := whole.among(allows)) is not None
         ]
-        for each in sorted(about, key=lambda each: _distance(each, wanted, bucket, device)):
-            others = [str(each.device)] if each.device != device else []
-            for own, asked in ((each.configuration, wanted), (each.bucket, bucket)):
-                if own != asked:
-                    others.append(" ".join(f"{name}={value}" for name, value in own) or "another configuration")
-            yield Found(each, f"it was measured for {', '.join(others)}" if others else "")
+        return sorted(about, key=lambda each: (each.distance(bucket), -_evidence(each)[0], each.encoded))
 
 
 def _evidence(entry: Entry) -> tuple[int, bytes]:
@@ -239,14 +220,6 @@ def _evidence(entry: Entry) -> tuple[int, bytes]:
 
 def _spelled(variant: Variant) -> bytes:
     return msgspec.json.encode(variant, order="sorted")
-
-
-def _distance(entry: Entry, configuration: Pairs, bucket: Sizes, device: DeviceKind) -> tuple[object, ...]:
-    """Return by how much what was measured differs from what is asked; the last parts make the order one for all."""
-    differing = len(set(entry.configuration) ^ set(configuration))
-    ratio = sum(abs(log2((a + 1) / (b + 1))) for (_, a), (_, b) in zip(entry.bucket, bucket, strict=True))
-    count, encoded = _evidence(entry)
-    return entry.device.distance(device), differing, ratio, -count, encoded
 
 
 def _differences(one: Variant, other: Variant) -> int:

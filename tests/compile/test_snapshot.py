@@ -20,7 +20,7 @@ from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile import snapshot
 from jitlto.compile.compiler import CompiledSource, CompileJob
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.nvrtc import Compiler
 from jitlto.compile.nvrtc_program import Program, Step
 from jitlto.compile.snapshot import LEAST_SHARERS, Snapshots, available

@@ -51,6 +51,5 @@ entries = st.builds(
     st.sampled_from([(("rows", 1),), (("rows", 1024),), (("rows", 1 << 40),)]),
     st.sampled_from([H200, A100]),
     st.lists(trials, min_size=1, max_size=4),
-    cold=st.booleans(),
 )
 wisdoms = st.lists(entries, max_size=5).map(Wisdom)

@@ -82,10 +82,9 @@ def test_a_launch_passes_what_was_chosen(tuned: PlannedFamily) -> None:
 
 @pytest.mark.parametrize(
     ("how", "word"),
-    [({"n": 1 << 18}, "n=262144"), ({"device": A100}, "A100"), ({"data_type": "double"}, "data_type=double"),
-     ({"kernel": "cd" * 32}, "another version")],
-)  # fmt: skip
-def test_what_was_measured_for_something_else_is_a_guess_that_says_so(
+    [({"n": 1 << 18}, "n=262144"), ({"kernel": "cd" * 32}, "another version")],
+)
+def test_what_was_measured_for_another_size_or_version_of_the_kernel_is_a_guess_that_says_so(
     tuned: PlannedFamily, how: dict[str, Any], word: str
 ) -> None:
     own(tuned, measured(tuned, {0: 2.0, 3: 1.0}, **how))
@@ -93,6 +92,14 @@ def test_what_was_measured_for_something_else_is_a_guess_that_says_so(
     assert (best.origin, best.variant) == ("guess", variants(tuned)[3])
     assert word in best.reason
     assert "guess" in repr(best)
+
+
+@pytest.mark.parametrize("how", [{"device": A100}, {"data_type": "double"}])
+def test_what_was_measured_on_another_kind_of_device_or_for_another_configuration_answers_nothing(
+    tuned: PlannedFamily, how: dict[str, Any]
+) -> None:
+    own(tuned, measured(tuned, {0: 2.0, 3: 1.0}, **how))
+    assert tuned.best(n=1024, **FLOAT).origin == "default"
 
 
 def test_the_users_own_goes_before_what_is_shipped_and_what_is_measured_before_guesses(tuned: PlannedFamily) -> None:
