@@ -39,6 +39,7 @@ class Kind(StrEnum):
     DEFINITION = "definition"  # of an inline function, different in two fragments of a kernel
     UNCOMPARED = "uncompared"  # inline functions of a family: not a failure
     LINK = "link"  # that nvJitLink cannot do
+    CALL = "call"  # of an operator, which chooses no kernel or does not fit it
 
 
 @dataclass(frozen=True, slots=True)
