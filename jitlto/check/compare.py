@@ -10,9 +10,9 @@ from itertools import combinations
 from jitlto.base.errors import JitltoError, ToolchainError
 from jitlto.base.versions import Architecture, Version
 from jitlto.build.findings import Finding, Kind, link_failure, message_of
+from jitlto.build.proof import FamilyProof
 from jitlto.check.covering_array import choose_cover
 from jitlto.check.link_all import LinkJob, require_readable
-from jitlto.check.prove import FamilyProof
 from jitlto.check.scope import Scope
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_link_for, linkable_architectures
