@@ -257,9 +257,11 @@ def test_each_kernel_is_what_its_configuration_plans(fragments: list[Fragment]) 
 
 
 def test_a_value_that_no_fragment_has_is_in_the_configuration_if_the_kernel_depends_on_it() -> None:
-    both = fragment("x", provides=["_Z1av", "_Z1cv"])
-    others = [fragment("y", provides=["_Z1cv", "_Z1av"], p="1", r="2"), fragment("z", provides=["_Z1cv"], p="1", r="1")]
-    index = index_of([kernel("_Z1cv"), both, *others, fragment("y", provides=["_Z1av"], requires=["_Z1av"], r="1")])
+    a, b, c = "_Z1av", "_Z1bv", "_Z1cv"
+    several = [fragment("y", provides=[c, a], p="1", r="2"), fragment("z", provides=[c], p="1", r="1")]
+    other = fragment("y", provides=[a], requires=[a], q="2", r="1")
+    chosen = fragment("x", provides=[a, c]), fragment("z", provides=[b], p="2")
+    index = index_of([kernel(b, c), *chosen, *several, other])
     (found,) = (each for each in enumerate_kernels(index) if isinstance(each, Kernel))
     assert resolve(index, found.configuration) == found.resolution
 
