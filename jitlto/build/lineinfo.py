@@ -17,7 +17,7 @@ from jitlto.base.files import digest_of
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
-from jitlto.compile.header_places import split_name
+from jitlto.compile.headers import split_name
 from jitlto.compile.nvrtc_program import program_name
 from jitlto.database.twin import SOURCES, TwinManifest, twin_directory
 from jitlto.families.declaration import FamilyDeclaration

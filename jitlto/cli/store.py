@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -131,11 +132,12 @@ def prune(url: str, age: float | None, size: int | None, pushed: bool, dry_run: 
     if age is None and size is None:
         raise click.UsageError("give --older-than, --size or both")
     backend = _open(url, writes=not dry_run)
-    done = upkeep.prune(backend, older_than=age, size=size, with_artifacts=pushed, dry_run=dry_run)
-    removed = ", ".join(pluralize(count, kind.removesuffix("s")) for kind, count in sorted(done.removed.items()))
+    removed, left = upkeep.prune(backend, older_than=age, size=size, with_artifacts=pushed, dry_run=dry_run)
+    gone, rest = (format_bytes(sum(each.size for each in held)) for held in (removed, left))
+    kinds = sorted(Counter(upkeep.kind_of(each.name).removesuffix("s") for each in removed).items())
+    by_kind = f" ({', '.join(pluralize(count, kind) for kind, count in kinds)})" if kinds else ""
     verb = "would remove" if dry_run else "removed"
-    gone = f"{pluralize(sum(done.removed.values()), 'object')}, {format_bytes(done.size)}"
-    click.echo(f"{url}: {verb} {gone}{f' ({removed})' if removed else ''}; {format_bytes(done.size_left)} left")
+    click.echo(f"{url}: {verb} {pluralize(len(removed), 'object')}, {gone}{by_kind}; {rest} left")
 
 
 @store.command(epilog="Example: jitlto store verify s3://kernels/prod --signers allowed_signers --delete")

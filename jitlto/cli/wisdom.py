@@ -32,7 +32,7 @@ def show(files: tuple[Path, ...]) -> None:
         evidence = f"{pluralize(len(entry.trials), 'variant')}, {pluralize(count, 'time')}, ties below {entry.band:.1%}"
         faster = f"{entry.speed_up:.2f} times as fast as the default"
         click.echo(f"{entry.family}/{entry.entry}  {problem}")
-        click.echo(f"  {entry.device}{', cold L2' if entry.cold else ''}")
+        click.echo(f"  {entry.device}")
         click.echo(f"  {chosen.variant}: {1e6 * chosen.seconds:.4g} µs, {faster} ({evidence})")
     click.echo(pluralize(len(found), "entry"))
 

@@ -98,7 +98,7 @@ class Toolchain(ABC):
         """Return the directories that are searched after the family's own.
 
         NVRTC gets the headers in them with a job; nvcc has them, and names those that it read by
-        :func:`~jitlto.compile.header_places.name_of_toolkit`.
+        :func:`~jitlto.compile.headers.name_of_toolkit`.
         """
 
     @abstractmethod

@@ -40,7 +40,7 @@ _ASKED = re.compile(
 )  # fmt: skip
 _MAY_ASK = re.compile(rb'[Nn][Cc][Ll][Uu][Dd][Ee]|[>"]')  # only in these a name can stand, or be asked for
 _SPLICE = re.compile(rb"\\[ \t\f\v]*+\r?\n")
-_DIRECTIVE = re.compile(r"^[ \t\f\v]*(?:#|%:)[ \t]*(\w+)[ \t]*([^\n]*)", re.M)
+_DIRECTIVE = re.compile(r"^[ \t\f\v]*(?:#|%:)[ \t\v]*(\w+)[ \t]*([^\n]*)", re.M)
 _NVCC = 'compile the family with toolchain = "nvcc"'
 # What NVRTC reads otherwise than nvcc, or not at all: what is said of it, and the remedy.
 _ODD = (
@@ -72,15 +72,8 @@ class Unclear(NamedTuple):
     is_asked: bool = False  # whether the text asks if a header exists, and does not include it
 
 
-class Scan(NamedTuple):
-    """What was found in a text."""
-
-    includes: tuple[Include, ...]
-    unclear: tuple[Unclear, ...]
-
-
 @lru_cache(maxsize=16384)
-def scan(text: bytes) -> Scan:
+def scan(text: bytes) -> tuple[list[Include], list[Unclear]]:
     """Scan a source, or a header of an author."""
     pattern = _WHOLE if _INVOLVED.search(text) else _LINE
     includes, unclear = _read(text, pattern)
@@ -94,13 +87,13 @@ def scan(text: bytes) -> Scan:
         if match := odd.search(text):
             found = match[0].decode("utf-8", "replace").strip()
             unclear.append(Unclear(match.start(), "unsupported", f"{found} {what}", hint))
-    return Scan(tuple(includes), tuple(unclear))
+    return includes, unclear
 
 
 @lru_cache(maxsize=16384)
-def scan_quickly(text: bytes) -> Scan:
+def scan_quickly(text: bytes) -> list[Include]:
     """Scan a header of a toolkit, of which nothing is refused: also what stands in comments is found."""
-    return Scan(tuple(_read(text, _LINE)[0]), ())
+    return _read(text, _LINE)[0]
 
 
 def all_directives(text: bytes) -> Iterator[tuple[str, str]]:

@@ -14,18 +14,16 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import CompileError, ToolchainError
 from jitlto.base.files import temporary_directory
 from jitlto.base.versions import Architecture, Version
-from jitlto.compile import diagnostics, header_tree, ltoir_symbols
+from jitlto.compile import diagnostics, headers, ltoir_symbols
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.compiler import CompileJob, Made, Toolchain
-from jitlto.compile.header_places import name_of_toolkit, split_name
-from jitlto.compile.header_search import name_searched
-from jitlto.compile.header_tree import SOURCE, TOOLKIT
 from jitlto.compile.includes import scan_quickly
 from jitlto.cuda import toolkit
 
@@ -33,6 +31,9 @@ _INSTALL = "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cud
 _INSTALL_HOST = "install GCC's C++ compiler (g++), or set NVCC_CCBIN to a different host compiler"
 _KEPT = "kept"  # intermediate files, in the private directory
 _HERE = "/proc/self/cwd"
+_TOOLKIT = "toolkit"  # the link to it
+#: The source is beside nothing, and too deep for ``../include/`` to be the family's headers.
+SOURCE = "s/o/u/r/c/e"
 # For finding programs and libraries. Variables that change the result (CPATH, NVCC_APPEND_FLAGS) are left out.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
 # A build must not depend on files of this machine.
@@ -90,12 +91,11 @@ class Compiler(Toolchain):
         folder = re.search(r"^#\$ _HERE_=(.*\S)", settings, re.M)
         if folder is None:
             raise ToolchainError("nvcc prints no directory", code="toolchain-failed", where=nvcc, hint=_INSTALL)
-        self._top, self._nvcc = Path(folder[1]).parent, f"{TOOLKIT}/{Path(folder[1]).name}/nvcc"
+        self._top, self._nvcc = Path(folder[1]).parent, f"{_TOOLKIT}/{Path(folder[1]).name}/nvcc"
         self.path = Path(folder[1]) / "nvcc"
         self.toolkit_headers = _include_roots(settings)
         verbose = self._query([self._host, "-E", "-v", "-x", "c++", os.devnull], _INSTALL_HOST)
-        self._asked: dict[str, frozenset[str]] = {}
-        self._searches: dict[frozenset[str], str] = {}
+        self._searched = cache(self._find_searched)  # many sources read the same
         self._directories = (*self.toolkit_headers, *_host_directories(verbose))
 
     @cached_property
@@ -124,9 +124,9 @@ class Compiler(Toolchain):
             if re.split(r"[=\s]", option, maxsplit=1)[0] in _REFUSED:
                 hint = "remove it; the environment variable NVCC_CCBIN names the host compiler"
                 raise CompileError(f"option {option!r} is not allowed in a build", code="compile-options", hint=hint)
-        source, names = nvrtc.program_name(job.source), header_tree.header_paths(job.source.headers)
+        source, names = nvrtc.program_name(job.source), headers.header_paths(job.source.headers)
         command = [self._nvcc, *job.options, "-rdc=true", "-fatbin", "-x", "cu", f"{SOURCE}/{source}"]
-        for root in header_tree.include_directories(job.source.headers):
+        for root in headers.include_directories(job.source.headers):
             command += ["-I", root]
         command += ["-ccbin", self._host, "--keep", "--keep-dir", _KEPT, "-o", f"{_KEPT}/all.fatbin"]
         if "clang" not in self._own_identity:  # GCC takes the path behind all links for the toolkit's, if it is shorter
@@ -138,8 +138,10 @@ class Compiler(Toolchain):
             command += ["-gencode", f"arch={a.compute},code=[{','.join(codes)}]"]
         with temporary_directory("jitlto-nvcc-") as name:
             work, kept = Path(name), Path(name) / _KEPT
-            header_tree.lay_out(work, job.source)
-            (work / TOOLKIT).symlink_to(self._top, target_is_directory=True)
+            headers.lay_out(work, job.source.headers)
+            (work / SOURCE).mkdir(parents=True)
+            (work / SOURCE / source).write_bytes(job.source.text)
+            (work / _TOOLKIT).symlink_to(self._top, target_is_directory=True)
             kept.mkdir()
             result = self._run(command, work)
             log = _log(result.stderr + result.stdout, names)
@@ -162,13 +164,10 @@ class Compiler(Toolchain):
         """
         paths = {os.path.normpath(path.removeprefix(f"{_HERE}/")) for text in preprocessed for path in _entered(text)}
         own = [names[path] for path in paths & names.keys()]
-        external = frozenset(
-            self._name(re.sub(rf"^{TOOLKIT}/", f"{self._top}/", path)) for path in paths - names.keys()
-        )
-        if external not in self._searches:  # many sources read the same
-            self._searches[external] = name_searched({each for name in external for each in self._searched(name)})
-        source = name_searched({include.name for include in scan_quickly(job.source.text).includes})
-        return tuple(sorted({*own, *external, self._searches[external], source}))
+        external = {self._name(re.sub(rf"^{_TOOLKIT}/", f"{self._top}/", path)) for path in paths - names.keys()}
+        searched = {each for name in external for each in self._searched(name)}
+        source = headers.name_searched({include.name for include in scan_quickly(job.source.text)})
+        return tuple(sorted({*own, *external, headers.name_searched(searched), source}))
 
     def _name(self, path: str) -> str:
         above = [(len(str(each)), n) for n, each in enumerate(self._directories) if path.startswith(f"{each}/")]
@@ -177,19 +176,17 @@ class Compiler(Toolchain):
             hint += ", and its name relative to it"
             raise CompileError(what, code="compile-absolute-include", hint=hint)
         length, number = max(above)
-        return name_of_toolkit(number, path[length + 1 :])
+        return headers.name_of_toolkit(number, path[length + 1 :])
 
-    def _searched(self, name: str) -> frozenset[str]:
-        """The names that a header of the toolkit asks for, also beside itself, and its own: a macro may name that."""
-        if name not in self._asked:
-            number, path = split_name(name)
-            try:
-                includes = scan_quickly((self._directories[number] / path).read_bytes()).includes
-            except OSError:  # gone since it was read
-                includes = ()
-            beside = (f"{os.path.dirname(path)}/{each.name}" for each in includes if each.quoted)  # noqa: PTH120
-            self._asked[name] = frozenset({path, *beside, *(each.name for each in includes)})
-        return self._asked[name]
+    def _find_searched(self, name: str) -> set[str]:
+        """Return the names that a header of the toolkit asks for, also beside itself, and its own (for macros)."""
+        number, path = headers.split_name(name)
+        try:
+            includes = scan_quickly((self._directories[number] / path).read_bytes())
+        except OSError:  # gone since it was read
+            includes = []
+        beside = (f"{os.path.dirname(path)}/{each.name}" for each in includes if each.quoted)  # noqa: PTH120
+        return {path, *beside, *(each.name for each in includes)}
 
     def _query(self, command: Sequence[str], hint: str) -> str:
         result = self._run(command, Path("/"))
@@ -267,7 +264,7 @@ def _read(path: Path) -> bytes:
 def _log(text: str, names: Mapping[str, str]) -> str:
     """Convert a log to NVRTC's format: names of headers, and the preprocessor's messages like the front end's."""
     text = text.replace(f"{_HERE}/", "")
-    text = re.sub(rf"\b{TOOLKIT}/\S*?include/", "<toolkit>/", text)
+    text = re.sub(rf"\b{_TOOLKIT}/\S*?include/", "<toolkit>/", text)
     text = text.replace(f"{SOURCE}/", "")
     text = re.sub(r"\binclude\d*/[^\s:(]+", lambda match: names.get(os.path.normpath(match[0]), match[0]), text)
     text = _GCC_MESSAGE.sub(r"\1(\2): \3: ", text)

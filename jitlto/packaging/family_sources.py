@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jitlto.base.errors import ProjectError
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.source_files import walk_sources
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration

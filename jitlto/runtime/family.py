@@ -18,7 +18,7 @@ from jitlto.base.files import TWIN_SUFFIX, digest_of
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.cuda import device
-from jitlto.launch.core import make_table, remembered
+from jitlto.launch.core import remembered
 from jitlto.link.kernel_cache import EVENT_OF_LAYER
 from jitlto.link.requests import request_key
 from jitlto.link.single_flight import raise_copy
@@ -141,7 +141,7 @@ class KernelFamily(Shared):
         self.entrypoints: tuple[str, ...] = contents.entrypoints
         #: The version that its author declares; empty if there is none.
         self.version: str = contents.version
-        self._quick = make_table()  # request → launcher
+        self._quick: dict[Any, Any] = {}  # request → launcher
         self._launchers: dict[str, Launcher] = {}  # by digest
         self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
         self._opened: tuple[FragmentDatabase, FamilyRecord, Index] | None = None
@@ -373,7 +373,6 @@ class KernelFamily(Shared):
         workload: Workload,
         *,
         budget: float = 60.0,
-        cold: bool = False,
         save: bool = True,
         measures: Measures | None = None,
     ) -> TuneReport:
@@ -386,7 +385,6 @@ class KernelFamily(Shared):
             problem: Sizes and parameters, as for :attr:`best`.
             workload: The arguments to launch with, and the arrays whose contents the variants must agree on.
             budget: Seconds after which no further variant is linked or timed.
-            cold: Time with nothing of the data in the L2.
             save: Add what is found to the user's wisdom, so that :attr:`best` uses it.
             measures: What times launches; by default the current device.
 
@@ -398,8 +396,7 @@ class KernelFamily(Shared):
         """
         from jitlto.tuning.tune import tune
 
-        how: dict[str, Any] = {"budget": budget, "cold": cold, "save": save, "measures": measures}
-        report = tune(self, problem, workload, **how)
+        report = tune(self, problem, workload, budget=budget, save=save, measures=measures)
         if self._best is not None:
             self._best.forget()
         return report

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
 
 from jitlto.base.errors import StoreError
 
@@ -36,9 +38,9 @@ class StoreAddress:
         return self.url.partition(":")[0]
 
     @property
-    def is_local(self) -> bool:
-        """Whether the store is a directory."""
-        return self.scheme == "file"
+    def directory(self) -> Path | None:
+        """The directory that the store is; None for all other kinds."""
+        return Path(unquote(self.url.removeprefix("file://"))) if self.scheme == "file" else None
 
     @property
     def is_web(self) -> bool:

@@ -2,13 +2,14 @@
 
 An artifact is stored as it is, under the SHA-256 of its bytes. Its address ends with this SHA-256, which is what is
 trusted: a file from anywhere that has it is the file that was pushed, so artifacts need no signature. A database that
-has packs beside it is pushed with them, and its address is that of an index: a small artifact that lists the names and
-the SHA-256 of all of them.
+has packs beside it is pushed with them, and its address is that of an index: a small artifact that lists the SHA-256 of
+all of them by suffix. Programs open a database from their user's copy of it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,17 +19,22 @@ from typing import Annotated, Literal
 import msgspec
 
 from jitlto.base import files
+from jitlto.base.cache_dir import STALE, TEMPORARY, CacheDir
 from jitlto.base.cached import decoder
-from jitlto.base.errors import StoreError
+from jitlto.base.config import Config
+from jitlto.base.errors import DatabaseError, JitltoError, StoreError
+from jitlto.base.files import FETCHED, SUFFIX, digest_of, remove_directory
+from jitlto.base.lock import locked
 from jitlto.record.fragment import Sha256
 from jitlto.stores.address import MARK, StoreAddress, parse_artifact
 from jitlto.stores.backend import REFRESH_AFTER, Backend, open_backend
 from jitlto.stores.entry import PAGE_HINT, is_page, object_name
-from jitlto.stores.manifest import with_packs
 
 KIND = "artifacts"
 _TIMEOUT, _REPLY = 600.0, 10.0  # seconds for a transfer, and for each part of it
 _RETRIES = 3
+_NAME = "database" + SUFFIX
+_PATIENCE = 600.0  # seconds that a process waits for another one that fetches the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +72,19 @@ def push_with_packs(backend: Backend, database: Path) -> list[Pushed]:
     Raises:
         StoreError, OSError: As :func:`push`.
     """
-    pushed = [push(backend, path) for path in with_packs([database])]
-    if len(pushed) == 1:
-        return pushed
-    index = encode_index({each.path.name: each.address.rpartition(MARK)[2] for each in pushed})
-    return [_push(backend, database, index), *pushed]
+    held = push(backend, database)
+    packs = [push(backend, path) for path in files.beside(database, ".pack")]
+    if not packs:
+        return [held]
+    listed = {each.path.name.removeprefix(database.stem): each.address.rpartition(MARK)[2] for each in packs}
+    index = encode_index({SUFFIX: held.address.rpartition(MARK)[2], **listed})
+    return [_push(backend, database, index), held, *packs]
 
 
 def _push(backend: Backend, path: Path, data: bytes) -> Pushed:
     digest = hashlib.sha256(data).hexdigest()
     name = object_name(KIND, digest)
-    found = backend.read(name, 1)
+    found = backend.head(name)
     # One of another size was left by a store that loses bytes, or put there by hand.
     was_there = found is not None and found.size == len(data)
     if found is None or not was_there or time.time() - found.modified > REFRESH_AFTER:
@@ -85,32 +93,21 @@ def _push(backend: Backend, path: Path, data: bytes) -> Pushed:
 
 
 class _Index(msgspec.Struct, forbid_unknown_fields=True):
-    jitlto_files: Literal[1]
-    files: dict[Annotated[str, msgspec.Meta(pattern=r"\A[^/\x00-\x1f\x7f]+\Z")], Sha256]
+    jitlto_database: Literal[1]
+    files: dict[Annotated[str, msgspec.Meta(pattern=r"\A(\.fragdb|(\.[^/\x00-\x1f\x7f]+)?\.pack)\Z")], Sha256]
 
 
 def encode_index(digests: dict[str, str]) -> bytes:
-    """Encode names and SHA-256 of files, of which the first is the database; equal ones make equal bytes."""
+    """Encode the SHA-256 of a database and its packs by suffix, the database's first; equal ones make equal bytes."""
     return msgspec.json.encode(_Index(1, digests))
 
 
 def decode_index(data: bytes) -> dict[str, str] | None:
-    """Return the SHA-256 of the files that an index lists, by name; None if it is a different artifact.
-
-    Raises:
-        StoreError: If it is an index, and not one as :func:`encode_index` makes them.
-    """
-    if not data.startswith(b'{"jitlto_files":'):
-        return None
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError, ValueError):
-        digests = decoder(_Index).decode(data).files
-        database, *packs = digests
-        stem = database.removesuffix(files.SUFFIX)
-        are_packs = all(name.startswith(f"{stem}.") and name.endswith(".pack") for name in packs)
-        if encode_index(digests) == data and stem != database and are_packs:
-            return digests
-    what, hint = "is not an index of a database and its packs", "push the database again with this version"
-    raise StoreError(what, code="store-damaged", where=hashlib.sha256(data).hexdigest(), hint=hint)
+    """Return the SHA-256 of the files that an index lists, by suffix; None if it is a different artifact."""
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        if data.startswith(b'{"jitlto_database":') and SUFFIX in (listed := decoder(_Index).decode(data).files):
+            return listed
+    return None
 
 
 def pull(address: str, output: Path) -> list[Path]:
@@ -130,12 +127,8 @@ def pull(address: str, output: Path) -> list[Path]:
     store, digest = parse_artifact(address)
     backend = open_store(store)
     contents = {output: _fetch(backend, digest)}
-    if digests := decode_index(contents[output]):
-        (database, digest), *packs = digests.items()
-        contents = {output: _fetch(backend, digest)}
-        for name, digest in packs:
-            path = output.with_name(output.stem + name.removeprefix(database.removesuffix(files.SUFFIX)))
-            contents[path] = _fetch(backend, digest)
+    for suffix, each in (decode_index(contents[output]) or {}).items():
+        contents[output if suffix == SUFFIX else output.with_name(output.stem + suffix)] = _fetch(backend, each)
     for path, content in reversed(contents.items()):  # the database last
         files.write(path, content)
     return list(contents)
@@ -156,3 +149,57 @@ def _fetch(backend: Backend, digest: str) -> bytes:
         what += f", which is not used: its SHA-256 is {actual}"
         raise StoreError(what, code="store-digest", where=address, hint=hint)
     return data
+
+
+def copy_of(address: str, settings: Config) -> Path:
+    """Return the path of this user's copy of a database in a store, and fetch it first if there is none.
+
+    Args:
+        address: With the SHA-256 of the database, or of the index of a database and its packs.
+        settings: Determine the user's cache directory.
+
+    Raises:
+        StoreError: If the address has no digest, or the store cannot be reached, lacks it or sends other content.
+        DatabaseError: If it is not a fragment database.
+        JitltoError: If the cache directory cannot be used.
+    """
+    directory, digest = settings.cache_dir / FETCHED, parse_artifact(address)[1]
+    path = directory / digest / _NAME
+    with suppress(OSError):  # a directory that can only be read is enough for what is there
+        CacheDir(directory, 0, readonly=True)
+        if digest_of(path) is not None:
+            return path
+    try:
+        CacheDir(directory, 0)
+        with locked(directory / f"{digest[:3]}.lock", _PATIENCE, f"fetches {address}"):
+            if digest_of(path) is None:
+                _copy(address, path.parent)
+    except OSError as error:
+        what = f"a database cannot be kept here: {error.strerror or error}"
+        hint = files.write_hint(error, "set JITLTO_CACHE_DIR to a different directory, owned by this user")
+        raise JitltoError(what, code="jitlto-unusable-cache", where=str(directory), hint=hint) from error
+    return path
+
+
+def _copy(address: str, target: Path) -> None:
+    """Make a directory with a database and its packs, which gets its name when all of it is there and checked."""
+    for left in target.parent.glob(f"{TEMPORARY}*"):  # by processes that died
+        with suppress(OSError):
+            if time.time() - left.lstat().st_mtime > STALE:
+                remove_directory(left)
+    temporary = target.parent / f"{TEMPORARY}{os.urandom(8).hex()}"
+    try:
+        temporary.mkdir(0o700)
+        pull(address, temporary / _NAME)
+        if digest_of(temporary / _NAME) is None:
+            what = "is not a fragment database, or one of another version"
+            hint = "push a database: jitlto push DB URL; other files are fetched by `jitlto pull`"
+            raise DatabaseError(what, code="database-foreign", where=address, hint=hint)
+        remove_directory(target)  # damaged
+        try:
+            temporary.rename(target)
+        except OSError:
+            if digest_of(target / _NAME) is None:  # not because another process was first, without a lock
+                raise
+    finally:
+        remove_directory(temporary)

@@ -31,7 +31,7 @@ _SETTINGS = "correct the URL or the environment variables of this kind of store;
 #: matches counts: there are classes for some of these errors alone, and for none where objects are listed.
 _ERRORS = (
     ("NoSuchBucket|ContainerNotFound|(bucket|container) does not exist", "store-no-such-bucket", "create the bucket"),
-    ("status code: 404|not found: |InvalidRange", "missing", ""),
+    ("status code: 404|not found: ", "missing", ""),
     ("status code: 501|not (yet )?implemented", "store-unsupported", "use a different kind of store"),
     ("status code: 40[13]|Permission ?denied", "store-denied", "check that the credentials may read, write and list"),
     ("BadScheme|builder error|InvalidUri|MissingAccount", "store-settings", _SETTINGS),
@@ -74,23 +74,26 @@ class Backend:
         self._store = store
         self._pid = os.getpid()
 
-    def read(self, name: str, first: int | None = None) -> StoredObject | None:
-        """Return an object with its bytes, or the first of them alone; None if there is no such object or no bytes.
+    def read(self, name: str) -> StoredObject | None:
+        """Return an object with its bytes; None if there is none.
 
         Raises:
             StoreError: If the store fails, or the object is larger than 1 GiB.
         """
-        options = None if first is None else {"range": (0, first)}
 
         def read() -> StoredObject:
-            result = self._store.get(name, options=options)
-            found = _stored(result.meta)
-            if found.size > MOST_BYTES:
-                what = f"the object has {found.size} bytes, more than {MOST_BYTES} are not read"
+            result = self._store.get(name)
+            if (size := result.meta["size"]) > MOST_BYTES:
+                what = f"the object has {size} bytes, more than {MOST_BYTES} are not read"
                 raise StoreError(what, code="store-too-large", where=self._where(name), hint="delete the object")
             return _stored(result.meta, bytes(result.bytes()))
 
         found: StoredObject | None = self._call(name, read)
+        return found
+
+    def head(self, name: str) -> StoredObject | None:
+        """Return an object without its bytes; None if there is none."""
+        found: StoredObject | None = self._call(name, lambda: _stored(self._store.head(name)))
         return found
 
     def get(self, name: str) -> bytes | None:
@@ -171,7 +174,7 @@ def open_backend(
 
 
 def _options(address: StoreAddress, timeout: float, read_timeout: float, retries: int) -> dict[str, Any]:
-    if address.is_local:
+    if address.directory:
         return {"mkdir": address.writes}
     times = {"timeout": timeout, "read_timeout": read_timeout, "connect_timeout": min(timeout, _CONNECT)}
     client: dict[str, Any] = {name: timedelta(seconds=value) for name, value in times.items()}

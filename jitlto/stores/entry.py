@@ -20,8 +20,6 @@ NOT_AN_ENTRY = "it is not an entry of this version"
 A_PAGE = "it is not an entry but a page, as a proxy or the sign-in of a network sends it"
 #: What to do about pages.
 PAGE_HINT = "sign in to the network, or correct the settings of its proxy (HTTPS_PROXY, NO_PROXY)"
-#: No head is longer than this, in bytes.
-MOST_HEADER_BYTES = 4096
 _KEY_ID, _SIGNATURE = 32, 64  # bytes
 
 
@@ -51,49 +49,35 @@ def decode(kind: str, key: str, data: bytes, trusted: TrustedKeys | None) -> byt
     Raises:
         RejectedEntryError: If it is not a good entry of this kind and key, or no trusted key has signed it.
     """
-    head = read_header(kind, key, data, len(data), trusted)
-    payload = data[head.size :]
-    if entry.digest_of(payload) != head.digest:
-        raise RejectedEntryError("its payload is damaged", where=object_name(kind, key))
+    payload, reason = _read(f"{kind}/{key}".encode(), data, trusted)
+    if reason:
+        raise RejectedEntryError(reason, where=object_name(kind, key))
     return payload
 
 
-def read_header(kind: str, key: str, start: bytes, size: int, trusted: TrustedKeys | None) -> entry.Head:
-    """Check and return what stands before the payload.
-
-    Args:
-        kind: The kind of entry that was requested.
-        key: The key that was requested.
-        start: The beginning of the object, at least 4096 bytes if it has so many.
-        size: Bytes of the whole object.
-        trusted: As for :func:`decode`.
-
-    Raises:
-        RejectedEntryError: As :func:`decode` does.
-    """
-
-    def rejected(reason: str) -> RejectedEntryError:
-        return RejectedEntryError(reason, where=object_name(kind, key))
-
+def _read(name: bytes, data: bytes, trusted: TrustedKeys | None) -> tuple[bytes, str]:
+    """Return the payload, and why the entry is rejected; empty if it is not."""
     try:
-        head = entry.Head(start)
+        head = entry.Head(data)
     except ValueError:
-        raise rejected(A_PAGE if is_page(start) else NOT_AN_ENTRY) from None
-    if head.name != f"{kind}/{key}".encode():
-        raise rejected("it is the entry of a different name")
+        return b"", A_PAGE if is_page(data) else NOT_AN_ENTRY
+    payload = data[head.size :]
+    key_id, signature = head.signature[:_KEY_ID], head.signature[_KEY_ID:]
+    if head.name != name:
+        return b"", "it is the entry of a different name"
     if head.schema != 1 or len(head.signature) not in (0, _KEY_ID + _SIGNATURE):
-        raise rejected(NOT_AN_ENTRY)
-    if size != head.size + head.payload_size:
-        raise rejected("it is truncated or extended")
-    if trusted is not None:
-        key_id, signature = head.signature[:_KEY_ID], head.signature[_KEY_ID:]
-        if not signature:
-            raise rejected("it is not signed")
-        if key_id not in trusted.ids:
-            raise rejected("it is signed by a key that is not trusted")
-        if not trusted.verify(key_id, signature, head.signed + key_id):
-            raise rejected("its signature is wrong")
-    return head
+        return b"", NOT_AN_ENTRY
+    if len(payload) != head.payload_size:
+        return b"", "it is truncated or extended"
+    if entry.digest_of(payload) != head.digest:
+        return b"", "its payload is damaged"
+    if trusted is None:
+        return payload, ""
+    if not signature:
+        return b"", "it is not signed"
+    if key_id not in trusted.ids:
+        return b"", "it is signed by a key that is not trusted"
+    return payload, "" if trusted.verify(key_id, signature, head.signed + key_id) else "its signature is wrong"
 
 
 def is_page(start: bytes) -> bool:

@@ -11,11 +11,10 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from jitlto.base import files
 from jitlto.base.errors import ManifestError
@@ -24,6 +23,7 @@ from jitlto.stores.trust import signatures
 
 #: Namespace of signatures, so that a signature made for a different purpose is not accepted.
 NAMESPACE = "jitlto"
+T = TypeVar("T")
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 _MAKE = "create one with `jitlto manifest DB -o FILE`"
 _LARGEST = 16 << 20  # bytes: of manifests and of signatures
@@ -66,19 +66,15 @@ class Manifest:
             raise _error("manifest-invalid", "is not a manifest: not UTF-8", path, _MAKE) from error
         return cls(path, text, digests)
 
-    def name_of(self, file: Path) -> str | None:
-        """Return the name under which a file is listed: the longest end of its path that is listed, or None."""
-        parts = Path(os.path.abspath(file)).parts  # noqa: PTH100 - a link is a name like any other
-        ends = ("/".join(parts[-count:]) for count in range(len(parts) - 1, 0, -1))
-        return next((end for end in ends if end in self.digests), None)
-
     def check(self, file: Path) -> str:
-        """Check a file, and return its SHA-256.
+        """Check a file, which is listed under the longest end of its path that is a name, and return its SHA-256.
 
         Raises:
             ManifestError: If it is not listed, cannot be read, or does not match the SHA-256 in the manifest.
         """
-        name = self.name_of(file)
+        parts = Path(os.path.abspath(file)).parts  # noqa: PTH100 - a link is a name like any other
+        ends = ("/".join(parts[-count:]) for count in range(len(parts) - 1, 0, -1))
+        name = next((end for end in ends if end in self.digests), None)
         if name is None:
             hint = f"use the manifest published with the file; this one lists {len(self.digests)} others"
             raise _error("manifest-not-listed", f"is not listed in {self.path}", file, hint)
@@ -127,9 +123,10 @@ def write(path: Path, listed: Iterable[Path]) -> Manifest:
         target, mode = files.check_replaceable(path)
         if mode is not None and target.stat().st_size:
             with files.open_regular(target) as (file_there, _):
-                if not _LINE.match(file_there.read(200).decode("utf-8", "replace").partition("\n")[0]):
-                    what, hint = "exists and is not a manifest: not overwritten", "use -o to give a different name"
-                    raise _error("manifest-overwrite", what, path, hint)
+                begin = file_there.read(200).decode("utf-8", "replace")
+            if not _LINE.match(begin):
+                what, hint = "exists and is not a manifest: not overwritten", "use -o to give a different name"
+                raise _error("manifest-overwrite", what, path, hint)
         files.write(path, text)
     except OSError as error:
         raise _unwritable(path, error) from error
@@ -147,10 +144,7 @@ def sha256(path: Path) -> str:
     Raises:
         ManifestError: If it cannot be read, or is larger than 16 GiB.
     """
-    with _reading(path) as (file, size):
-        if size > _LARGEST_FILE:
-            raise OSError(None, f"larger than {_LARGEST_FILE >> 30} GiB")
-        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # has readinto()
+    return _reading(path, _LARGEST_FILE, lambda file: hashlib.file_digest(file, "sha256").hexdigest())  # type: ignore[arg-type]  # has readinto()
 
 
 def sign(path: Path, key: Path) -> Path:
@@ -235,25 +229,23 @@ def bytes_of(path: Path) -> bytes:
     Raises:
         ManifestError: If it cannot be read, or is larger than 16 MiB.
     """
-    with _reading(path) as (file, size):
-        if size > _LARGEST:
-            raise _error("manifest-invalid", f"is larger than {_LARGEST >> 20} MiB", path, "check the path")
-        return file.read(_LARGEST)
+    return _reading(path, _LARGEST, lambda file: file.read(_LARGEST))
+
+
+def _reading(path: Path, limit: int, read: Callable[[BinaryIO], T]) -> T:
+    """Return what is read of a regular file that is not larger than a limit."""
+    try:
+        with files.open_regular(path) as (file, status):
+            if status.st_size > limit:
+                raise _error("manifest-unreadable", f"is larger than {limit >> 20} MiB", path, "check the path")
+            return read(file)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise _error("manifest-unreadable", f"cannot be read: {why}", path, "check the path") from error
 
 
 def _error(code: str, what: str, where: object, hint: str) -> ManifestError:
     return ManifestError(what, code=code, where=str(where), hint=hint)
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a file; yield it with its size."""
-    try:
-        with files.open_regular(path) as (file, status):
-            yield file, status.st_size
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise _error("manifest-unreadable", f"cannot be read: {why}", path, "check the path") from error
 
 
 def _unwritable(path: Path, error: OSError) -> ManifestError:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
 
 from jitlto.base.config import Config
 from jitlto.base.errors import RejectedEntryError, StoreError
@@ -23,10 +22,7 @@ from jitlto.base.log import WarnOnce, log
 from jitlto.stores import entry
 from jitlto.stores.address import StoreAddress, parse_store
 from jitlto.stores.backend import REFRESH_AFTER, Backend, open_backend
-from jitlto.stores.trust import Trust
-
-if TYPE_CHECKING:
-    from jitlto.stores.signatures import SigningKey, TrustedKeys
+from jitlto.stores.trust import Keys, Trust
 
 #: Seconds that a process loses at most by waiting for a store that fails: ``JITLTO_STORE_PATIENCE``.
 PATIENCE = 0.05
@@ -88,21 +84,19 @@ class SharedStore:
         self.counts: Counter[str] = Counter()
         self._trust = trust
         self._pid = os.getpid()
-        self._left = {True: _FOR_OPENING * patience, False: _FOR_REPLIES * patience}  # while opening, and then
+        self._for_opening, self._for_replies = _FOR_OPENING * patience, _FOR_REPLIES * patience  # what is left
         self._failures = 0  # one after the other
         self._is_given_up = False
-        self._reads, self._writes = True, address.writes
+        self._writes = address.writes
         self._readers, self._writers = _Workers(_READERS), _Workers(_WRITERS)
         self._changed = threading.Condition()  # guards counts, and what follows
         self._has_begun = False
         self._queued = self._queued_bytes = 0
         self._opened = threading.Event()  # set too if it fails
-        self._has_answered = False  # so what follows needs no new connection, credentials or names
         self._backend: Backend | None = None
-        self._trusted: TrustedKeys | None = None
-        self._key: SigningKey | None = None
+        self._keys = Keys(None, None, {})
         self._absent = set[str]()  # names of objects that were missing or rejected
-        atexit.register(self._end)
+        atexit.register(self.flush, _AT_EXIT, self._for_replies / 2)
 
     @classmethod
     def from_config(cls, config: Config) -> SharedStore | None:
@@ -135,29 +129,18 @@ class SharedStore:
     def _open(self) -> None:
         """Load obstore and the keys, and send one request, so that a connection with all that it needs is there."""
         try:
-            self._load_keys()
-            if self._reads or self._writes:
+            self._keys = self._trust.load(writes=self.address.writes)
+            for what, why in self._keys.problems.items():
+                self._warn(what, str(why))
+            self._writes = self.address.writes and self._keys.writes
+            if self._keys.reads or self._writes:
                 backend = open_backend(self.address, timeout=_TIME_LIMIT)
                 backend.get(_PROBE)
-                self._backend, self._has_answered = backend, True
+                self._backend = backend
         except BaseException as error:  # noqa: BLE001 - Rust's panics too; a thread of ours ends without a traceback
             self._failed(error, at_once=True)
         finally:
             self._opened.set()
-
-    def _load_keys(self) -> None:
-        try:
-            self._trusted = self._trust.load_trusted()
-        except StoreError as error:
-            self._warn("nothing is read", str(error))
-            self._reads = False
-        try:
-            self._key = self._trust.load_signing_key() if self._writes else None
-        except StoreError as error:
-            self._warn("nothing is written", str(error))
-            self._writes = False
-        if self._key is not None and self._trusted is not None and self._key.id not in self._trusted.ids:
-            self._warn("what is written here is not read here", "JITLTO_STORE_SIGNERS lacks the key that signs")
 
     @property
     def is_opening(self) -> bool:
@@ -178,14 +161,13 @@ class SharedStore:
         """Return the checked payloads of the entries that come in time, by key; they are read side by side."""
         self.open_soon()
         found: dict[str, bytes] = {}
+        if self._is_forked or not self._is_open_in_time():
+            return found
         replies: SimpleQueue[tuple[str, bytes | BaseException | None]] = SimpleQueue()
         pending, since, has_left = set(keys), time.monotonic(), threading.Event()
-        if self._is_forked or (not self._has_answered and self._left[True] <= 0):
-            return found  # it is used when it has answered
 
         def ask(key: str) -> None:
             """Get and check one entry, in a thread of ours."""
-            self._opened.wait()
             try:
                 replies.put((key, None if has_left.is_set() else self._get(kind, key)))
             except BaseException as error:  # noqa: BLE001 - as above
@@ -194,41 +176,43 @@ class SharedStore:
         for key in pending if self._is_waited_for else ():
             self._readers.submit(partial(ask, key))
         while pending and self._is_waited_for:
-            opening = not self._has_answered
-            left = self._left[opening] - (time.monotonic() - since)
+            left = self._for_replies - (time.monotonic() - since)
             try:
                 # One that is here is not late: this thread is.
                 key, result = replies.get(timeout=min(_POLL, max(0.0, left)))
             except Empty:
                 if left > 0:
                     continue
-                self._lose(since, opening=opening)
+                self._for_replies = 0.0
                 self._count(failures=1)
-                if not opening:
-                    self._warn("nothing more is read from it by this process", _LATE, "failed")
+                self._warn("nothing more is read from it by this process", _LATE, "failed")
                 break
             pending.discard(key)
             if isinstance(result, bytes):
                 found[key] = result
             elif result is not None:
-                self._failed(result, since)
+                if not isinstance(result, RejectedEntryError):
+                    self._for_replies -= time.monotonic() - since
+                self._failed(result)
             since = time.monotonic()
         has_left.set()
         self._count(hits=len(found))
         return found
 
+    def _is_open_in_time(self) -> bool:
+        """Wait until it is opened, and return whether it is."""
+        begin = time.monotonic()
+        if not self._opened.wait(max(0.0, self._for_opening)):
+            self._for_opening -= time.monotonic() - begin
+        return self._backend is not None
+
     @property
     def _is_waited_for(self) -> bool:
-        return self._left[False] > 0 and not self._is_given_up
-
-    def _lose(self, since: float, *, opening: bool) -> None:
-        """Count the time since then: what a caller waited for failed, or has not come."""
-        with self._changed:
-            self._left[opening] = max(0.0, self._left[opening] - (time.monotonic() - since))
+        return self._for_replies > 0 and not self._is_given_up
 
     def _get(self, kind: str, key: str) -> bytes | None:
         name, backend = entry.object_name(kind, key), self._backend
-        if backend is None or not self._reads:
+        if backend is None or not self._keys.reads:
             return None
         found = backend.read(name)
         self._failures = 0
@@ -236,7 +220,7 @@ class SharedStore:
             self._absent.add(name)
             return None
         try:
-            payload = entry.decode(kind, key, found.data, self._trusted)
+            payload = entry.decode(kind, key, found.data, self._keys.trusted)
         except RejectedEntryError as error:
             if error.reason != entry.A_PAGE:  # that is not what the store holds
                 self._absent.add(name)
@@ -246,7 +230,7 @@ class SharedStore:
             self._writers.submit(partial(_refresh, backend, name, found.data))
         return payload
 
-    def _failed(self, error: BaseException, since: float | None = None, *, at_once: bool = False) -> None:
+    def _failed(self, error: BaseException, *, at_once: bool = False) -> None:
         """Note a failed request: after several, or ``at_once``, the process goes on without the store."""
         if isinstance(error, RejectedEntryError):
             self._count(rejected=1)
@@ -254,8 +238,6 @@ class SharedStore:
             subject = "failed" if error.reason in (entry.A_PAGE, entry.NOT_AN_ENTRY) else error.reason
             self._warn("an entry", str(error), subject)
             return
-        if since is not None:
-            self._lose(since, opening=False)
         self._count(failures=1)
         self._failures += 1
         code = getattr(error, "code", "")
@@ -310,13 +292,11 @@ class SharedStore:
 
     def _write(self, backend: Backend, kind: str, key: str, payload: bytes) -> None:
         name = entry.object_name(kind, key)
-        if name not in self._absent:
-            found = backend.read(name, entry.MOST_HEADER_BYTES)
-            with suppress(RejectedEntryError):
-                if found is not None:
-                    entry.read_header(kind, key, found.data, found.size, self._trusted)
-                    return
-        data = entry.encode(kind, key, payload, self._key)
+        with suppress(RejectedEntryError):
+            if name not in self._absent and (there := backend.get(name)) is not None:
+                entry.decode(kind, key, there, self._keys.trusted)
+                return
+        data = entry.encode(kind, key, payload, self._keys.signing)
         backend.put(name, data)
         self._absent.discard(name)
         self._count(writes=1, bytes_written=len(data))
@@ -331,16 +311,13 @@ class SharedStore:
         if self._is_forked:
             return True
         end = time.monotonic() + timeout
-        stall = timeout if stall is None else stall if self._left[False] > 0 else 0.0
+        stall = timeout if stall is None else stall if self._for_replies > 0 else 0.0
         with self._changed:
             while self._queued:
                 if not self._changed.wait(max(0.0, min(end - time.monotonic(), stall))):
                     self._warn("not everything was written", "it did not do it in time", "failed")
                     return False
         return True
-
-    def _end(self) -> None:
-        self.flush(_AT_EXIT, self._left[False] / 2)
 
     def _count(self, **amounts: int) -> None:
         with self._changed:

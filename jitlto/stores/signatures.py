@@ -10,9 +10,8 @@ import base64
 import hashlib
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -35,71 +34,46 @@ _LEAST_RSA = 2048  # bits
 _TOUCHED = 1  # the flag of a hardware key that a person has touched
 
 
-@dataclass(frozen=True, slots=True)
-class Signer:
-    """A line of trusted keys.
+def parse_signer(line: bytes, namespace: str) -> tuple[list[str], bytes | None]:
+    """Parse a line of trusted keys.
 
-    Args:
-        names: Names of the signer; none in a line of ``KEY.pub``. Patterns are names like any other.
-        type: The type of the key, such as ``ssh-ed25519``.
-        key: The public key in OpenSSH's form.
-        options: Values by name in lower case; those without a value have an empty one.
+    Returns:
+        names: Those of the signer; none in a line of ``KEY.pub``. Patterns are names like any other.
+        key: The public key in OpenSSH's form; None if it does not count now, or not for signatures of this namespace.
+
+    Raises:
+        ValueError: If it is malformed, or has an unknown option, which may be a restriction.
     """
-
-    names: tuple[str, ...]
-    type: bytes
-    key: bytes
-    options: Mapping[str, str]
-
-    @classmethod
-    def parse(cls, line: bytes) -> Signer:
-        """Parse a line.
-
-        Raises:
-            ValueError: If it is malformed.
-        """
-        words = _WORD.findall(line)
-        place = next((i for i, word in enumerate(words[1:4]) if word.startswith(b"AAAA")), None)  # a key in base64
-        if place is None:
-            raise ValueError("expected the type of a key and the key")
-        options = {}
-        for option in _OPTION.findall(words[1].decode() if place == 2 else ""):
-            name, _, value = option.partition("=")
-            options[name.lower()] = value.strip('"')
-        names = words[0].decode("utf-8", "surrogateescape").strip('"').split(",") if place else []
-        key = base64.b64decode(words[place + 1], validate=True)
-        if words[place] == _ED25519 and key != _PREFIX + key[-32:]:
-            raise ValueError("the key is malformed")
-        return cls(tuple(filter(None, names)), words[place], key, options)
-
-    def may_sign(self, namespace: str) -> bool:
-        """Return whether the key counts now, for signatures of this namespace.
-
-        Raises:
-            ValueError: If an option is unknown: it may be a restriction.
-        """
-        now, counts = time.time(), True
-        for name, value in self.options.items():
-            match name:
-                case "cert-authority":
-                    counts = False
-                case "namespaces":
-                    counts &= namespace in value.split(",")
-                case "valid-after":
-                    counts &= now >= _seconds(value)
-                case "valid-before":
-                    counts &= now < _seconds(value)
-                case _:
-                    raise ValueError(f"unknown option {name!r}")
-        return counts
+    words = _WORD.findall(line)
+    place = next((i for i, word in enumerate(words[1:4]) if word.startswith(b"AAAA")), None)  # a key in base64
+    if place is None:
+        raise ValueError("expected the type of a key and the key")
+    names = words[0].decode("utf-8", "surrogateescape").strip('"').split(",") if place else []
+    key = base64.b64decode(words[place + 1], validate=True)
+    if words[place] == _ED25519 and key != _PREFIX + key[-32:]:
+        raise ValueError("the key is malformed")
+    now, counts = time.time(), True
+    for option in _OPTION.findall(words[1].decode() if place == 2 else ""):
+        name, _, value = option.replace('"', "").partition("=")
+        match name.lower():
+            case "cert-authority":
+                counts = False
+            case "namespaces":
+                counts &= namespace in value.split(",")
+            case "valid-after":
+                counts &= now >= _seconds(value)
+            case "valid-before":
+                counts &= now < _seconds(value)
+            case _:
+                raise ValueError(f"unknown option {name!r}")
+    return list(filter(None, names)), key if counts else None
 
 
 def _seconds(text: str) -> float:
     """Return the time that OpenSSH writes as YYYYMMDD, YYYYMMDDHHMM or YYYYMMDDHHMMSS, with Z for UTC."""
-    digits = text.removesuffix("Z")
-    if len(digits) not in (8, 12, 14) or not digits.isdigit():
+    if not re.fullmatch(r"\d{8}(\d{4}(\d{2})?)?Z?", text):
         raise ValueError(f"invalid time {text!r}")
-    parsed = datetime.strptime(digits.ljust(14, "0"), "%Y%m%d%H%M%S")
+    parsed = datetime.strptime(text.removesuffix("Z").ljust(14, "0"), "%Y%m%d%H%M%S")
     return (parsed.replace(tzinfo=UTC) if text.endswith("Z") else parsed).timestamp()
 
 
@@ -125,14 +99,14 @@ def find_signer(
         trusted: Lines of ``allowed_signers``.
         wanted: The name of the signer who counts; None for any.
     """
-    key = b""
+    signer = b""
     with suppress(ValueError):
-        key = signer_of(armored, message, namespace)
+        signer = signer_of(armored, message, namespace)
     for _, line in _lines_of(trusted):
         with suppress(ValueError):  # a line that cannot be read, or has an unknown restriction, trusts nobody
-            listed = Signer.parse(line)
-            if listed.key == key and listed.may_sign(namespace) and listed.names and wanted in (None, *listed.names):
-                return wanted or listed.names[0]
+            names, key = parse_signer(line, namespace)
+            if key == signer and names and wanted in (None, *names):
+                return wanted or names[0]
     return None
 
 
@@ -266,9 +240,9 @@ class TrustedKeys:
         keys = []
         for number, line in _lines_of(_read(path)):
             try:
-                signer = Signer.parse(line)
-                if signer.type == _ED25519 and signer.may_sign(STORE_NAMESPACE):
-                    keys.append(signer.key[-32:])
+                _, key = parse_signer(line, STORE_NAMESPACE)
+                if key and key.startswith(_PREFIX):
+                    keys.append(key[-32:])
             except ValueError as error:
                 what, where = f"is not a line of trusted keys: {error}", f"{path}:{number}"
                 hint = "write lines as in KEY.pub, or as in an allowed_signers file of OpenSSH"

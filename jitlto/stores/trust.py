@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from jitlto.base.config import Config
 from jitlto.base.errors import StoreError
@@ -15,6 +15,8 @@ from jitlto.stores.address import StoreAddress
 
 if TYPE_CHECKING:
     from jitlto.stores.signatures import SigningKey, TrustedKeys
+
+_NOT_READ, _NOT_WRITTEN = "nothing is read", "nothing is written"
 
 
 def signatures() -> ModuleType:
@@ -29,6 +31,31 @@ def signatures() -> ModuleType:
         what, hint = "signatures need the package cryptography, which is not installed", "pip install 'jitlto[remote]'"
         raise StoreError(what, code="store-missing-package", hint=hint) from error
     return signatures
+
+
+@dataclass(slots=True)
+class Keys:
+    """What a process reads and writes entries with.
+
+    Attributes:
+        trusted: One of these has to have signed an entry; None if its checksum is enough.
+        signing: The key that signs; None if nothing is signed.
+        problems: What is not done for lack of a key, and why.
+    """
+
+    trusted: TrustedKeys | None
+    signing: SigningKey | None
+    problems: dict[str, StoreError]
+
+    @property
+    def reads(self) -> bool:
+        """Whether entries can be trusted."""
+        return _NOT_READ not in self.problems
+
+    @property
+    def writes(self) -> bool:
+        """Whether entries can be written."""
+        return _NOT_WRITTEN not in self.problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +77,25 @@ class Trust:
     @classmethod
     def of(cls, config: Config, address: StoreAddress) -> Trust:
         """Return what the settings say for a store: by default, a directory needs no signatures."""
-        is_implied = address.is_local and not config.store_trust
-        signed = config.store_trust == "signed" or (not config.store_trust and not address.is_local)
-        return cls(signed, config.store_signers, config.store_key, directory_of(address) if is_implied else None)
+        implied = None if config.store_trust else address.directory
+        signed = config.store_trust == "signed" or (not config.store_trust and implied is None)
+        return cls(signed, config.store_signers, config.store_key, implied)
+
+    def load(self, *, writes: bool) -> Keys:
+        """Load the keys, that which signs only if something may be written."""
+        keys = Keys(None, None, {})
+        try:
+            keys.trusted = self.load_trusted()
+        except StoreError as error:
+            keys.problems[_NOT_READ] = error
+        try:
+            keys.signing = self.load_signing_key() if writes else None
+        except StoreError as error:
+            keys.problems[_NOT_WRITTEN] = error
+        if keys.signing and keys.trusted and keys.signing.id not in keys.trusted.ids:
+            what, hint = f"JITLTO_STORE_SIGNERS lacks the key {self.key}", f"add {self.key}.pub to {self.signers}"
+            keys.problems["what is written here is not read here"] = StoreError(what, code="store-signers", hint=hint)
+        return keys
 
     def load_trusted(self) -> TrustedKeys | None:
         """Return the keys of which one has to have signed an entry; None if its checksum is enough.
@@ -61,9 +104,10 @@ class Trust:
             StoreError: If nothing can be trusted.
         """
         if not self.signed:
-            if self.directory is not None and _everybody_may_write(self.directory):
-                hint = "set JITLTO_STORE_TRUST=signed, or =checksum if you trust them"
-                raise StoreError("everybody may write to it", code="store-signers", hint=hint)
+            with suppress(OSError):  # it is not there yet, and will be this user's
+                if self.directory and self.directory.stat().st_mode & stat.S_IWOTH:
+                    hint = "set JITLTO_STORE_TRUST=signed, or =checksum if you trust them"
+                    raise StoreError("everybody may write to it", code="store-signers", hint=hint)
             return None
         trusted: TrustedKeys | None = signatures().TrustedKeys.load(self.signers) if self.signers else None
         if trusted is None or not trusted.ids:
@@ -85,15 +129,3 @@ class Trust:
             hint = "set JITLTO_STORE_KEY to the private key that signs, or add #read to the store's URL"
             raise StoreError("there is no key to sign with", code="store-key", hint=hint)
         return None
-
-
-def directory_of(address: StoreAddress) -> Path:
-    """Return the directory of a local store."""
-    return Path(unquote(address.url.removeprefix("file://")))
-
-
-def _everybody_may_write(directory: Path) -> bool:
-    try:
-        return bool(directory.stat().st_mode & stat.S_IWOTH)
-    except OSError:  # it is not there yet, and will be this user's
-        return False

@@ -1,4 +1,4 @@
-"""The upkeep of a store: what it holds, what is removed to make room, whether what it holds is right.
+"""The upkeep of a store: whether it works, what it holds, what is removed to make room, whether what it holds is right.
 
 The date of an object is that of its last use, to a day: whoever may write puts an object again that it has read and
 that is older (:mod:`jitlto.stores.shared`), so that reading needs no write.
@@ -7,18 +7,21 @@ that is older (:mod:`jitlto.stores.shared`), so that reading needs no write.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from jitlto.base.config import Config
 from jitlto.base.errors import RejectedEntryError, StoreError
 from jitlto.stores import artifacts
-from jitlto.stores.backend import Backend, StoredObject
+from jitlto.stores.address import StoreAddress
+from jitlto.stores.backend import Backend, StoredObject, open_backend
 from jitlto.stores.entry import A_PAGE, PAGE_HINT, decode, object_name
+from jitlto.stores.trust import Trust
 
 if TYPE_CHECKING:
     from jitlto.stores.signatures import TrustedKeys
@@ -28,6 +31,52 @@ OTHER = "other"
 _ROOT = "v1/"
 _ENTRY = re.compile(r"v1/([a-z]+)/([0-9a-f]{2}/[0-9a-f]{62})")
 _WORKERS = 16  # requests at a time: the time of each is mostly that of the way
+_TIMEOUT = 3.0  # seconds for each request that finds out whether a store works
+
+
+def examine(
+    address: StoreAddress,
+    settings: Config,
+    *,
+    open_store: Callable[[StoreAddress], Backend] = lambda address: open_backend(address, timeout=_TIMEOUT),
+) -> Iterator[tuple[str, str | None]]:
+    """Yield what is found of a store, keys first: each with what to do about it, None if it is right.
+
+    Args:
+        settings: Decide what is trusted, and what signs.
+    """
+    for what, why in Trust.of(settings, address).load(writes=address.writes).problems.items():
+        yield f"{address.url}: {what}: {why.where or ''} {why.what}", why.hint
+    try:
+        yield f"{address.url}: {_try(address, open_store)}", None
+    except StoreError as error:
+        yield f"{address.url}: {error.what}", error.hint
+
+
+def _try(address: StoreAddress, open_store: Callable[[StoreAddress], Backend]) -> str:
+    """Read and write an object that is removed again; return what a store can do."""
+    if address.directory and not address.directory.exists():  # opening it would make it
+        raise StoreError("does not exist", hint="create the directory, or mount it")
+    name, can = f"{_ROOT}probes/{os.urandom(8).hex()}", "cannot be read"
+    try:
+        backend = open_store(address)
+        backend.get(name)  # the first request connects
+        begin = time.perf_counter()
+        if backend.get(name) is not None:
+            raise StoreError("a page came in place of an object that it cannot hold", hint=PAGE_HINT)
+        read = f"can be read, {1000 * (time.perf_counter() - begin):.1f} ms a request"
+        if not address.writes:
+            return read
+        can = "cannot be written"
+        backend.put(name, b"jitlto doctor\n")
+        if backend.get(name) is None:
+            raise StoreError("it loses what is written", hint="use a store that can be read as soon as it is written")
+        backend.delete(name)
+    except StoreError as error:
+        only = f"; or write {address.url}#read in JITLTO_STORE if the store is only to be read"
+        hint = f"{error.hint}{only if can == 'cannot be written' else ''}"
+        raise StoreError(f"{can}: {error.what}", hint=hint) from error
+    return f"{read}; can be written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,36 +87,6 @@ class KindUsage:
     size: int
     oldest: float
     newest: float
-
-
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """What a pruning removed, and what is left.
-
-    Args:
-        removed: Number of objects by kind.
-    """
-
-    removed: Mapping[str, int]
-    size: int
-    left: int
-    size_left: int
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """An object that is not what its name says, and why.
-
-    Args:
-        untrusted: It is whole, but no trusted key has signed it.
-        removed: It was removed.
-    """
-
-    name: str
-    reason: str
-    size: int
-    untrusted: bool = False
-    removed: bool = False
 
 
 def kind_of(name: str) -> str:
@@ -100,7 +119,7 @@ def prune(
     with_artifacts: bool = False,
     dry_run: bool = False,
     now: float | None = None,
-) -> Pruned:
+) -> tuple[list[StoredObject], list[StoredObject]]:
     """Remove what has not been used for long, and the least recently used until the rest is small enough.
 
     Args:
@@ -110,6 +129,9 @@ def prune(
         dry_run: Remove nothing, and return what would be.
         now: Seconds since 1970.
 
+    Returns:
+        What is removed, and what is left.
+
     Raises:
         StoreError: If the store cannot be listed, or an object cannot be removed.
     """
@@ -117,25 +139,35 @@ def prune(
     kept = {OTHER} if with_artifacts else {OTHER, artifacts.KIND}
     held = [each for each in backend.list(_ROOT) if kind_of(each.name) not in kept]
     held.sort(key=lambda each: each.modified)
-    left = sum(each.size for each in held)
-    doomed = []
+    total, count = sum(each.size for each in held), 0
     for each in held:
         too_old = older_than is not None and now - each.modified > older_than
-        if too_old or (size is not None and left > size):
-            doomed.append(each)
-            left -= each.size
-    for _ in _side_by_side(lambda each: backend.delete(each.name), [] if dry_run else doomed):
-        pass
-    removed = Counter(kind_of(each.name) for each in doomed)
-    return Pruned(dict(removed), sum(each.size for each in doomed), len(held) - len(doomed), left)
+        if not too_old and (size is None or total <= size):
+            break
+        total -= each.size
+        count += 1
+    if not dry_run:
+        list(_side_by_side(lambda each: backend.delete(each.name), held[:count]))
+    return held[:count], held[count:]
 
 
-def verify(
-    backend: Backend,
-    trusted: TrustedKeys | None,
-    *,
-    delete: bool = False,
-) -> Iterator[Damage | None]:
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """An object that is not what its name says, and why.
+
+    Args:
+        untrusted: It is whole, but no trusted key has signed it.
+        removed: It was removed.
+    """
+
+    name: str
+    reason: str
+    size: int
+    untrusted: bool = False
+    removed: bool = False
+
+
+def verify(backend: Backend, trusted: TrustedKeys | None, *, delete: bool = False) -> Iterator[Damage | None]:
     """Read and check everything in a store: names, checksums and signatures; yield what is wrong with each object.
 
     Args:
@@ -150,13 +182,20 @@ def verify(
     names = {each.name for each in held}
 
     def check(each: StoredObject) -> Damage | None:
-        reason, untrusted = _damage(backend, each, trusted, names)
-        if reason is None:
+        if kind_of(each.name) == OTHER:
+            return Damage(each.name, "jitlto gives no such name", each.size)
+        data = backend.get(each.name)
+        if data is None:
             return None
-        removes = delete and not untrusted and kind_of(each.name) != OTHER
-        if removes:
+        reason = _damage(each, data, None, names)
+        untrusted = not reason and trusted is not None
+        if untrusted:
+            reason = _damage(each, data, trusted, names)
+        if not reason:
+            return None
+        if delete and not untrusted:
             backend.delete(each.name)
-        return Damage(each.name, reason, each.size, untrusted, removes)
+        return Damage(each.name, reason, each.size, untrusted, delete and not untrusted)
 
     yield from _side_by_side(check, held)
 
@@ -170,30 +209,19 @@ def _side_by_side(work: Callable[[StoredObject], T], held: Iterable[StoredObject
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _damage(
-    backend: Backend, it: StoredObject, trusted: TrustedKeys | None, names: set[str]
-) -> tuple[str | None, bool]:
-    """Return what is wrong with an object, None if nothing is, and whether that is the signature alone."""
+def _damage(it: StoredObject, data: bytes, trusted: TrustedKeys | None, names: set[str]) -> str:
+    """Return what is wrong with an object; nothing if it is good."""
     kind, key = kind_of(it.name), "".join(it.name.split("/")[2:])
-    if kind == OTHER:
-        return "jitlto gives no such name", False
-    data, is_whole = backend.get(it.name), False
+    if kind == artifacts.KIND:
+        if (digest := hashlib.sha256(data).hexdigest()) != key:
+            return f"its SHA-256 is {digest}"
+        listed = artifacts.decode_index(data) or {}
+        missing = [file for file, each in listed.items() if object_name(kind, each) not in names]
+        return f"lists files that the store does not hold: {', '.join(missing)}" if missing else ""
     try:
-        if data is None:
-            return None, False
-        if kind == artifacts.KIND:
-            if (digest := hashlib.sha256(data).hexdigest()) != key:
-                return f"its SHA-256 is {digest}", False
-            listed = artifacts.decode_index(data) or {}
-            missing = [file for file, each in listed.items() if object_name(kind, each) not in names]
-            return f"lists files that the store does not hold: {', '.join(missing)}" if missing else None, False
-        decode(kind, key, data, None)
-        is_whole = True
         decode(kind, key, data, trusted)
     except RejectedEntryError as error:
-        if error.reason == A_PAGE and len(data or b"") != it.size:
+        if error.reason == A_PAGE and len(data) != it.size:
             raise StoreError("a page came in place of it", code="store-failed", where=it.name, hint=PAGE_HINT) from None
-        return error.reason, is_whole
-    except StoreError as error:  # of the index
-        return error.what, False
-    return None, False
+        return error.reason
+    return ""

@@ -1,4 +1,4 @@
-"""Times of launches on the current device, by CUDA events around them, with a warm or a cold L2."""
+"""Times of launches on the current device, by CUDA events around a graph of them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,15 @@ _SLOW = 10e-3  # seconds: what loading code adds to a first launch is little bes
 class Bench:
     """The current device as what times launches, and reads and writes their results. Close it when done.
 
-    Args:
-        cold: Have nothing of the data in the L2 before each launch. Otherwise launches are repeated in a CUDA graph, so
-            that the host's time is not counted, and find in the L2 what the one before left there.
+    Launches are repeated in a CUDA graph, so that the host's time is not counted; each finds in the L2 what the one
+    before left there.
 
     Raises:
         NoDeviceError: If there is no device.
     """
 
-    def __init__(self, *, cold: bool = False) -> None:
-        self.cold = cold
-        self._device = device.current()
+    def __init__(self) -> None:
+        device.current()
         self._driver = driver = libraries.driver
         # By the driver: cuda.core makes streams only in a context that cuda.core made current.
         self._handle = self._check(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))
@@ -38,8 +36,6 @@ class Bench:
         self.stream = libraries.Stream.from_handle(int(self._handle))
         self._events = [self._check(driver.cuEventCreate(0)) for _ in range(2)]
         self._graphs: dict[Launch, tuple[Any, int]] = {}  # with the number of launches in it
-        self._flushed = 2 * int(self._device.properties.l2_cache_size) if cold else 0
-        self._other = self._check(driver.cuMemAlloc(self._flushed)) if cold else None
         self.synchronize()  # the data may have been prepared in other streams
 
     def __enter__(self) -> Bench:
@@ -54,9 +50,6 @@ class Bench:
         for graph, _ in self._graphs.values():
             self._driver.cuGraphExecDestroy(graph)
         self._graphs.clear()
-        if self._other is not None:
-            self._driver.cuMemFree(self._other)
-            self._other = None
         self._driver.cuStreamDestroy(self._handle)
 
     def synchronize(self) -> None:
@@ -69,9 +62,6 @@ class Bench:
 
     def time(self, launch: Launch) -> float:
         """Return the seconds that one launch takes on the device."""
-        if self.cold:
-            self._check(self._driver.cuMemsetD8Async(self._other, 0, self._flushed, self._handle))
-            return self._between(launch)
         if launch not in self._graphs:
             first = self._between(launch)  # it may load code
             if first > _SLOW:

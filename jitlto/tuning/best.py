@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import LinkError, PlanError
 from jitlto.base.frozen import Shared
 from jitlto.cuda import device
-from jitlto.launch.core import called, make_table, remembered
+from jitlto.launch.core import called, remembered
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.record.tuning import Launch, TuneRecord, Variant, applies, launch
 from jitlto.tuning import devices, wisdom_file
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from jitlto.launch.launcher import Launcher
     from jitlto.plan.cache_entry import LinkedKernel
     from jitlto.record.family_record import FamilyRecord
-    from jitlto.tuning.wisdom import Entry, Found, Trial, Wisdom
+    from jitlto.tuning.wisdom import Entry, Trial, Wisdom
 
     class TunedFamily(LaunchedFamily, Protocol):
         """The parts of a family that choosing uses."""
@@ -88,7 +87,7 @@ class Chooser(Shared):
     __slots__ = ("__dict__", "__weakref__")
 
     def __init__(self, family: TunedFamily) -> None:
-        self._quick = make_table()  # problem → answer
+        self._quick: dict[Any, Any] = {}  # problem → answer
         self._family = family
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -110,7 +109,7 @@ class Chooser(Shared):
 
     def forget(self) -> None:
         """Forget all answers, and what was read."""
-        self._quick.forget()
+        self._quick.clear()
         self.__dict__.pop("knowledge", None)
 
     @cached_property
@@ -121,33 +120,30 @@ class Chooser(Shared):
     def choose(self, problem: Mapping[str, object]) -> Best:
         """Return the best variant for a problem, without looking at earlier answers.
 
-        What was measured with the kernel at hand goes before the nearest guess, and that before the default.
+        What was measured with the kernel at hand goes before the nearest guess, and that before the default; of what
+        is equally near, the user's own goes first.
         """
         asked = Problem.read(self._family, problem)
         if self._family.session.config.tuning == "off":
             return self._default(asked, "JITLTO_TUNING=off")
+        bucket, kind = asked.record.bucket(asked.sizes), devices.current_kind()
+        about = self._family.name, asked.entry, asked.configuration, bucket, kind, asked.allows
+        measured = [entry for layer in self.knowledge for entry in layer.find(*about)]
         guess: Best | None = None
-        for found in islice(self._candidates(asked), _MOST_GUESSES):
-            if guess is not None and found.guess:
+        for entry in sorted(measured, key=lambda each: each.distance(bucket))[:_MOST_GUESSES]:
+            if guess is not None and entry.bucket != bucket:
                 break
-            usable = self._usable(asked, found.entry)
+            usable = self._usable(asked, entry)
             if usable is not None:
                 trial, launcher = usable
-                same = launcher.chosen.digest == trial.kernel
-                if same and not found.guess:
+                if entry.bucket == bucket and launcher.chosen.digest == trial.kernel:
                     return asked.answer(launcher, trial.variant, "measured", "")
-                reason = found.guess or "it was measured with another version of the kernel, or of nvJitLink"
-                guess = guess or asked.answer(launcher, trial.variant, "guess", reason)
+                sizes = " ".join(f"{name}={value}" for name, value in entry.bucket)
+                other = (
+                    "with another version of the kernel, or of nvJitLink" if entry.bucket == bucket else f"for {sizes}"
+                )
+                guess = guess or asked.answer(launcher, trial.variant, "guess", f"it was measured {other}")
         return guess or self._default(asked, "nothing was measured")
-
-    def _candidates(self, asked: Problem) -> Iterator[Found]:
-        """Yield what may answer for a problem: what was measured for it, the user's own first; then guesses."""
-        bucket, kind = asked.record.bucket(asked.sizes), devices.current_kind()
-        problem = self._family.name, asked.entry, asked.configuration, bucket, kind, asked.allows
-        own, shipped = self.knowledge
-        for layer in (own, shipped):
-            yield from takewhile(lambda found: not found.guess, layer.find(*problem))
-        yield from (found for found in own.merge(shipped).find(*problem) if found.guess)
 
     @staticmethod
     def _usable(asked: Problem, measured: Entry | None) -> tuple[Trial, Launcher] | None:

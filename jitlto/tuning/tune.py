@@ -9,13 +9,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jitlto.base.errors import JitltoError, PlanError, TuningError
-from jitlto.compile.machine_code import hash_code
+from jitlto.cuda.elf import hash_code
 from jitlto.link.parallel import run_parallel
 from jitlto.record.tuning import Variant
 from jitlto.tuning import devices, wisdom_file
 from jitlto.tuning.bench import Bench
 from jitlto.tuning.best import Best, Problem
-from jitlto.tuning.search import Outcome, Search
+from jitlto.tuning.search import Outcome, search
 from jitlto.tuning.wisdom import Entry, Trial, make_entry
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ class Measures(Protocol):
     """What times launches, and reads and writes arrays: ``jitlto.tuning.bench.Bench``, or a simulation."""
 
     stream: Any
-    cold: bool
 
     def time(self, launch: Callable[[], object]) -> float: ...
 
@@ -85,13 +84,12 @@ def tune(
     workload: Workload,
     *,
     measures: Measures | None = None,
-    cold: bool = False,
     budget: float = 60.0,
     save: bool = True,
 ) -> TuneReport:
     """Find the fastest variant for a problem, and add it to the user's wisdom; see :meth:`KernelFamily.tune`."""
     if measures is None:
-        with Bench(cold=cold) as bench:
+        with Bench() as bench:
             return tune(family, problem, workload, measures=bench, budget=budget, save=save)
     begin = time.monotonic()
     asked = Problem.read(family, problem)
@@ -109,14 +107,14 @@ def tune(
         return bound
 
     left = max(0.0, budget - (linked - begin))
-    outcome = Search(variants, prepare, measures, budget=left, clock=time.monotonic).run()
+    outcome = search(variants, prepare, measures.time, budget=left, clock=time.monotonic)
     outcome.rejected.update(rejected)
     trials = [
         Trial(each.variant, asked.launcher(each.variant).chosen.digest, each.seconds, each.spread, len(each.times))
         for each in outcome.candidates
     ]
     place = asked.configuration, asked.record.bucket(asked.sizes), devices.current_kind()
-    entry = make_entry(family.name, asked.entry, *place, trials, cold=measures.cold)
+    entry = make_entry(family.name, asked.entry, *place, trials)
     if save:
         wisdom_file.add(family.session.config.wisdom, entry)
     return TuneReport(entry, outcome, len(variants), time.monotonic() - begin, linked - begin)
@@ -188,6 +186,5 @@ def _agree(array: Any, one: bytes, other: bytes, tolerance: float) -> bool:
     import numpy as np  # imported lazily: only a tolerance needs it
 
     a, b = (np.frombuffer(data, np.dtype(kind)).astype("c16" if kind[1] == "c" else "f8") for data in (one, other))
-    with np.errstate(invalid="ignore"):
-        close = abs(a - b) <= tolerance * np.maximum(abs(a), abs(b))
-    return bool((close | (a == b) | (np.isnan(a) & np.isnan(b))).all())
+    close = np.isclose(a, b, tolerance, 0, equal_nan=True) | np.isclose(b, a, tolerance, 0, equal_nan=True)
+    return bool(close.all())

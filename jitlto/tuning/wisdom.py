@@ -7,9 +7,9 @@ often and in which groups files are merged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import log2, sqrt
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -24,33 +24,6 @@ Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 62))]
 Seconds = Annotated[float, Meta(gt=0, le=1e6)]
 Sizes = tuple[tuple[Name, Count], ...]
-
-
-class DeviceKind(Struct, frozen=True):
-    """What of a device decides how fast kernels are.
-
-    Args:
-        name: As the driver gives it.
-        architecture: Such as ``sm_90``.
-        memory_clock: In kHz.
-        multiprocessors: How many it has.
-    """
-
-    name: Name
-    architecture: Name
-    memory_clock: Count
-    multiprocessors: Annotated[int, Meta(ge=1, le=1 << 20)]
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name} ({self.architecture}, {self.multiprocessors} SMs, memory at {self.memory_clock // 1000} MHz)"
-        )
-
-    def distance(self, other: DeviceKind) -> float:
-        """Return how little the measurements of one tell of the other; 0 for the same."""
-        sizes = abs(log2(self.multiprocessors / other.multiprocessors))
-        clocks = abs(log2((self.memory_clock or 1) / (other.memory_clock or 1)))
-        return 100.0 * (self.architecture != other.architecture) + sizes + clocks + 0.01 * (self != other)
 
 
 class Trial(Struct, frozen=True):
@@ -83,19 +56,17 @@ class Entry(Struct, frozen=True, dict=True):
         family, entry: The kernel: the family and the group of its entrypoint.
         configuration: The problem's values of parameters, sorted.
         bucket: The problem's bucket of sizes, sorted.
-        device: Where it was measured.
+        device: The kind of device, with all that decides how fast kernels are.
         default: The variant that is used without wisdom; the first trial is of it.
         trials: The default's, and the others sorted.
-        cold: Whether nothing of the data was in the L2.
     """
 
     family: Name
     entry: Name
     configuration: Pairs
     bucket: Sizes
-    device: DeviceKind
+    device: Name
     trials: Annotated[tuple[Trial, ...], Meta(min_length=1, max_length=10_000)]
-    cold: bool = False
 
     @property
     def default(self) -> Trial:
@@ -105,8 +76,7 @@ class Entry(Struct, frozen=True, dict=True):
     @property
     def key(self) -> tuple[object, ...]:
         """What is measured: entries with one key are about the same. It has the digest of the default kernel."""
-        place = (self.family, self.entry, self.configuration, self.bucket)
-        return (*place, msgspec.structs.astuple(self.device), self.cold, self.default.kernel)
+        return self.family, self.entry, self.configuration, self.bucket, self.device, self.default.kernel
 
     @cached_property
     def encoded(self) -> bytes:
@@ -137,6 +107,10 @@ class Entry(Struct, frozen=True, dict=True):
         """How many times as fast as the default the chosen variant is."""
         return self.default.seconds / self.chosen.seconds
 
+    def distance(self, bucket: Sizes) -> float:
+        """Return by how much a bucket of the same sizes differs."""
+        return sum(abs(log2((a + 1) / (b + 1))) for (_, a), (_, b) in zip(self.bucket, bucket, strict=True))
+
     def among(self, allows: Callable[[Variant], bool]) -> Entry | None:
         """Return what was measured of some variants; None if that decides nothing.
 
@@ -157,22 +131,13 @@ def make_entry(
     entry: str,
     configuration: Mapping[str, str],
     bucket: Sizes,
-    device: DeviceKind,
+    device: str,
     trials: Iterable[Trial],
-    *,
-    cold: bool = False,
 ) -> Entry:
     """Return an entry in its canonical order; the first trial is the default's."""
     first, *rest = trials
     ordered = (first, *sorted(rest, key=lambda trial: _spelled(trial.variant)))
-    return Entry(family, entry, tuple(sorted(configuration.items())), bucket, device, ordered, cold)
-
-
-class Found(NamedTuple):
-    """An entry that may answer for a problem, and why it is only a guess; empty if it was measured for it."""
-
-    entry: Entry
-    guess: str
+    return Entry(family, entry, tuple(sorted(configuration.items())), bucket, device, ordered)
 
 
 class Wisdom:
@@ -209,28 +174,22 @@ class Wisdom:
         entry: str,
         configuration: Mapping[str, str],
         bucket: Sizes,
-        device: DeviceKind,
+        device: str,
         allows: Callable[[Variant], bool],
-    ) -> Iterator[Found]:
-        """Yield the entries that may answer for a problem: those measured for it, then guesses, the nearest first.
+    ) -> list[Entry]:
+        """Return what was measured on a kind of device for a configuration, that for the nearest bucket first.
 
         Args:
-            allows: Whether a variant may be used for it; of each entry, only what was measured of such variants counts.
+            allows: Whether a variant may be used; of each entry, only what was measured of such variants counts.
         """
-        wanted = tuple(sorted(configuration.items()))
-        names = [name for name, _ in bucket]
+        place = family, entry, tuple(sorted(configuration.items())), device, [name for name, _ in bucket]
         about = [
             each
             for whole in self.entries
-            if (whole.family, whole.entry) == (family, entry) and [name for name, _ in whole.bucket] == names
+            if (whole.family, whole.entry, whole.configuration, whole.device, [n for n, _ in whole.bucket]) == place
             if (each := whole.among(allows)) is not None
         ]
-        for each in sorted(about, key=lambda each: _distance(each, wanted, bucket, device)):
-            others = [str(each.device)] if each.device != device else []
-            for own, asked in ((each.configuration, wanted), (each.bucket, bucket)):
-                if own != asked:
-                    others.append(" ".join(f"{name}={value}" for name, value in own) or "another configuration")
-            yield Found(each, f"it was measured for {', '.join(others)}" if others else "")
+        return sorted(about, key=lambda each: (each.distance(bucket), -_evidence(each)[0], each.encoded))
 
 
 def _evidence(entry: Entry) -> tuple[int, bytes]:
@@ -239,14 +198,6 @@ def _evidence(entry: Entry) -> tuple[int, bytes]:
 
 def _spelled(variant: Variant) -> bytes:
     return msgspec.json.encode(variant, order="sorted")
-
-
-def _distance(entry: Entry, configuration: Pairs, bucket: Sizes, device: DeviceKind) -> tuple[object, ...]:
-    """Return by how much what was measured differs from what is asked; the last parts make the order one for all."""
-    differing = len(set(entry.configuration) ^ set(configuration))
-    ratio = sum(abs(log2((a + 1) / (b + 1))) for (_, a), (_, b) in zip(entry.bucket, bucket, strict=True))
-    count, encoded = _evidence(entry)
-    return entry.device.distance(device), differing, ratio, -count, encoded
 
 
 def _differences(one: Variant, other: Variant) -> int:

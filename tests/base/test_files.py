@@ -371,7 +371,8 @@ def test_a_directory_is_removed_even_if_an_interrupt_comes_meanwhile(
 def test_one_function_writes_files_at_paths_that_users_give() -> None:
     """What else writes does so in directories of jitlto's own, or temporary ones."""
     own = {
-        "compile/header_tree.py",  # in the temporary directory of a compile, or of the build
+        "compile/headers.py",  # in the temporary directory of a compile, or of the build
+        "compile/nvcc.py",  # in the temporary directory of a compile
         "compile/snapshot.py",  # a descriptor in memory
         "build/execution/header_files.py",  # in the temporary directory of the build
         "build/lineinfo.py",  # in a directory that is renamed when it is complete

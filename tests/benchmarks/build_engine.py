@@ -34,7 +34,7 @@ from jitlto.build import proof
 from jitlto.build.cache.cache import open_cache
 from jitlto.build.pipeline import build
 from jitlto.compile import ltoir_symbols
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.nvcc import Compiler
 from jitlto.compile.nvrtc_program import Step
 from jitlto.compile.snapshot import LEAST_SHARERS, Snapshots

@@ -14,7 +14,7 @@ from jitlto.base.errors import BuildError, CompileError
 from jitlto.build.failures import FailedFragmentsError, Failure, FailureGroup, group_failures
 from jitlto.compile import diagnostics
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from jitlto.families import declaration
 from jitlto.families.declaration import GroupDeclaration
 from jitlto.families.templates import RenderedSource, render_family

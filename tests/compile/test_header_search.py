@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from jitlto.base.errors import JitltoError
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from tests.support.errors import raises
 from tests.support.header_trees import (
     Answer,

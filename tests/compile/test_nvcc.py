@@ -19,7 +19,7 @@ from jitlto.build.pipeline import build
 from jitlto.compile import diagnostics, ltoir_symbols, nvcc
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.compiler import CompiledSource, CompileJob
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.nvcc import Compiler
 from jitlto.cuda import nvjitlink, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
@@ -55,7 +55,7 @@ from jitlto.compile.nvcc import Compiler
 from jitlto.build.cache.cache import Unit, encode_unit
 from jitlto.compile.compiler import CompileJob
 from jitlto.record.fragment import ImageKind
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from jitlto.base.versions import Architecture
 root = Path(sys.argv[1])
 source = HeaderSearch([root], as_written=True).closure((root / "source.cu").read_bytes())

@@ -12,7 +12,7 @@ from jitlto.base.errors import ToolchainError, VersionError
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.pipeline import BuildReport, build
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.nvcc import Compiler
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.database import FragmentDatabase

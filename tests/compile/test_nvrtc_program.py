@@ -12,7 +12,7 @@ from jitlto.base.errors import CompileError, JitltoError
 from jitlto.base.versions import Architecture
 from jitlto.compile import diagnostics
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.nvrtc_program import compile_source
 from jitlto.cuda import toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
@@ -48,7 +48,7 @@ extern "C" __global__ void kernel(int* out) { *out = visible(*out) + other(*out)
 SCRIPT = """
 import hashlib, sys
 from pathlib import Path
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.compile.nvrtc_program import compile_source
 from jitlto.base.versions import Architecture

@@ -133,7 +133,7 @@ LINK = """
 import json
 from jitlto.cuda import nvfatbin, nvjitlink, toolkit
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from jitlto.base.versions import Architecture
 text = b"#include <cuda_fp16.h>\\n#include <cuda/std/cstdint>\\n__global__ void f(__half* x) { *x = 1; }"
 search, target = HeaderSearch(toolkit.header_roots()), Architecture(80)

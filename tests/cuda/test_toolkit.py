@@ -10,7 +10,7 @@ import pytest
 from jitlto.base.errors import ToolchainError
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from jitlto.cuda import libraries, nvjitlink, toolkit
 from jitlto.cuda.compatibility import ltoir_links
 from tests.support.errors import raises

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.base.errors import JitltoError
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from jitlto.record.headers import Source, split_leading_includes
 from tests.support.errors import raises
 

@@ -27,7 +27,7 @@ DIGEST = "0a" * 32
 def test_what_an_address_means(text: str, url: str, writes: bool) -> None:
     address = parse_store(text)
     assert address == StoreAddress(url, writes)
-    assert address.is_local == url.startswith("file")
+    assert (address.directory is not None) == url.startswith("file")
     assert parse_store(text, writes=False) == StoreAddress(url, writes=False)
     if not writes:
         with raises(StoreError, "store-address", "only be read"):

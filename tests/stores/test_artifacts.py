@@ -15,7 +15,7 @@ from jitlto.stores.address import MARK, parse_store
 from jitlto.stores.artifacts import decode_index, encode_index, open_store, pull, push
 from jitlto.stores.backend import Backend
 from jitlto.stores.entry import object_name
-from jitlto.stores.examine import examine_store
+from jitlto.stores.upkeep import examine
 from tests.support.errors import raises
 from tests.support.store_server import Server
 
@@ -136,36 +136,22 @@ def test_a_missing_bucket_is_said_and_not_a_missing_file(
     address = f"s3://nobucket/ci#sha256={'0' * 64}"
     with raises(StoreError, "store-no-such-bucket"):
         pull(address, tmp_path / "out")
-    (finding,) = examine_store(
+    ((_, remedy),) = examine(
         parse_store("s3://nobucket/ci", writes=False), Config.read({"JITLTO_STORE_TRUST": "checksum"})
     )
-    assert finding.ok is False
-    assert "bucket" in (finding.remedy or "")
+    assert "bucket" in (remedy or "")
 
 
 @pytest.mark.parametrize(
-    "names",
-    [
-        ["../a.fragdb"],
-        ["/a.fragdb"],
-        ["a"],
-        [],
-        ["a.fragdb", "b.pack"],
-        ["a.fragdb", "a.fragdb.pack/../../x.pack"],
-        ["a.fragdb", "a.so"],
-        ["a\n.fragdb"],
-    ],
+    "names", [["../a.fragdb"], [".pack"], [], [".fragdb", "b.pack"], [".fragdb", ".a/../x.pack"], [".fragdb", ".so"]]
 )
 def test_an_index_names_files_beside_each_other_and_no_others(names: list[str]) -> None:
-    assert decode_index(encode_index({"a.fragdb": "0" * 64, "a.b.pack": "1" * 64})) is not None
-    with raises(StoreError, "store-damaged"):
-        decode_index(encode_index(dict.fromkeys(names, "0" * 64)))
+    listed = {".fragdb": "0" * 64, ".pack": "1" * 64, ".b.pack": "2" * 64}
+    assert decode_index(encode_index(listed)) == listed
+    assert decode_index(encode_index(dict.fromkeys(names, "0" * 64))) is None
 
 
-@pytest.mark.parametrize("cut", [20, -2, -1])
-def test_a_damaged_index_is_an_error_and_any_other_file_is_no_index(cut: int) -> None:
-    data = encode_index({"a.fragdb": "0" * 64})
-    with raises(StoreError, "store-damaged"):
-        decode_index(data[:cut] + b"x")
-    for other in (b"", b"SQLite format 3\0", b'{"jitlto_lock": 1}', data[1:]):
+def test_any_other_file_is_no_index() -> None:
+    data = encode_index({".fragdb": "0" * 64})
+    for other in (b"", b"SQLite format 3\0", b'{"jitlto_lock": 1}', data[1:], data[:-1], data[:20] + b"x"):
         assert decode_index(other) is None

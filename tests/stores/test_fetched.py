@@ -13,9 +13,8 @@ from jitlto.base.config import Config
 from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.user_caches import clear_databases, kept_databases
 from jitlto.stores.address import parse_store
-from jitlto.stores.artifacts import open_store, push, push_with_packs
+from jitlto.stores.artifacts import copy_of, open_store, push, push_with_packs
 from jitlto.stores.backend import Backend
-from jitlto.stores.fetched import fetch
 from tests.support.errors import raises
 
 
@@ -49,14 +48,14 @@ def test_it_is_fetched_once_and_for_this_user_alone(
 ) -> None:
     database.with_name("mini.sm_90.pack").write_bytes(b"a pack")
     address = str(push_with_packs(backend, database)[0].address)
-    path = fetch(address, settings)
+    path = copy_of(address, settings)
     assert path.name == "database.fragdb"
     assert path.read_bytes() == database.read_bytes()
     assert path.with_name("database.sm_90.pack").read_bytes() == b"a pack"
     assert {stat.S_IMODE(each.stat().st_mode) for each in _below(settings) if each.is_dir()} == {0o700}
     _refuse_stores(monkeypatch)
-    assert fetch(address, settings) == path
-    assert fetch(f"s3://elsewhere/{address[address.index('#') :]}", settings) == path  # the content is what counts
+    assert copy_of(address, settings) == path
+    assert copy_of(f"s3://elsewhere/{address[address.index('#') :]}", settings) == path  # the content is what counts
 
 
 def _below(settings: Config) -> list[Path]:
@@ -64,7 +63,7 @@ def _below(settings: Config) -> list[Path]:
 
 
 def test_a_database_that_was_pushed_alone_is_fetched_too(backend: Backend, database: Path, settings: Config) -> None:
-    path = fetch(str(push(backend, database).address), settings)
+    path = copy_of(str(push(backend, database).address), settings)
     assert path.read_bytes() == database.read_bytes()
 
 
@@ -73,30 +72,30 @@ def test_a_copy_that_was_cut_off_is_fetched_again(
     backend: Backend, database: Path, settings: Config, damage: str
 ) -> None:
     address = str(push(backend, database).address)
-    path = fetch(address, settings)
+    path = copy_of(address, settings)
     if damage == "gone":
         path.unlink()
     else:
         os.truncate(path, 0 if damage == "empty" else 5000)
-    assert fetch(address, settings).read_bytes() == database.read_bytes()
+    assert copy_of(address, settings).read_bytes() == database.read_bytes()
     assert len(kept_databases("fetched", settings)) == 1
 
 
 def test_what_is_no_database_leaves_nothing(backend: Backend, tmp_path: Path, settings: Config) -> None:
     (other := tmp_path / "used.jsonl").write_bytes(b"recorded plans")
     with raises(DatabaseError, "database-foreign", hint="jitlto pull"):
-        fetch(str(push(backend, other).address), settings)
+        copy_of(str(push(backend, other).address), settings)
     assert [path for path in _below(settings) if path.is_file() and path.suffix != ".lock"] == []
 
 
 def test_copies_are_counted_and_cleared(backend: Backend, database: Path, settings: Config) -> None:
     assert kept_databases("fetched", settings) == {}
     address = str(push(backend, database).address)
-    path = fetch(address, settings)
+    path = copy_of(address, settings)
     assert kept_databases("fetched", settings) == {path: database.stat().st_size}
     assert clear_databases("fetched", settings) == 1
     assert kept_databases("fetched", settings) == {}
-    assert fetch(address, settings) == path
+    assert copy_of(address, settings) == path
 
 
 def test_what_a_killed_process_has_left_is_removed_after_a_day(
@@ -108,7 +107,7 @@ def test_what_a_killed_process_has_left_is_removed_after_a_day(
     settings.cache_dir.chmod(0o700)
     directory.chmod(0o700)
     os.utime(directory / ".jitlto-old", (0, 0))
-    fetch(str(push(backend, database).address), settings)
+    copy_of(str(push(backend, database).address), settings)
     assert [path.name for path in directory.glob(".jitlto-*")] == [".jitlto-new"]
 
 
@@ -116,8 +115,8 @@ def test_a_copy_is_found_in_a_cache_that_can_only_be_read(
     backend: Backend, database: Path, settings: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = str(push(backend, database).address)
-    path = fetch(address, settings)
+    path = copy_of(address, settings)
     monkeypatch.setattr(os, "access", lambda _path, mode: mode == os.R_OK)  # root may write everywhere
-    assert fetch(address, settings) == path
+    assert copy_of(address, settings) == path
     with raises(JitltoError, "jitlto-unusable-cache", where="fetched"):
-        fetch(address[:-64] + "0" * 64, settings)
+        copy_of(address[:-64] + "0" * 64, settings)

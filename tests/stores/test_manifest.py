@@ -183,8 +183,8 @@ def test_a_manifest_is_a_file_of_sensible_size(release: Path, tmp_path: Path) ->
     (tmp_path / "large").touch()
     os.truncate(tmp_path / "large", 1 << 40)
     os.mkfifo(tmp_path / "fifo")
-    for name, case in (("large", "invalid"), ("fifo", "unreadable"), ("none", "unreadable"), (".", "unreadable")):
-        refused(case, "verify", "--manifest", tmp_path / name)
+    for name in ("large", "fifo", "none", "."):
+        refused("unreadable", "verify", "--manifest", tmp_path / name)
     (tmp_path / "bytes").write_bytes(b"\xff" * 70)
     assert "UTF-8" in refused("invalid", "verify", "--manifest", tmp_path / "bytes")
 
@@ -336,7 +336,7 @@ def test_a_file_of_a_tebibyte_is_refused_at_once(release: Path, key: Path, what:
     signers = signers_of(key)
     places = {"manifest": path, "signers": signers, "signature": Path(f"{path}.sig")}
     os.truncate(places.get(what, release / "pkg" / "mini.sm_90.pack"), 1 << 40)
-    with raises(ManifestError, "manifest-unreadable" if what == "listed" else "manifest-invalid"):
+    with raises(ManifestError, "manifest-unreadable"):
         if what == "manifest":
             manifest.sign(path, key)
         elif what == "listed":

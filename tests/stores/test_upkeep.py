@@ -6,10 +6,12 @@ import hashlib
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from jitlto.base.config import Config
 from jitlto.base.errors import StoreError
 from jitlto.stores import upkeep
 from jitlto.stores.address import StoreAddress, parse_store
@@ -19,6 +21,8 @@ from jitlto.stores.entry import encode, object_name
 from jitlto.stores.signatures import SigningKey, TrustedKeys
 from jitlto.stores.upkeep import Damage
 from tests.support.errors import raises
+from tests.support.store_server import fault_proxy
+from tests.support.stores import config, write_key
 
 DAY = 86400.0
 NOW = 1_800_000_000.0
@@ -71,6 +75,104 @@ def dated(tmp_path: Path) -> DatedStore:
     return DatedStore(tmp_path / "dated")
 
 
+CHECKSUM = Config.read({"JITLTO_STORE_TRUST": "checksum"})
+
+
+class FakeStore:
+    """A store in which one method is denied, or which loses what is written."""
+
+    def __init__(self, denied: str = "") -> None:
+        self.denied, self.objects = denied, dict[str, bytes]()
+
+    def _do(self, method: str) -> None:
+        if method == self.denied:
+            raise StoreError("403 Forbidden", code="store-denied", where="s3://bucket", hint="ask for rights")
+
+    def get(self, name: str) -> bytes | None:
+        self._do("get")
+        return self.objects.get(name)
+
+    def put(self, name: str, data: bytes) -> None:
+        self._do("put")
+        if self.denied != "lose":
+            self.objects[name] = data
+
+    def delete(self, name: str) -> None:
+        self._do("delete")
+        del self.objects[name]
+
+
+def wrong(store: FakeStore, settings: Config, *, writes: bool = True) -> list[str]:
+    """What is wrong with a store, each with its remedy."""
+    found = upkeep.examine(StoreAddress("s3://bucket", writes), settings, open_store=lambda _: store)  # type: ignore[arg-type,return-value]
+    return [f"{value} {remedy}" for value, remedy in found if remedy is not None]
+
+
+def test_a_store_that_works_is_found_so_and_left_as_it_was(backend: Backend) -> None:
+    backend.put("v1/kernels/ab/cd", b"payload")
+    ((value, remedy),) = upkeep.examine(backend.address, CHECKSUM)
+    assert remedy is None
+    assert value.startswith(f"{backend.address.url}: can be read, ")
+    assert [each.name for each in backend.list()] == ["v1/kernels/ab/cd"]
+
+
+@pytest.mark.parametrize(
+    ("denied", "remedy"),
+    [
+        ("get", "ask for rights"),
+        ("put", "s3://bucket#read"),
+        ("delete", "ask for rights"),
+        ("lose", "as soon as"),
+    ],
+)
+def test_a_right_that_is_missing_is_named_with_its_remedy(denied: str, remedy: str) -> None:
+    (said,) = wrong(FakeStore(denied), CHECKSUM)
+    assert remedy in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [{"fault": "status", "status": 403}, {"fault": "html"}, {"fault": "silent"}])
+def test_a_server_that_fails_is_said_within_the_bound(fault: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    with fault_proxy(None) as proxy:
+        for name, value in proxy.variables.items():
+            monkeypatch.setenv(name, value)
+        proxy.set(**fault)
+        begin = time.monotonic()
+        ((_, remedy),) = upkeep.examine(parse_store(proxy.url, writes=True), CHECKSUM)
+    assert time.monotonic() - begin < 12
+    assert remedy
+
+
+def test_keys_are_examined_where_signatures_count(tmp_path: Path) -> None:
+    key, other = write_key(tmp_path / "key"), write_key(tmp_path / "other")
+    assert wrong(FakeStore(), config(signers=f"{key}.pub", key=key)) == []
+    assert wrong(FakeStore(), config(signers=f"{key}.pub"), writes=False) == []
+    for settings, word in (
+        ({"key": key}, "JITLTO_STORE_SIGNERS"),
+        ({"signers": f"{key}.pub"}, "JITLTO_STORE_KEY"),
+        ({"signers": f"{key}.pub", "key": other}, "lacks the key"),
+        ({"signers": tmp_path / "none", "key": key}, "cannot be read"),
+        ({"signers": f"{key}.pub", "key": tmp_path / "none"}, "cannot be read"),
+        ({"signers": key, "key": key}, "not a line of trusted keys"),
+    ):
+        (said,) = wrong(FakeStore(), config(**settings))
+        assert word in said
+
+
+def test_a_directory_is_examined_as_programs_see_it(tmp_path: Path) -> None:
+    """One that everybody may write to is not read by them, and none is made."""
+    (directory := tmp_path / "store").mkdir()
+    directory.chmod(0o777)
+    address = parse_store(directory.as_uri())
+    (_, remedy), (_, nothing) = upkeep.examine(address, config())
+    assert "JITLTO_STORE_TRUST" in (remedy or "")
+    assert nothing is None
+    ((_, remedy),) = upkeep.examine(parse_store((tmp_path / "none").as_uri()), config())
+    assert remedy
+    assert not (tmp_path / "none").exists()
+    assert [remedy for _, remedy in upkeep.examine(address, CHECKSUM)] == [None]
+
+
 def test_it_is_measured_by_kind_with_the_dates_of_last_use(dated: DatedStore) -> None:
     dated.entry(1, 5)
     dated.entry(2, 3, size=7)
@@ -88,20 +190,19 @@ def test_it_is_measured_by_kind_with_the_dates_of_last_use(dated: DatedStore) ->
 
 def test_what_was_not_used_for_long_goes(dated: DatedStore) -> None:
     old, young = dated.entry(1, 31), dated.entry(2, 29)
-    done = upkeep.prune(dated.backend, older_than=30 * DAY, now=NOW)
+    removed, left = upkeep.prune(dated.backend, older_than=30 * DAY, now=NOW)
     assert dated.names == {young}
-    assert (done.removed, done.size, done.left, done.size_left) == ({"kernels": 1}, 100, 1, 100)
-    assert old not in dated.names
+    assert ([each.name for each in removed], [each.name for each in left]) == ([old], [young])
 
 
 @pytest.mark.parametrize("room", [0, 99, 100, 299, 300, 1000])
 def test_the_least_recently_used_go_until_the_rest_fits(dated: DatedStore, room: int) -> None:
     by_age = [dated.entry(number, days) for number, days in ((1, 9), (2, 1), (3, 5))]
-    done = upkeep.prune(dated.backend, size=room, now=NOW)
+    _, left = upkeep.prune(dated.backend, size=room, now=NOW)
     kept = min(3, room // 100)
     newest_first = [by_age[1], by_age[2], by_age[0]]
     assert dated.names == set(newest_first[:kept])
-    assert (done.left, done.size_left) == (kept, 100 * kept)
+    assert {each.name for each in left} == dated.names
 
 
 def test_a_dry_run_says_what_would_go_and_removes_nothing(dated: DatedStore) -> None:
@@ -109,22 +210,21 @@ def test_a_dry_run_says_what_would_go_and_removes_nothing(dated: DatedStore) -> 
     planned = upkeep.prune(dated.backend, older_than=3 * DAY, size=250, dry_run=True, now=NOW)
     assert dated.names == names
     assert upkeep.prune(dated.backend, older_than=3 * DAY, size=250, now=NOW) == planned
-    assert len(dated.names) == planned.left == 2
+    assert len(dated.names) == len(planned[1]) == 2
 
 
 @pytest.mark.parametrize("with_artifacts", [True, False])
 def test_pushed_files_go_only_where_that_is_said(dated: DatedStore, with_artifacts: bool) -> None:
     kernel, file = dated.entry(1, 400), object_name("artifacts", dated.artifact(b"a database", 400))
-    done = upkeep.prune(dated.backend, older_than=DAY, size=0, with_artifacts=with_artifacts, now=NOW)
-    assert done.removed == ({"kernels": 1, "artifacts": 1} if with_artifacts else {"kernels": 1})
+    upkeep.prune(dated.backend, older_than=DAY, size=0, with_artifacts=with_artifacts, now=NOW)
     assert dated.names == {kernel, file} - ({kernel, file} if with_artifacts else {kernel})
 
 
 def test_foreign_objects_are_left_alone(dated: DatedStore) -> None:
     foreign = {dated.put(name, b"", 900) for name in ("v1/readme", "v1/kernels/ab/short", "other/file")}
-    done = upkeep.prune(dated.backend, older_than=0, size=0, with_artifacts=True, now=NOW)
+    removed, _ = upkeep.prune(dated.backend, older_than=0, size=0, with_artifacts=True, now=NOW)
     assert dated.names == foreign
-    assert done.removed == {}
+    assert removed == []
 
 
 _SIGNATURE = ("sign", "trusted")  # words of the reasons that are about signatures
@@ -151,8 +251,8 @@ def _fill(backend: Backend, signing: SigningKey) -> dict[str, str]:
         object_name("artifacts", "0" * 64): (data, sha),
         "v1/readme": (b"", "no such name"),
     }
-    lists = encode_index({"a.fragdb": sha, "a.pack": "1" * 64})
-    objects[object_name("artifacts", hashlib.sha256(lists).hexdigest())] = (lists, "a.pack")
+    lists = encode_index({".fragdb": sha, ".pack": "1" * 64})
+    objects[object_name("artifacts", hashlib.sha256(lists).hexdigest())] = (lists, ".pack")
     for name, (content, _) in objects.items():
         backend.put(name, content)
     intact = {object_name("kernels", digests[0]), object_name("artifacts", sha)}

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 
 from jitlto.base.errors import CompileError, JitltoError
 from jitlto.base.versions import Architecture
-from jitlto.compile import header_tree
+from jitlto.compile import headers, nvcc
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.nvrtc_program import Program, Step
 
 _GCC = re.compile(r"warning: #warning (\S+)")
@@ -147,9 +147,11 @@ def ask_as_written(tree: Tree, directory: Path) -> Answer:
     except JitltoError as error:
         return Answer((), False, refused=error.code)
     with tempfile.TemporaryDirectory() as work:
-        header_tree.lay_out(Path(work), source)
-        main = f"{header_tree.SOURCE}/{nvrtc.program_name(source)}"
-        return _preprocess(main, header_tree.include_directories(source.headers), Path(work))
+        headers.lay_out(Path(work), source.headers)
+        main = f"{nvcc.SOURCE}/main.cu"
+        (Path(work) / nvcc.SOURCE).mkdir(parents=True)
+        (Path(work) / main).write_bytes(source.text)
+        return _preprocess(main, headers.include_directories(source.headers), Path(work))
 
 
 def agree(expected: Answer, found: Answer) -> bool:

@@ -22,7 +22,6 @@ class Simulated:
     """
 
     stream = "stream"
-    cold = False
 
     def __init__(self, seed: int = 0, noise: float = 0.003, outliers: float = 0.02, drift: float = 0.0001) -> None:
         self._random = random.Random(seed)  # noqa: S311 - no secret

@@ -1,4 +1,4 @@
-"""How launches are timed, with a driver that only counts: graphs where the L2 is warm, a flush where it is cold."""
+"""How launches are timed, with a driver that only counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from jitlto.cuda import device, libraries
 from jitlto.tuning import bench as bench_module
 from jitlto.tuning import devices
 from jitlto.tuning.bench import Bench
-from jitlto.tuning.wisdom import DeviceKind
 from tests.support.errors import raises
 
 _MILLISECONDS = 0.05  # that a launch takes
@@ -32,7 +31,7 @@ class CountingDriver:
         self.captured: int | None = None
         self.status = 0
         self._events: dict[object, float] = {}
-        names = "cuEventCreate cuEventSynchronize cuMemAlloc cuMemFree cuMemsetD8Async cuCtxSynchronize cuGraphDestroy"
+        names = "cuEventCreate cuEventSynchronize cuCtxSynchronize cuGraphDestroy"
         monkeypatch.setattr(driver, "cuStreamCreate", self._counted("cuStreamCreate", lambda _: 7))
         for name in (*names.split(), "cuGraphExecDestroy", "cuStreamDestroy"):
             monkeypatch.setattr(driver, name, self._counted(name, lambda *_: object()))
@@ -48,7 +47,7 @@ class CountingDriver:
             monkeypatch.setattr(
                 driver, name, self._counted(name, lambda to, source, size: ctypes.memmove(to, source, size))
             )
-        properties = SimpleNamespace(l2_cache_size=1000, memory_clock_rate=3201000, multiprocessor_count=132)
+        properties = SimpleNamespace(memory_clock_rate=3201000, multiprocessor_count=132)
         self.device = SimpleNamespace(
             properties=properties,
             device_id=0,
@@ -87,13 +86,13 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> CountingDriver:
     return CountingDriver(monkeypatch)
 
 
-def test_a_warm_launch_is_repeated_in_a_graph_that_is_made_once(counting: CountingDriver) -> None:
+def test_a_launch_is_repeated_in_a_graph_that_is_made_once(counting: CountingDriver) -> None:
     with Bench() as bench:
         times = [bench.time(counting.launch) for _ in range(3)]
     assert times == pytest.approx([_MILLISECONDS / 1000] * 3)
     assert counting.calls["graph"] == 3
     assert counting.calls["launch"] == 2  # the first, and one to see how long it takes
-    assert (counting.calls["cuGraphExecDestroy"], counting.calls["cuMemsetD8Async"]) == (1, 0)
+    assert counting.calls["cuGraphExecDestroy"] == 1
 
 
 def test_a_slow_launch_is_not_repeated(counting: CountingDriver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,14 +100,6 @@ def test_a_slow_launch_is_not_repeated(counting: CountingDriver, monkeypatch: py
     with Bench() as bench:
         assert [bench.time(counting.launch) for _ in range(3)] == pytest.approx([_MILLISECONDS / 1000] * 3)
     assert (counting.calls["launch"], counting.calls["graph"]) == (3, 0)
-
-
-def test_before_a_cold_launch_other_memory_is_written(counting: CountingDriver) -> None:
-    with Bench(cold=True) as bench:
-        times = [bench.time(counting.launch) for _ in range(3)]
-    assert times == pytest.approx([_MILLISECONDS / 1000] * 3)
-    assert (counting.calls["cuMemsetD8Async"], counting.calls["launch"], counting.calls["graph"]) == (3, 3, 0)
-    assert counting.calls["cuMemFree"] == 1
 
 
 def test_what_the_driver_reports_is_an_error(counting: CountingDriver) -> None:
@@ -157,7 +148,7 @@ def test_the_kind_of_a_device(counting: CountingDriver, monkeypatch: pytest.Monk
             return every
 
     monkeypatch.setattr(libraries, "Device", Device)
-    assert devices.current_kind() == DeviceKind("NVIDIA H200", "sm_90", 3201000, 132)
+    assert devices.current_kind() == "NVIDIA H200 (sm_90, 132 SMs, memory at 3201 MHz)"
     assert devices.are_alike()
     every.append(smaller)
     assert not devices.are_alike()

@@ -13,7 +13,7 @@ from jitlto.base.errors import PlanError
 from jitlto.record.tuning import Launch, Variant
 from jitlto.tuning import devices, wisdom_file
 from jitlto.tuning.best import Best, Problem
-from jitlto.tuning.wisdom import DeviceKind, Entry, Trial, Wisdom, make_entry
+from jitlto.tuning.wisdom import Entry, Trial, Wisdom, make_entry
 from tests.support import launch_core
 from tests.support.errors import raises
 from tests.support.tuned import PlannedFamily, open_tuned
@@ -27,7 +27,7 @@ def measured(
     times: dict[int, float],
     *,
     n: int = 1024,
-    device: DeviceKind = H200,
+    device: str = H200,
     data_type: str = "float",
     kernel: str | None = None,
 ) -> Entry:
@@ -82,10 +82,9 @@ def test_a_launch_passes_what_was_chosen(tuned: PlannedFamily) -> None:
 
 @pytest.mark.parametrize(
     ("how", "word"),
-    [({"n": 1 << 18}, "n=262144"), ({"device": A100}, "A100"), ({"data_type": "double"}, "data_type=double"),
-     ({"kernel": "cd" * 32}, "another version")],
-)  # fmt: skip
-def test_what_was_measured_for_something_else_is_a_guess_that_says_so(
+    [({"n": 1 << 18}, "n=262144"), ({"kernel": "cd" * 32}, "another version")],
+)
+def test_what_was_measured_for_another_size_or_version_of_the_kernel_is_a_guess_that_says_so(
     tuned: PlannedFamily, how: dict[str, Any], word: str
 ) -> None:
     own(tuned, measured(tuned, {0: 2.0, 3: 1.0}, **how))
@@ -93,6 +92,14 @@ def test_what_was_measured_for_something_else_is_a_guess_that_says_so(
     assert (best.origin, best.variant) == ("guess", variants(tuned)[3])
     assert word in best.reason
     assert "guess" in repr(best)
+
+
+@pytest.mark.parametrize("how", [{"device": A100}, {"data_type": "double"}])
+def test_what_was_measured_on_another_kind_of_device_or_for_another_configuration_answers_nothing(
+    tuned: PlannedFamily, how: dict[str, Any]
+) -> None:
+    own(tuned, measured(tuned, {0: 2.0, 3: 1.0}, **how))
+    assert tuned.best(n=1024, **FLOAT).origin == "default"
 
 
 def test_the_users_own_goes_before_what_is_shipped_and_what_is_measured_before_guesses(tuned: PlannedFamily) -> None:

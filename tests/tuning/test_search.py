@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from jitlto.base.errors import JitltoError, LinkError
 from jitlto.record.tuning import Variant
-from jitlto.tuning.search import EXHAUSTIVE, Outcome, Search
+from jitlto.tuning import search as searching
+from jitlto.tuning.search import EXHAUSTIVE, Outcome
 from jitlto.tuning.wisdom import TIE, Entry, Trial, make_entry
 from tests.support.errors import raises
 from tests.support.simulated import Simulated
@@ -28,7 +29,7 @@ def search(times: list[float], device: Simulated, **how: object) -> Outcome:
         return lambda: by_variant[variant]
 
     options = {"budget": 1e9, "clock": lambda: device.now} | how
-    return Search(list(by_variant), prepare, device, **options).run()  # type: ignore[arg-type]
+    return searching.search(list(by_variant), prepare, device.time, **options)  # type: ignore[arg-type]
 
 
 def entry_of(outcome: Outcome) -> Entry:
@@ -53,7 +54,7 @@ def landscape(seed: int, count: int) -> list[float]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=60, derandomize=True)
 @given(st.integers(0, 10**6), st.sampled_from([8, 20, 60, 200]))
 def test_the_choice_is_near_the_best_for_a_tenth_of_the_time_of_an_exhaustive_search(seed: int, count: int) -> None:
     times = landscape(seed, count)
@@ -74,10 +75,10 @@ def test_a_small_search() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=12)
-@given(st.integers(0, 10**6), st.sampled_from([5, 20, 100]))
+@pytest.mark.parametrize("count", [5, 20, 100])
+@pytest.mark.parametrize("seed", range(4))
 def test_ten_searches_give_one_answer_where_no_variant_is_at_the_edge_of_a_tie(seed: int, count: int) -> None:
-    draw = random.Random(seed)  # noqa: S311 - no secret
+    draw = random.Random(7 * seed + count)  # noqa: S311 - no secret
     base = draw.uniform(1e-5, 1e-2)
     times = [base * draw.choice([1, 1.03, 1.3, 2]) * draw.uniform(1, 1 + TIE / 5) for _ in range(count)]
     assert len({chosen(search(times, Simulated(again + seed))) for again in range(10)}) == 1
@@ -105,10 +106,10 @@ def test_variants_that_cannot_be_used_are_left_out_and_the_default_must_be_usabl
 
     broken = {"2", "3"}
     device = Simulated(0)
-    outcome = Search(variants_of(4), prepare, device).run()
+    outcome = searching.search(variants_of(4), prepare, device.time)
     assert chosen(outcome) == 1
     assert set(outcome.rejected.values()) == {"no link"}
     broken.add("0")
     with raises(LinkError):
-        Search(variants_of(4), prepare, device).run()
+        searching.search(variants_of(4), prepare, device.time)
     assert issubclass(LinkError, JitltoError)

@@ -37,10 +37,9 @@ def workload(value: float) -> tuple[Workload, Any]:
     return Workload([array, PROBLEM["n"]], results=[array]), array
 
 
-@pytest.mark.parametrize("cold", [False, True])
-def test_variants_with_the_same_results_are_timed_and_the_fastest_is_used(family: KernelFamily, cold: bool) -> None:
+def test_variants_with_the_same_results_are_timed_and_the_fastest_is_used(family: KernelFamily) -> None:
     load, array = workload(2.0)
-    report = family.tune(PROBLEM, load, budget=30, cold=cold)
+    report = family.tune(PROBLEM, load, budget=30)
     assert not report.outcome.rejected
     assert len(report.entry.trials) == report.variants == 8
     assert all(1e-7 < trial.seconds < 1e-2 for trial in report.entry.trials)
@@ -65,21 +64,18 @@ def test_times_are_those_of_the_device() -> None:
     import cupy as cp
 
     array = cp.zeros(1 << 26, cp.float32)
-    with Bench() as warm, Bench(cold=True) as cold:
+    with Bench() as bench:
+        stream = cp.cuda.ExternalStream(int(bench.stream.handle))
 
-        def fill(bench: Bench, count: int) -> Callable[[], object]:
-            part, stream = array[:count], cp.cuda.ExternalStream(int(bench.stream.handle))
-
+        def fill(count: int) -> Callable[[], object]:
             def launch() -> None:
                 with stream:
-                    part.fill(1)
+                    array[:count].fill(1)
 
             return launch
 
-        for bench in (warm, cold):
-            small, large = (np.median([bench.time(launch) for _ in range(20)])
-                            for launch in (fill(bench, 1 << 23), fill(bench, 1 << 26)))  # fmt: skip
-            assert 3 < large / small < 20
+        small, large = (np.median([bench.time(launch) for _ in range(20)]) for launch in (fill(1 << 23), fill(1 << 26)))
+        assert 3 < large / small < 20
 
 
 def test_what_it_reads_is_what_it_wrote() -> None:

@@ -1,4 +1,4 @@
-"""Wisdom: which variant the evidence chooses, merging, and the nearest answer for what was not measured."""
+"""Wisdom: which variant the evidence chooses, merging, and the nearest answer for sizes that were not measured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.tuning.wisdom import TIE, DeviceKind, Entry, Wisdom
+from jitlto.tuning.wisdom import TIE, Entry, Wisdom
 from tests.support.wisdom import A100, H200, entry, trial, wisdoms
 
 pytestmark = pytest.mark.one_major
@@ -98,36 +98,26 @@ def test_of_several_entries_that_with_most_that_may_be_used_comes_first() -> Non
     found = Wisdom([old, new]).find(
         "mini", "kern", {"data_type": "float"}, (("rows", 1024),), H200, lambda each: "gone" not in str(each)
     )
-    assert [str(each.entry.chosen.variant) for each in found] == ["n=new", "n=old"]
+    assert [str(each.chosen.variant) for each in found] == ["n=new", "n=old"]
 
 
-def find(
-    wisdom: Wisdom, *, rows: int = 1024, device: DeviceKind = H200, data_type: str = "float"
-) -> list[tuple[str, bool]]:
+def find(wisdom: Wisdom, *, rows: int = 1024, device: str = H200, data_type: str = "float") -> list[str]:
     found = wisdom.find("mini", "kern", {"data_type": data_type}, (("rows", rows),), device, anything)
-    return [(str(each.entry.chosen.variant), bool(each.guess)) for each in found]
+    return [str(each.chosen.variant) for each in found]
 
 
-def test_what_was_measured_comes_first_then_the_nearest_guesses() -> None:
+def test_what_was_measured_comes_first_then_the_nearest_buckets_of_the_same_kind_of_device_and_configuration() -> None:
     exact = entry(trial(1.0, n="exact"))
     larger = entry(trial(1.0, n="larger"), rows=4096)
     much_larger = entry(trial(1.0, n="much"), rows=1 << 30)
     double = entry(trial(1.0, n="double"), data_type="double")
     elsewhere = entry(trial(1.0, n="elsewhere"), device=A100)
     everything = Wisdom([exact, larger, much_larger, double, elsewhere, entry(trial(1.0), family="other")])
-    assert find(everything) == [
-        ("n=exact", False), ("n=larger", True), ("n=much", True), ("n=double", True), ("n=elsewhere", True)
-    ]  # fmt: skip
-    assert find(everything, rows=3000)[0] == ("n=larger", True)
-    assert find(everything, device=A100)[0] == ("n=elsewhere", False)
+    assert find(everything) == ["n=exact", "n=larger", "n=much"]
+    assert find(everything, rows=3000)[0] == "n=larger"
+    assert find(everything, device=A100) == ["n=elsewhere"]
+    assert find(everything, data_type="double") == ["n=double"]
     assert find(Wisdom()) == []
-
-
-def test_a_guess_says_what_it_was_measured_for() -> None:
-    made = Wisdom([entry(trial(1.0), rows=4096, device=A100, data_type="double")])
-    (found,) = made.find("mini", "kern", {"data_type": "float"}, (("rows", 1),), H200, anything)
-    for text in ("A100", "data_type=double", "rows=4096"):
-        assert text in found.guess
 
 
 def test_an_entry_with_other_sizes_answers_nothing() -> None:

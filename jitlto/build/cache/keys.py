@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from jitlto.base.cached import cached_property
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile.compiler import Toolchain
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
 

@@ -11,7 +11,7 @@ from jitlto.base.errors import CompileError, JitltoError
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.compile import diagnostics
 from jitlto.compile.compiler import CompiledSource, CompileJob
-from jitlto.compile.header_search import name_source
+from jitlto.compile.headers import name_source
 from jitlto.compile.signatures import find_parameters
 from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import FragmentKey, Role

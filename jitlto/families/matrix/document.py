@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from jitlto.base import files
@@ -12,17 +11,13 @@ from jitlto.base.errors import MatrixError
 from jitlto.families.matrix.tree import (
     DocumentError,
     DuplicateMembers,
-    Label,
     Member,
     Trail,
     Value,
     compile_tree,
     format_pointer,
     iterate_combinations,
-    list_labels,
 )
-
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[][{},:]|[^][{},:"\s]+')
 
 
 class Matrix:
@@ -31,27 +26,26 @@ class Matrix:
     Args:
         value: The JSON document, as ``json.loads`` returns it.
         lenient: Plain semantics: any JSON value is a leaf, and of two members that write one name the later wins.
-        path, text: The document's file, or what messages call it, and its content.
+        path: The document's file, or what messages call it.
 
     Attributes:
         count: The number of combinations, computed without making them. It may have thousands of digits.
         warnings: Breaches of the naming convention, each with its place and a better name.
 
     Raises:
-        MatrixError: If the document breaks a rule. ``where`` has file, line and JSON pointer, as in ``matrix.json:3
-            (/a/0)``, or without a file only the pointer.
+        MatrixError: If the document breaks a rule. ``where`` has file and JSON pointer, as in ``matrix.json (/a/0)``,
+            or without a file only the pointer.
     """
 
-    def __init__(self, value: object, *, lenient: bool = False, path: Path | str | None = None, text: str = "") -> None:
+    def __init__(self, value: object, *, lenient: bool = False, path: Path | str | None = None) -> None:
         try:
             self._root, members = compile_tree(value, lenient)
         except DocumentError as error:
-            (where,) = _locate([error.trail], path, text)
+            where = _locate(path, error.trail)
             raise MatrixError(error.what, code=error.code, where=where or None, hint=error.hint) from None
         self.count = self._root.count
-        breaches = [(member.trail, message) for member in members if (message := _check_name(member))]
-        places = _locate([trail for trail, _ in breaches], path, text)
-        self.warnings = tuple(f"{where}: {message}" for where, (_, message) in zip(places, breaches, strict=True))
+        breaches = ((member, message) for member in members if (message := _check_name(member)))
+        self.warnings = tuple(f"{_locate(path, member.trail)}: {message}" for member, message in breaches)
 
     def combinations(self) -> Iterator[dict[str, Value]]:
         """Yield the combinations in order, each as a new dict. Memory does not grow with their number."""
@@ -73,7 +67,7 @@ def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
     except UnicodeDecodeError as why:
         where, hint = f"{path}:{data.count(10, 0, why.start) + 1}", "save the file as UTF-8"
         raise MatrixError(f"invalid UTF-8: {why.reason}", code="matrix-not-json", where=where, hint=hint) from why
-    return Matrix(_parse(text, str(path), lenient), lenient=lenient, path=path, text=text)
+    return Matrix(_parse(text, str(path), lenient), lenient=lenient, path=path)
 
 
 def parse_matrix(text: str, name: str) -> tuple[object, Matrix]:
@@ -89,7 +83,7 @@ def parse_matrix(text: str, name: str) -> tuple[object, Matrix]:
         MatrixError: If it is not JSON, or breaks a rule.
     """
     value = _parse(text, name, lenient=False)
-    return value, Matrix(value, path=name, text=text)
+    return value, Matrix(value, path=name)
 
 
 def _parse(text: str, where: str, lenient: bool) -> object:
@@ -136,40 +130,9 @@ def _check_name(member: Member) -> str | None:
     return f"`{member.name}` {breach}: rename it to " + (f"`{better}`" if better else "a name without `_`")
 
 
-def _locate(trails: list[Trail], path: Path | str | None, text: str) -> list[str]:
-    """Describe places in the document: ``matrix.json:3 (/a/0)``, or without a file only the JSON pointer."""
-    pointers = [format_pointer(trail) for trail in trails]
-    if path is None or not trails:
-        return pointers
-    places = [list_labels(trail) for trail in trails]
-    lines = _find_lines(text, set(places))
-    return [
-        f"{path}:{lines.get(place, 1)}" + (f" ({pointer})" if pointer else "")
-        for place, pointer in zip(places, pointers, strict=True)
-    ]
-
-
-def _find_lines(text: str, places: Collection[tuple[Label, ...]]) -> dict[tuple[Label, ...], int]:
-    """Find the lines of members and elements in a JSON text; for duplicate members, that of the last."""
-    depths = {len(place) for place in places}
-    lines: dict[tuple[Label, ...], int] = {}
-    labels: list[Label | None] = []  # of the current token; None where an object's next name is expected
-    line, end = 1, 0
-    for token in _TOKEN.finditer(text):
-        kind = token[0]
-        if kind == ",":
-            labels[-1] = labels[-1] + 1 if isinstance(labels[-1], int) else None
-        elif kind in "]}":
-            labels.pop()
-        elif kind != ":":
-            is_name = bool(labels) and labels[-1] is None
-            if is_name:
-                labels[-1] = json.loads(kind)
-            if len(labels) in depths and (not labels or is_name or isinstance(labels[-1], int)):
-                place = tuple(label for label in labels if label is not None)
-                if place in places:
-                    line, end = line + text.count("\n", end, token.start()), token.start()
-                    lines[place] = line
-            if kind in "{[" and not is_name:
-                labels.append(None if kind == "{" else 0)
-    return lines
+def _locate(path: Path | str | None, trail: Trail) -> str:
+    """Describe a place in the document: ``matrix.json (/a/0)``, or without a file only the JSON pointer."""
+    pointer = format_pointer(trail)
+    if path is None:
+        return pointer
+    return f"{path} ({pointer})" if pointer else f"{path}"

@@ -262,15 +262,10 @@ def _walk(root: Node) -> Iterator[tuple[list[Leaf], list[_Choice]]]:
 # --- places ---
 
 
-def list_labels(trail: Trail) -> tuple[Label, ...]:
-    """List the names and indices of a path, outermost first."""
+def format_pointer(trail: Trail) -> str:
+    """Format a path as a JSON pointer (RFC 6901)."""
     labels = []
     while trail is not None:
         trail, label = trail
-        labels.append(label)
-    return tuple(reversed(labels))
-
-
-def format_pointer(trail: Trail) -> str:
-    """Format a path as a JSON pointer (RFC 6901)."""
-    return "".join("/" + str(label).replace("~", "~0").replace("/", "~1") for label in list_labels(trail))
+        labels.append("/" + str(label).replace("~", "~0").replace("/", "~1"))
+    return "".join(reversed(labels))

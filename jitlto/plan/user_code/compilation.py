@@ -17,7 +17,7 @@ from jitlto.base.cached import decoder
 from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from jitlto.cuda import ptx, toolkit
 
 #: The folder of the entries in the cache directory.
@@ -51,7 +51,7 @@ def compile_once(
     """
     overlay = {header: content.encode("utf-8", "surrogateescape") for header, content in headers}
     # Text from a database or a caller must not lead to files beside the toolkit's headers.
-    search = HeaderSearch((), overlay, system=toolkit.header_roots(), options=options, strict=True, beyond=False)
+    search = HeaderSearch((), overlay, system=toolkit.header_roots(), options=options, strict=True)
     source = search.closure(text)
     made_from = [_SCHEMA, source.sha256, str(architecture), options, toolkit.build_id("nvrtc")]
     key = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()

@@ -15,7 +15,7 @@ from jitlto.base.versions import Architecture, Version, lowest_base
 from jitlto.compile import diagnostics
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.declarations import find_conflicts
-from jitlto.compile.header_search import name_source
+from jitlto.compile.headers import name_source
 from jitlto.cuda import nvfatbin, nvjitlink, ptx, toolkit
 from jitlto.cuda.compatibility import LinkTarget, can_link_for, linkable_architectures, ltoir_links, runs_on
 from jitlto.cuda.nvfatbin import FatbinKind

@@ -26,8 +26,7 @@ from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.files import EDITABLE, GROUP, digest_of
 from jitlto.base.lock import locked
 from jitlto.base.user_caches import UserCache
-from jitlto.compile.header_places import is_outside
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch, is_outside
 from jitlto.compile.source_files import walk_sources
 from jitlto.cuda import libraries
 from jitlto.families import declaration

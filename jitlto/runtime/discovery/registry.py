@@ -170,9 +170,9 @@ class Registry:
         return [self.open(path) for path in self.files()]
 
     def _fetch(self, address: str) -> Path:
-        from jitlto.stores.fetched import fetch  # imported lazily: few databases come from a store
+        from jitlto.stores.artifacts import copy_of  # imported lazily: few databases come from a store
 
-        return fetch(address, self.settings)
+        return copy_of(address, self.settings)
 
     # --- by the name of a family ---
 

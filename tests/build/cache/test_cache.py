@@ -14,7 +14,7 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.build.cache.cache import Cache, Layer, Unit, decode_unit, encode_unit
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.compile.compiler import CompiledSource
-from jitlto.compile.header_search import HeaderSearch
+from jitlto.compile.headers import HeaderSearch
 from jitlto.record.fragment import ImageKind, Symbol, SymbolKind
 from tests.support.memory_stores import MemoryStores
 from tests.support.toolchains import FakeToolchain
