@@ -236,7 +236,8 @@ def _databases(settings: Config) -> Iterator[Component]:
         yield Component("databases", "none on JITLTO_DATABASE_PATH")
     for path in settings.database_path:
         try:
-            databases = registry.Registry((path,)).databases()
+            found = registry.Registry((path,))
+            databases = [found.open(each) for each in found.files()]
         except JitltoError as error:
             remedy = ": ".join(filter(None, ("it is on JITLTO_DATABASE_PATH", error.hint)))
             yield Component(_DATABASE, f"{error.where}: {error.what}", False, remedy)
