@@ -39,6 +39,8 @@ class Kind(StrEnum):
     UNCOMPARED = "uncompared"
     #: A kernel that nvJitLink cannot link.
     LINK = "link"
+    #: A call of an operator that chooses no kernel, or does not fit it.
+    CALL = "call"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.errors import DatabaseError
 from jitlto.base.versions import Architecture
-from jitlto.build.findings import Finding, group_findings, link_failure
+from jitlto.build.findings import group_findings, link_failure
 from jitlto.build.proofs import Proofs
 from jitlto.build.shards import Shard
-from jitlto.check.compare import FamilyComparison, compare_family
+from jitlto.check.compare import compare_family
 from jitlto.check.covering_array import choose_cover
-from jitlto.check.link_all import LinkJob, link_all, require_readable
+from jitlto.check.links import LinkJob, Work, require_readable
 from jitlto.check.prove import FamilyProof, prove
-from jitlto.check.scope import Scope
 from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
 from jitlto.plan.enumeration import Kernel
@@ -35,13 +34,11 @@ def check(
     *,
     targets: Sequence[Architecture] = (),
     strength: int | None = None,
-    mode: str = "lto",
     compare: bool = True,
     shard: Shard | None = None,
     use_cache: bool = True,
     stores: SharedStore | None = None,
     workers: int | None = None,
-    on_proof: Callable[[FamilyCheck], object] = lambda _: None,
     on_links: Callable[[int], object] = lambda _: None,
     on_link: Callable[[int], object] = lambda _: None,
 ) -> CheckResult:
@@ -51,15 +48,12 @@ def check(
         names: The families; by default all.
         targets: The architectures to link for; without any, nothing is linked.
         strength: Link only a covering array of this strength instead of all kernels.
-        mode: ``lto`` or ``ptx``.
         compare: Whether to compare inline functions.
         shard: Make this share of the links and comparisons only. The check holds if all shares of it do.
         use_cache: Whether to leave out what an earlier check has proved, and to store what is proved.
         stores: Where proofs are looked up and stored too, if ``use_cache``.
         workers: The number of parallel links.
-        on_proof: Called with the result of each family's proof, before anything is linked.
-        on_links: Called with the number of links.
-        on_link: Called with the position of each finished link.
+        on_links, on_link: Called with the number of links or comparisons, and with the position of each finished one.
 
     Raises:
         DatabaseError: If the database holds no family, or is one part of a build.
@@ -72,26 +66,23 @@ def check(
         raise DatabaseError("the database holds no family", code="database-empty", where=where, hint=hint)
     if targets:
         fragments = [fragment for family in families for fragment in database.planned(family.name)[1]]
-        require_readable(fragments, mode, str(database.path))
+        require_readable(fragments, str(database.path))
     proven: dict[str, FamilyProof] = {}
     proofs = [_prove(family.name, database, proven) for family in families]
     stores = stores if use_cache else None
     known = Proofs(families[0].session.kernel_cache.store if use_cache else None, stores)
-    scope = Scope(shard or Shard(1, 1), known, workers, on_links, on_link)
-    checks = []
-    for family, proof in zip(families, proofs, strict=True):
-        checks.append(_family_check(family, proof, compare_family(family, proof, scope) if compare else None))
-        on_proof(checks[-1])
+    work = Work(shard or Shard(1, 1), known, workers, on_links, on_link)
+    checks = tuple(_family_check(*each, compare, work) for each in zip(families, proofs, strict=True))
     link = None
     if targets:
         begin = time.perf_counter()
-        links = tuple(_link(*each, targets, strength, mode, scope) for each in zip(families, proofs, strict=True))
+        links = tuple(_link(*each, targets, strength, work) for each in zip(families, proofs, strict=True))
         seconds = round(time.perf_counter() - begin, 3)
-        link = LinkCheck(tuple(target.sm for target in targets), mode, str(nvjitlink.version()), links, seconds)
+        link = LinkCheck(tuple(target.sm for target in targets), "lto", str(nvjitlink.version()), links, seconds)
     if stores is not None:
         stores.flush(_FINISH, _STALL)
     holds = all(each.holds for each in checks) and all(each.holds for each in (link.families if link else ()))
-    return CheckResult(database.digest, holds, tuple(checks), link, str(database.path), str(shard or ""))
+    return CheckResult(database.digest, holds, checks, link, str(database.path), str(shard or ""))
 
 
 def _prove(name: str, database: FragmentDatabase, proven: dict[str, FamilyProof]) -> FamilyProof:
@@ -104,48 +95,30 @@ def _prove(name: str, database: FragmentDatabase, proven: dict[str, FamilyProof]
     return proven[name]
 
 
-def _family_check(family: KernelFamily, proof: FamilyProof, compared: FamilyComparison | None) -> FamilyCheck:
-    failures, notes = [*proof.failures], [*proof.notes]
-    if compared is not None:
-        failures += compared.failures
-        notes += compared.notes
-    return FamilyCheck(
-        proof.family,
-        not failures,
-        len(proof.kernels),
-        sum(bool(kernel.user_symbols) for kernel in proof.kernels),
-        group_findings(failures, family.database.planned(family.name)[1]),
-        tuple(Note(n.kind, n.message, n.subject, dict(n.configuration)) for n in notes),
-        proof.fragments,
-        compared.pairs if compared is not None else None,
-    )
+def _family_check(family: KernelFamily, proof: FamilyProof, compare: bool, work: Work) -> FamilyCheck:
+    failures, notes, pairs = compare_family(family, proof, work) if compare else ([], [], None)
+    failures, notes = [*proof.failures, *failures], [*proof.notes, *notes]
+    completed = sum(bool(kernel.user_symbols) for kernel in proof.kernels)
+    causes = group_findings(failures, family.database.planned(family.name)[1])
+    told = tuple(Note(n.kind, n.message, n.subject, dict(n.configuration)) for n in notes)
+    counts = len(proof.kernels), completed
+    return FamilyCheck(proof.family, not failures, *counts, causes, told, proof.fragments, pairs)
 
 
 def _link(
-    family: KernelFamily,
-    proof: FamilyProof,
-    targets: Sequence[Architecture],
-    strength: int | None,
-    mode: str,
-    scope: Scope,
+    family: KernelFamily, proof: FamilyProof, targets: Sequence[Architecture], strength: int | None, work: Work
 ) -> FamilyLinks:
     # The other kernels cannot be linked without callers' code.
     complete = [kernel for kernel in proof.kernels if not kernel.user_symbols]
     chosen, tuples = (complete, None) if strength is None else _covering(complete, strength)
-    mine = scope.shard.share(chosen)
-    jobs = [LinkJob(family, kernel, target, mode) for target in targets for kernel in mine]
-    failures: dict[int, Finding] = {}
-    known = len(jobs)
+    mine = work.shard.share(chosen)
+    jobs = [LinkJob(family, kernel, target) for target in targets for kernel in mine]
     # A kernel that is linked with a warning is linked again by the next check, which warns too.
-    for position, job, found in scope.run(link_all, jobs, lambda job: scope.link_key(job, "link")):
-        known -= 1
-        if isinstance(found, JitltoError):
-            subject = str(job.kernel.resolution.entry.key)
-            failures[position] = link_failure(found, subject, job.kernel.configuration, job.arch.sm)
-    own = [failures[position] for position in sorted(failures)]
-    causes = group_findings(own, family.database.planned(family.name)[1])
+    failed, known = work.do(lambda job: job.plan().link(use_cache=False).warnings or None, jobs, "link")
+    failures = [link_failure(error, job.subject, job.kernel.configuration, job.arch.sm) for job, error in failed]
+    causes = group_findings(failures, family.database.planned(family.name)[1])
     counts = len(mine), len(complete), strength, tuples
-    return FamilyLinks(family.name, not own, *counts, causes, len(proof.kernels) - len(complete), known)
+    return FamilyLinks(family.name, not failures, *counts, causes, len(proof.kernels) - len(complete), known)
 
 
 def _covering(kernels: Sequence[Kernel], strength: int) -> tuple[list[Kernel], int]:

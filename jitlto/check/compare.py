@@ -3,71 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import replace
 from itertools import combinations
 
 from jitlto.base.errors import JitltoError, ToolchainError
 from jitlto.base.versions import Architecture, Version
 from jitlto.build.findings import Finding, Kind, link_failure, message_of
 from jitlto.check.covering_array import choose_cover
-from jitlto.check.link_all import LinkJob, require_readable
+from jitlto.check.links import LinkJob, Work, require_readable
 from jitlto.check.prove import FamilyProof
-from jitlto.check.scope import Scope
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_link_for, linkable_architectures
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.link.definitions import CONFLICT, find_conflict
-from jitlto.link.parallel import default_workers, run_parallel
+from jitlto.link.parallel import default_workers
 from jitlto.plan.user_code.inputs import make_stub
 from jitlto.runtime.family import KernelFamily
 
 _MANY = 8  # inputs of a comparison that uses all cores by itself
 
 
-@dataclass(frozen=True, slots=True)
-class FamilyComparison:
-    """The result for one family; ``pairs`` is how many pairs of fragments were compared, None if none could be."""
-
-    failures: tuple[Finding, ...] = ()
-    notes: tuple[Finding, ...] = ()
-    pairs: int | None = None
-
-
-def compare_family(family: KernelFamily, proof: FamilyProof, scope: Scope) -> FamilyComparison:
+def compare_family(
+    family: KernelFamily, proof: FamilyProof, work: Work
+) -> tuple[list[Finding], list[Finding], int | None]:
     """Compare the inline functions of every two fragments that meet in a kernel, for each architecture of a family.
 
-    Of several shares, each compares some kernels' fragments; ``pairs`` is the number of all.
+    Of several shares, each compares some kernels' fragments.
+
+    Returns:
+        Failures, notes, and the number of pairs of fragments; None if they could not be compared.
     """
     try:
         linker = nvjitlink.version()
         make_stub([], family.session.kernel_cache.store)  # what callers install need not bring NVRTC
-        require_readable(family.database.planned(family.name)[1], "lto", str(family.database.path))
+        require_readable(family.database.planned(family.name)[1], str(family.database.path))
     except JitltoError as reason:
         message = f"inline functions are not compared: {message_of(reason)}"
-        return FamilyComparison(notes=(Finding(Kind.UNCOMPARED, message, reason.hint, family.name, code=reason.code),))
+        return [], [Finding(Kind.UNCOMPARED, message, reason.hint, family.name, code=reason.code)], None
     jobs: list[LinkJob] = []
     pairs = None
     for target in comparable_targets(family.record.architectures, linker):
-        chosen, pairs = choose_comparisons([LinkJob(family, kernel, target, "lto") for kernel in proof.kernels])
+        chosen, pairs = choose_comparisons([LinkJob(family, kernel, target) for kernel in proof.kernels])
         jobs += chosen
-    found: dict[int, Finding] = {}
-    work = scope.run(
-        partial(run_parallel, _compare), scope.shard.share(jobs), lambda j: scope.link_key(j, "comparison")
-    )
-    for position, job, error in work:
+    failures = []
+    for job, error in work.do(_compare, work.shard.share(jobs), "comparison")[0]:
         if isinstance(error, ToolchainError):
             raise error
-        if error is not None:
-            found[position] = _finding(job, error)
-    return FamilyComparison(tuple(found[position] for position in sorted(found)), (), pairs)
-
-
-def _finding(job: LinkJob, error: JitltoError) -> Finding:
-    subject, configuration = str(job.kernel.resolution.entry.key), job.kernel.configuration
-    if error.code == CONFLICT:
-        return Finding(Kind.DEFINITION, message_of(error), error.hint, subject, configuration, code=error.code)
-    return link_failure(error, subject, configuration, job.arch.sm)
+        failure = link_failure(error, job.subject, job.kernel.configuration, job.arch.sm)
+        if error.code == CONFLICT:  # of sources, whatever the target
+            failure = replace(failure, kind=Kind.DEFINITION, arch=None, log="")
+        failures.append(failure)
+    return failures, [], pairs
 
 
 def choose_comparisons(jobs: Sequence[LinkJob]) -> tuple[list[LinkJob], int]:
@@ -79,14 +65,11 @@ def choose_comparisons(jobs: Sequence[LinkJob]) -> tuple[list[LinkJob], int]:
     Returns:
         The kernels, and the number of pairs of fragments.
     """
-    members = [dict.fromkeys((f.key.text for f in job.kernel.resolution.fragments), "") for job in jobs]
-    cover, _ = choose_cover(members, 2)
-    chosen = [jobs[number] for number in cover if len(members[number]) > 1]
-    return chosen, len({pair for job in chosen for pair in combinations(sorted(_keys(job)), 2)})
-
-
-def _keys(job: LinkJob) -> list[str]:
-    return [fragment.key.text for fragment in job.kernel.resolution.fragments]
+    members = [sorted(fragment.key.text for fragment in job.kernel.resolution.fragments) for job in jobs]
+    cover, _ = choose_cover([dict.fromkeys(keys, "") for keys in members], 2)
+    chosen = [number for number in cover if len(members[number]) > 1]
+    pairs = {pair for number in chosen for pair in combinations(members[number], 2)}
+    return [jobs[number] for number in chosen], len(pairs)
 
 
 def comparable_targets(architectures: Iterable[Architecture], linker: Version) -> list[Architecture]:

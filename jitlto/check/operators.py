@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -13,6 +12,7 @@ import msgspec
 
 from jitlto.base.errors import JitltoError, OperatorError
 from jitlto.base.versions import Architecture
+from jitlto.build.findings import Finding, Kind, group_findings, link_failure, message_of
 from jitlto.frameworks.declaration import Operator, declared
 from jitlto.frameworks.fit import UNKNOWN, check_call
 from jitlto.frameworks.parts import REQUIRED, Array, Flag
@@ -20,27 +20,13 @@ from jitlto.frameworks.shapes import parse_shape, shape_of
 from jitlto.link.parallel import run_parallel
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.plan.plan import Plan
+from jitlto.record.check_result import Cause
 from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
 
 _SIZE = 64  # of a dimension of which nothing is known
 _USUAL: Mapping[str, object] = {"int": 1, "bool": False, "str": ""}  # of a flag without a default
 _UNUSUAL: Mapping[str, object] = {"int": 1_000_003, "str": "<unusual>"}  # what no author means
-
-
-class OperatorFailure(msgspec.Struct, frozen=True):
-    """What is wrong with calls of an operator: the error of the first of them, and how many there are.
-
-    Args:
-        call: The dtypes, flags, sizes and optional arrays of the first.
-        arch: The target of a link that failed.
-    """
-
-    code: str
-    message: str
-    call: dict[str, str]
-    count: int = 1
-    arch: str | None = None
 
 
 class OperatorCheck(msgspec.Struct, frozen=True):
@@ -50,7 +36,7 @@ class OperatorCheck(msgspec.Struct, frozen=True):
     calls: int
     kernels: int
     archs: tuple[str, ...]
-    failures: tuple[OperatorFailure, ...]
+    failures: tuple[Cause, ...]
 
     @property
     def holds(self) -> bool:
@@ -98,62 +84,52 @@ def _import(name: str) -> Any:
         raise OperatorError(what, code="operator-import", where=name, hint=hint) from error
 
 
-def check_operators(
-    target: str,
-    archs: Sequence[Architecture] = (),
-    *,
-    workers: int | None = None,
-    on_operator: Callable[[OperatorCheck], object] = lambda _: None,
-) -> OperatorsResult:
+def check_operators(target: str, archs: Sequence[Architecture] = (), *, workers: int | None = None) -> OperatorsResult:
     """Check the operators of a package: that calls of every dtype and flag plan, fit the kernel's signature, and link.
 
     Args:
         target: The name of a package or module, as for :func:`find_operators`.
         archs: The architectures to link for; by default the lowest that a kernel's fragments run on.
         workers: The number of parallel links.
-        on_operator: Called with the result of each operator.
 
     Raises:
         OperatorError: As :func:`find_operators`.
     """
-    checks = []
-    for operator in find_operators(target):
-        checks.append(_check(operator, archs, workers))
-        on_operator(checks[-1])
-    return OperatorsResult(target, all(check.holds for check in checks), tuple(checks))
+    checks = tuple(_check(operator, archs, workers) for operator in find_operators(target))
+    return OperatorsResult(target, all(check.holds for check in checks), checks)
 
 
 def _check(operator: Operator, archs: Sequence[Architecture], workers: int | None) -> OperatorCheck:
-    found: dict[tuple[str, str, str | None], OperatorFailure] = {}
-    counts: Counter[tuple[str, str, str | None]] = Counter()
-
-    def fail(error: Exception, call: Mapping[str, object], arch: str | None = None) -> None:
-        if not isinstance(error, JitltoError):  # of a function of the declaration
-            what = f"a function of the declaration fails: {type(error).__name__}: {error}"
-            hint = "correct it; name the flags and sizes that it takes in examples"
-            error = OperatorError(what, code="operator-call", where=operator.qualname, hint=hint)
-        cause = (error.code, error.what, arch)
-        counts[cause] += 1
-        shown = {name: str(value) for name, value in call.items()}
-        found.setdefault(cause, OperatorFailure(error.code, str(error), shown, arch=arch))
-
-    calls, plans = 0, {}  # type: int, dict[Plan, dict[str, object]]
-    for call in _calls(operator, fail):
-        calls += 1
+    calls, failures, plans = 0, list[Finding](), dict[Plan, None]()
+    for examples in operator.examples:
         try:
-            plan = check_call(operator, _arguments(operator, call))
+            values = _find_values(operator, examples)
         except Exception as error:  # noqa: BLE001 - the functions of a declaration may raise anything
-            fail(error, call)
-        else:
-            if plan is not None:
-                plans.setdefault(plan, call)
+            failures.append(_call_failure(operator, {}, error))
+            continue
+        for chosen in product(*values.values()):
+            call = dict(zip(values, chosen, strict=True))
+            calls += 1
+            try:
+                if plan := check_call(operator, _arguments(operator, call)):
+                    plans[plan] = None
+            except Exception as error:  # noqa: BLE001 - as above
+                failures.append(_call_failure(operator, call, error))
     jobs = [plan.for_arch(arch) for plan in plans for arch in archs or [_lowest(plan)]]
     for _, plan, result in run_parallel(lambda plan: plan.link(), jobs, workers):
         if isinstance(result, JitltoError):
-            fail(result, plan.configuration, plan.target.sm)
-    failures = [msgspec.structs.replace(failure, count=counts[cause]) for cause, failure in found.items()]
+            failures.append(link_failure(result, operator.qualname, plan.configuration, plan.target.sm))
     targets = tuple(target.sm for target in sorted({job.target for job in jobs}))
-    return OperatorCheck(operator.qualname, calls, len(plans), targets, tuple(failures))
+    return OperatorCheck(operator.qualname, calls, len(plans), targets, group_findings(failures, ()))
+
+
+def _call_failure(operator: Operator, call: Mapping[str, object], error: Exception) -> Finding:
+    shown = {name: str(value) for name, value in call.items()}
+    if isinstance(error, JitltoError):
+        return Finding(Kind.CALL, message_of(error), error.hint, operator.qualname, shown, code=error.code)
+    what = f"a function of the declaration fails: {type(error).__name__}: {error}"
+    hint = "correct it; name the flags and sizes that it takes in examples"
+    return Finding(Kind.CALL, what, hint, operator.qualname, shown, code="operator-call")
 
 
 def _lowest(plan: Plan) -> Architecture:
@@ -162,25 +138,8 @@ def _lowest(plan: Plan) -> Architecture:
     return max(min(architectures) for architectures in kinds.values())
 
 
-def _calls(operator: Operator, fail: Callable[..., None]) -> Iterator[dict[str, Any]]:
-    """Yield what tells calls of an operator apart, for each call: dtypes, optional arrays, flags and sizes.
-
-    Args:
-        operator: The declaration.
-        fail: Called with an error, where it is not known which calls there are.
-    """
-    for alternative in operator.examples:
-        try:
-            values = _find_values(operator, alternative)
-        except Exception as error:  # noqa: BLE001 - as above
-            fail(error, {})
-        else:
-            for chosen in product(*values.values()):
-                yield dict(zip(values, chosen, strict=True))
-
-
 def _find_values(operator: Operator, examples: Mapping[str, Sequence[object]]) -> dict[str, Sequence[object]]:
-    """Return the values of everything that tells calls of an operator apart.
+    """Return the values of all that tells calls of an operator apart: dtypes, optional arrays, flags and sizes.
 
     Raises:
         OperatorError: If a flag chooses the kernel and its values are not known.
@@ -190,31 +149,27 @@ def _find_values(operator: Operator, examples: Mapping[str, Sequence[object]]) -
         what, hint = "its family is no family of a database", "name the family, or return what jitlto.load does"
         raise OperatorError(what, code="operator-import", where=operator.qualname, hint=hint)
     used = {array.dtype for array in operator.arrays}
-    dtypes = (operator.dtypes or {}).items()
-    values: dict[str, Sequence[object]] = {n: examples.get(n, several) for n, several in dtypes if n in used}
+    values: dict[str, Sequence[object]] = {n: several for n, several in (operator.dtypes or {}).items() if n in used}
     values |= {array.name: (True, False) for array in operator.arrays if array.optional}
+    values |= {name: several for name, several in examples.items() if name in values}
+    shapes = [parse_shape(array.shape, operator.qualname) for array in operator.arrays]
+    sizes = dict.fromkeys(size for shape in shapes for size in shape if isinstance(size, str))
     first = {name: several[0] for name, several in values.items()}
-    first |= {size.removeprefix("*"): (_SIZE,) if size[0] == "*" else _SIZE for size in _sizes(operator)}
+    first |= {size.removeprefix("*"): (_SIZE,) if size[0] == "*" else _SIZE for size in sizes}
     first |= {flag.name: _USUAL[flag.type] if flag.default is REQUIRED else flag.default for flag in operator.flags}
     known, configured = operator.loaded.parameters, _configure(operator, first) or {}
     normalize_configuration({n: v for n, v in configured.items() if n not in known}, known, operator.loaded.name)
     for flag in operator.flags:
-        values[flag.name] = examples[flag.name] if flag.name in examples else _values_of_flag(operator, flag, first)
-    for size in map(str, _sizes(operator)):
+        boolean = (False, True) if flag.type == "bool" else ()
+        values[flag.name] = examples.get(flag.name) or boolean or _values_of_flag(operator, flag, first)
+    for size in sizes:
         name = size.removeprefix("*")
-        passed = () if size != name or name in examples else _values_passed(operator, name, "int", first)
+        passed = _values_passed(operator, name, "int", first) if size == name else ()
         values[name] = examples.get(name) or passed or (first[name],)
     return values
 
 
-def _sizes(operator: Operator) -> list[str]:
-    shapes = [parse_shape(array.shape, operator.qualname) for array in operator.arrays]
-    return list(dict.fromkeys(size for shape in shapes for size in shape if isinstance(size, str)))
-
-
 def _values_of_flag(operator: Operator, flag: Flag, first: Mapping[str, object]) -> Sequence[object]:
-    if flag.type == "bool":
-        return (False, True)
     if passed := _values_passed(operator, flag.name, flag.type, first):
         return passed
     usual, unusual = (_configure(operator, {**first, flag.name: v}) for v in (first[flag.name], _UNUSUAL[flag.type]))
@@ -227,15 +182,10 @@ def _values_of_flag(operator: Operator, flag: Flag, first: Mapping[str, object])
 
 def _values_passed(operator: Operator, name: str, kind: str, first: Mapping[str, object]) -> Sequence[object]:
     """Return the values that kernels have of the parameter that is set to a flag or size as it is; none if none is."""
-    unusual = _UNUSUAL[kind]
-    configured = _configure(operator, {**first, name: unusual}) or {}
-    parameter = next((parameter for parameter, value in configured.items() if value == unusual), None)
-    kernels = operator.loaded.configurations() if parameter else ()
-    found = {
-        k[parameter]: None
-        for k in kernels
-        if parameter in k and operator.entry in (None, k.get("entry", operator.entry))
-    }
+    configured = _configure(operator, {**first, name: _UNUSUAL[kind]}) or {}
+    parameter = next((parameter for parameter, value in configured.items() if value == _UNUSUAL[kind]), "")
+    kernels = [k for k in operator.loaded.configurations() if operator.entry in (None, k.get("entry", operator.entry))]
+    found = dict.fromkeys(kernel[parameter] for kernel in kernels if parameter in kernel)
     return [int(text) for text in found if text.isdecimal()] if kind == "int" else list(found)
 
 

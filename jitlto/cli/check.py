@@ -16,7 +16,6 @@ from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import find_stores
 from jitlto.build.shards import Shard
 from jitlto.check.check import check as check_database
-from jitlto.cli.ending import print_error
 from jitlto.cli.output import SHOWN, print_cause, print_json, progress
 from jitlto.cli.parameters import PATH, jobs_option, json_option, shard_option, targets_option
 from jitlto.cli.selection import DATABASE, open_database
@@ -87,13 +86,14 @@ def check(
             use_cache=not no_cache,
             stores=None if config.current().cache == "off" else find_stores(),
             workers=jobs,
-            on_proof=(lambda _: None) if as_json else _print_proof,
             on_links=shown.add,
             on_link=shown.step,
         )
     if as_json:
         print_json(result)
     else:
+        for family_check in result.families:
+            _print_proof(family_check)
         if result.link:
             _print_links(result.link)
         if shard:
@@ -107,9 +107,12 @@ def _check_operators(package: str, archs: Sequence[Architecture], jobs: int | No
 
     # As for `python -m`: a package of a checkout need not be installed.
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a text
-    result = check_operators(package, archs, workers=jobs, on_operator=_print_operator if not as_json else bool)
+    result = check_operators(package, archs, workers=jobs)
     if as_json:
         print_json(result)
+    else:
+        for operator in result.operators:
+            _print_operator(operator)
     if not result.holds:
         raise SystemExit(1)
 
@@ -118,12 +121,8 @@ def _print_operator(check: OperatorCheck) -> None:
     linked = f", all kernels link for {', '.join(check.archs)}" if check.archs else ""
     state = f"every call fits its kernel{linked}" if check.holds else "FAILED"
     click.echo(f"{check.operator}: {pluralize(check.calls, 'call')}, {pluralize(check.kernels, 'kernel')}: {state}")
-    for failure in check.failures:
-        print_error(failure.message)
-        place = "".join(f" {name}={value}" for name, value in failure.call.items())
-        more = f", and {failure.count - 1} more" if failure.count > 1 else ""
-        target = f" for {failure.arch}" if failure.arch else ""
-        click.echo(f"  at {check.operator}{target}:{place}{more}", err=True)
+    for cause in check.failures:
+        print_cause(check.operator, cause)
 
 
 def _print_proof(result: FamilyCheck) -> None:

@@ -6,7 +6,9 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,16 +16,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.base.cache_dir import CacheDir
+from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Architecture
 from jitlto.build.proofs import ENTRIES, Proofs
 from jitlto.build.shards import Shard
 from jitlto.check.check import check
-from jitlto.check.link_all import LinkJob
-from jitlto.check.scope import Scope
+from jitlto.check.links import Work
 from jitlto.database import FragmentDatabase
 from jitlto.link import definitions
+from jitlto.plan.plan import Plan
 from jitlto.record.check_result import CheckResult, FamilyLinks
 from tests.support.memory_stores import MemoryStores
+
+
+@dataclass(frozen=True)
+class Job:
+    """A plan without images, known by a number."""
+
+    number: int
+    database: None = None
+    images: tuple[()] = ()
+
+    @property
+    def digest(self) -> int:
+        return self.number
+
+    def plan(self) -> Job:
+        return self
 
 
 @pytest.fixture
@@ -38,19 +57,18 @@ def run(
     done: list[int] = []
     ended: list[int] = []
 
-    def work(jobs: Sequence[int], _: int | None) -> Iterator[tuple[int, int, str | None]]:
-        for position, job in reversed(list(enumerate(jobs))):
-            done.append(job)
-            yield position, job, "failed" if job in failing else None
+    def call(job: Job) -> None:
+        done.append(job.number)
+        if job.number in failing:
+            raise JitltoError("failed")
 
-    proofs = Proofs(store, stores)
     totals: list[int] = []
-    scope = Scope(Shard(1, 1), proofs, None, totals.append, ended.append)
-    found = {position: (job, text) for position, job, text in scope.run(work, jobs, lambda job: proofs.key("n", job))}
+    work = Work(Shard(1, 1), Proofs(store, stores), None, totals.append, ended.append)
+    failed, known = work.do(call, [Job(number) for number in jobs], "n")  # type: ignore[arg-type, list-item]
     assert totals == [len(jobs)]
     assert sorted(ended) == list(range(len(jobs)))
-    assert all(jobs[position] == job for position, (job, _) in found.items())
-    return sorted(done), sorted(job for job, text in found.values() if text)
+    assert known == len(jobs) - len(done)
+    return sorted(done), [job.number for job, _ in failed]  # type: ignore[attr-defined]
 
 
 def test_what_was_proved_is_known_and_what_failed_is_tried_again(store: CacheDir) -> None:
@@ -117,12 +135,11 @@ def linked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kernels that are linked, without linking them."""
     found: list[str] = []
 
-    def link(jobs: Sequence[LinkJob], _: int | None = None) -> Iterator[tuple[int, LinkJob, None]]:
-        for position, job in enumerate(jobs):
-            found.append(f"{dict(job.kernel.configuration)} {job.arch} {job.mode}")
-            yield position, job, None
+    def link(plan: Plan, **_: object) -> SimpleNamespace:
+        found.append(f"{dict(plan.configuration)} {plan.target.sm} {plan.link_mode}")
+        return SimpleNamespace(warnings=[])
 
-    monkeypatch.setattr("jitlto.check.check.link_all", link)
+    monkeypatch.setattr("jitlto.plan.plan.Plan.link", link)
     return found
 
 
@@ -138,7 +155,6 @@ def test_an_unchanged_kernel_is_linked_once(run_check: Check, linked: list[str])
     assert (again.holds, len(linked), links_of(again).linked, links_of(again).known) == (True, 8, 4, 8)
     run_check(compare=False, use_cache=False)
     assert linked[8:] == linked[:8]
-    assert links_of(run_check(compare=False, mode="ptx")).known == 0  # other images
 
 
 def test_a_kernel_of_damaged_images_is_not_believed_to_link(

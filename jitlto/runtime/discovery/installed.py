@@ -40,6 +40,9 @@ def _listed(each: InstalledFamily, registry: Registry) -> ListedFamily:
         if source is None:
             file = registry.of_package(each)
         else:
+            if not source.is_dir():
+                remedy = f"install it again, or pip uninstall {each.distribution}"
+                return replace(listed, trouble=f"its source tree is gone: {source}", remedy=remedy)
             path = editable.locate_database(each, source, registry.settings)
             if not path.is_file():
                 builds = "; first use builds it" if path.is_relative_to(registry.settings.cache_dir) else ""

@@ -215,6 +215,13 @@ def test_listing_builds_nothing(source: Path, empty_cache: Path, caplog: pytest.
     assert not (empty_cache / "editable").exists()
 
 
+def test_listing_says_that_a_source_tree_is_gone(source: Path) -> None:
+    source.rename(source.with_name("elsewhere"))
+    (listed,) = [each for each in installed_families(session.default.registry) if each.distribution == "my-package"]
+    assert (listed.trouble, listed.database) == (f"its source tree is gone: {source}", None)
+    assert "pip uninstall my-package" in str(listed.remedy)
+
+
 def test_a_source_tree_without_settings_is_used_unchanged(source: Path, mini_path: Path) -> None:
     (source / "pyproject.toml").write_text("[project]\n")
     where = str(source / "my_package" / "fragments.fragdb")
