@@ -37,7 +37,7 @@ from jitlto.families.templates import render_family
 from jitlto.launch.arguments import make_converter
 from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
-from jitlto.link.requests import Contents, LookUps, hash_key, request_key
+from jitlto.link.requests import Contents, find_chosen, find_contents, hash_key, request_key
 from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, Disk
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
 from jitlto.plan.user_code.inputs import from_ptx
@@ -360,9 +360,8 @@ def _pack(ground: Ground, data: bytes) -> None:
     if data[:1] == b"j":
         made_up = {REQUESTS: {_REQUEST: data[1:]}, CONTENTS: {hash_key("0" * 64): data[1:]}}
         packs.write(path, {KERNELS: ground.kernels, **made_up})
-        look_ups = LookUps(lambda: packs.beside(database))
-        look_ups.find_contents("0" * 64)
-        look_ups.find_chosen(_REQUEST)
+        find_contents(packs.beside(database), "0" * 64)
+        find_chosen(packs.beside(database), _REQUEST)
     for pack in packs.beside(database):
         for digest in ground.kernels:
             pack.find(digest)
@@ -389,7 +388,7 @@ def _entry(ground: Ground, data: bytes) -> None:
     if kernel is not None:
         LinkKey.from_entry(data)
     decode_unit(data)
-    LookUps(lambda: [Disk(ground.store)]).find_contents(key)
+    find_contents([Disk(ground.store)], key)
 
 
 def _entry_seeds(ground: Ground) -> list[bytes]:
