@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from jitlto.base.errors import DatabaseError
 from jitlto.base.versions import Architecture
 from jitlto.build.findings import group_findings, link_failure
+from jitlto.build.proof import FamilyProof, prove
 from jitlto.build.proofs import Proofs
 from jitlto.build.shards import Shard
 from jitlto.check.compare import compare_family
 from jitlto.check.covering_array import choose_cover
 from jitlto.check.links import LinkJob, Work, require_readable
-from jitlto.check.prove import FamilyProof, prove
 from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
 from jitlto.plan.enumeration import Kernel
@@ -67,8 +67,7 @@ def check(
     if targets:
         fragments = [fragment for family in families for fragment in database.planned(family.name)[1]]
         require_readable(fragments, str(database.path))
-    proven: dict[str, FamilyProof] = {}
-    proofs = [_prove(family.name, database, proven) for family in families]
+    proofs = list(prove(database, [family.name for family in families]).values())
     stores = stores if use_cache else None
     known = Proofs(families[0].session.kernel_cache.store if use_cache else None, stores)
     work = Work(shard or Shard(1, 1), known, workers, on_links, on_link)
@@ -83,16 +82,6 @@ def check(
         stores.flush(_FINISH, _STALL)
     holds = all(each.holds for each in checks) and all(each.holds for each in (link.families if link else ()))
     return CheckResult(database.digest, holds, checks, link, str(database.path), str(shard or ""))
-
-
-def _prove(name: str, database: FragmentDatabase, proven: dict[str, FamilyProof]) -> FamilyProof:
-    """Prove a family after those that use it, once each."""
-    if name not in proven:
-        users = [user for user, record in database.families.items() if name in record.uses]
-        reached = [_prove(user, database, proven).reached for user in users]
-        family = KernelFamily(name, database)
-        proven[name] = prove(family, frozenset().union(*reached))
-    return proven[name]
 
 
 def _family_check(family: KernelFamily, proof: FamilyProof, compare: bool, work: Work) -> FamilyCheck:

@@ -13,22 +13,25 @@ from hypothesis import strategies as st
 
 from jitlto.base.errors import LinkError, PlanError, VersionError
 from jitlto.base.versions import Architecture, Version
+from jitlto.build import proof as proofs
 from jitlto.build.findings import Kind, group_findings, link_failure
+from jitlto.build.proof import FamilyProof
 from jitlto.check.links import LinkJob, require_readable
-from jitlto.check.prove import FamilyProof, prove
 from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
+from jitlto.database.index import Index
 from jitlto.database.writer import write
 from jitlto.link.parallel import run_parallel
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels
 from jitlto.plan.resolve import resolve
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role
-from jitlto.record.index import Index, agrees
 from jitlto.record.options import LinkOptions
+from jitlto.record.parameters import agrees
 from jitlto.runtime.family import KernelFamily
 from tests.plan.test_resolve import HELPER, OP, OP_DOUBLE, fragment, function, kernel
 from tests.support.errors import raises
+from tests.support.index import index_of
 
 Prove = Callable[..., FamilyProof]
 KERN = "f/kern[data_type=float]"
@@ -46,6 +49,10 @@ def load(
     record = FamilyRecord("f", (), LinkOptions(), (Architecture(75),), tuple(groups), tuple(sorted(headers.items())))
     write(path, [record], fragments, {})
     return KernelFamily("f", FragmentDatabase(path))
+
+
+def prove(family: KernelFamily) -> FamilyProof:
+    return proofs.prove(family.database, [family.name])[family.name]
 
 
 @pytest.fixture
@@ -445,7 +452,7 @@ def gets_stuck(index: Index, entry: Fragment) -> bool:
 @settings(max_examples=200, deadline=None)
 @given(families())
 def test_every_kernel_that_some_configuration_plans_is_found_once(fragments: list[Fragment]) -> None:
-    index = Index(fragments)
+    index = index_of(fragments)
     found = [k for k in enumerate_kernels(index) if isinstance(k, Kernel)]
     for one in found:
         assert resolve(index, dict(one.configuration)).fragments == one.resolution.fragments
@@ -459,7 +466,7 @@ def test_every_kernel_that_some_configuration_plans_is_found_once(fragments: lis
 @settings(max_examples=200, deadline=None)
 @given(families())
 def test_a_dead_end_is_found_where_fragments_that_agree_lead_nowhere(fragments: list[Fragment]) -> None:
-    index = Index(fragments)
+    index = index_of(fragments)
     found = list(enumerate_kernels(index))
     assume(not any(isinstance(one, Kernel) and is_mixed(one) for one in found))
     dead = {one.entry for one in found if isinstance(one, DeadEnd)}
