@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from jitlto.base.errors import BuildError, DatabaseError, JitltoError
+from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.cli import cli
 from tests.support.families import MINI, write_family
 from tests.support.outputs import SPECIAL, limited_file_size, special_file
@@ -100,7 +100,7 @@ def test_sources_are_not_rendered_over_the_template_that_they_come_from(here: Pa
 @pytest.mark.parametrize("name", ["fifo.json", f"{'long' * 70}.json", "gone/t.json"])
 def test_timings_that_cannot_be_written_stop_a_build_before_it_begins(here: Path, name: str) -> None:
     os.mkfifo("fifo.json")
-    error = _fails(BuildError, "build", "./mini", "-o", "x.fragdb", "--timings", name)
+    error = _fails(JitltoError, "build", "./mini", "-o", "x.fragdb", "--timings", name)
     assert error.where == name
     assert not (here / "x.fragdb").exists()
 
