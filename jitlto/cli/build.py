@@ -44,7 +44,7 @@ def render(name: str, output: Path) -> None:
     count = 0
     for rendered in chain.from_iterable(map(render_family, families)):
         path = output / rendered.group.name / rendered.key.file_name
-        check_output(path, _sources(families))
+        check_output(path, _sources(families), writable=False)
         write_output(path, rendered.text.encode(), make_directory=True)
         count += 1
     click.echo(f"{pluralize(count, 'source')} in {output}")
@@ -108,7 +108,7 @@ def build(
             print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
             return
     families = with_used(package.families if package else map(declaration.load_family, _paths(names)))
-    check_output(output, _sources(families), database=True)
+    check_output(output, _sources(families), writable=False)
     check_output(timings, _sources(families))
     if lineinfo:
         twins.check_writable(output)

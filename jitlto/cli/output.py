@@ -113,24 +113,24 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[Progress]:
         yield Progress(bar, bar.add_task(what, total=None))
 
 
-def check_output(path: Path | None, others: Iterable[Path | None] = (), *, database: bool = False) -> None:
+def check_output(path: Path | None, others: Iterable[Path | None] = (), *, writable: bool = True) -> None:
     """Check before any work that a command may write a file, and can.
 
     Args:
         path: The file; None if it is not written.
         others: The files that the command reads, and those that it writes too.
-        database: Whether it is a fragment database, which may replace an existing one.
+        writable: Whether to check that it can be written, and is no database; for what is, its writer does.
 
     Raises:
         click.UsageError: If it is one of the others.
         DatabaseError: If another kind of file would overwrite a fragment database.
-        JitltoError: If it cannot be written; a database says so itself.
+        JitltoError: If it cannot be written.
     """
     if path is None:
         return
     if os.path.realpath(path) in (os.path.realpath(other) for other in others if other is not None):
         raise click.UsageError(f"{path} would overwrite another file of this command: give a different name")
-    if database:
+    if not writable:
         return
     # A file that cannot be read fails, with the reason, when it is written.
     if os.path.isfile(path) and os.access(path, os.R_OK) and files.is_database(path):  # noqa: PTH113
