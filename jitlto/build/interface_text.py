@@ -21,8 +21,8 @@ from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_compiler import TEXT, InterfaceCompiler, Question
 from jitlto.compile.declarations import line_of, macros, words
-from jitlto.compile.stretches import declarations, is_balanced, stretches
-from jitlto.compile.tokens import TOKEN, plain_text
+from jitlto.compile.heads import heads
+from jitlto.compile.tokens import TOKEN, is_balanced, plain_text, skip, stretches
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.record.headers import HeaderSet, digest_headers, interfaces_first
 
@@ -37,7 +37,6 @@ _HEAD = f"""
 _PARENTHESES = {"(": " jitlto_open ", ")": " jitlto_close "}
 # Both front ends mean the same by these, and spell them in their own ways.
 _ATTRIBUTE = re.compile(r"__attribute__\s*\(\(\s*(?:__)?(\w+?)(?:__)?\s*((?:\([^()]*\))?)\s*\)\)|__inline__|__inline\b")
-_TOKEN = re.compile(rf'"(?:[^"\\]|\\.)*"|{TOKEN.pattern}', re.M)
 
 
 class _Piece(NamedTuple):
@@ -219,10 +218,15 @@ def _count(digits: Sequence[str]) -> str:
 
 
 def _tokens(text: Sequence[_Piece], *, is_outline: bool) -> Iterator[tuple[str, _Piece]]:
-    pairs = [(token, piece) for piece in text for token in _TOKEN.findall(_ATTRIBUTE.sub(_spell, piece.text))]
-    if not is_outline:
-        return iter(pairs)
-    return (pairs[position] for position in declarations(token for token, _ in pairs))
+    """Yield the words of a text, each with where it is; those of an outline are not in the bodies of functions."""
+    pairs = [(token, piece) for piece in text for token in TOKEN.findall(_ATTRIBUTE.sub(_spell, piece.text))]
+    tokens, hidden = [token for token, _ in pairs], set[int]()
+    for head in heads(tokens) if is_outline else ():
+        if head.tokens[:1] == ["static_assert"]:
+            hidden.update(range(head.begin, head.end))
+        elif head.is_definition:
+            hidden.update(range(head.end, skip(tokens, head.end)))
+    return (pair for position, pair in enumerate(pairs) if position not in hidden)
 
 
 def _spell(match: re.Match[str]) -> str:

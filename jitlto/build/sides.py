@@ -10,6 +10,8 @@ from jitlto.base.errors import CompileError
 from jitlto.base.mangling import base_name
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.interfaces import own_texts, path_of
+from jitlto.compile.heads import heads
+from jitlto.compile.tokens import TOKEN, line_at, plain_text
 from jitlto.families.templates import RenderedSource
 from jitlto.record.headers import interfaces_first
 
@@ -19,15 +21,13 @@ _CONTRADICTION = re.compile(
     r"|(?:declaration|linkage specification) is incompatible with|invalid redeclaration of"
     r"|function .* cannot be instantiated -- no template definition was supplied"
 )
-_STATEMENT = re.compile(r"[^;{}]*[;{]")
-_NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[^\n]*", re.S | re.M)
-_INSTANTIATION = re.compile(r"template\s+[^<\s]")
 
 
 class _Form(NamedTuple):
     file: str
     line: int
     text: str  # up to its semicolon or opening brace
+    names: list[str]  # the words outside of parentheses
 
     @property
     def head(self) -> str:
@@ -39,9 +39,9 @@ def show_sides(symbol: str, rendered: RenderedSource, config: CompileConfig) -> 
 
     Of several overloads one is shown that the other side does not have.
     """
-    name = base_name(symbol)
-    declared, own = ([*_forms(texts, name)] for texts in (_interfaces(config), own_texts(rendered, config)))
-    shown = ""
+    name, shown = base_name(symbol), ""
+    texts = _interfaces(config), own_texts(rendered, config)
+    declared, own = ([form for form in _forms(each) if name in form.names] for each in texts)
     for forms, others, what in ((declared, own, "declares"), (own, declared, "has")):
         known = {form.head for form in others}
         if form := next((form for form in forms if form.head not in known), forms[0] if forms else None):
@@ -55,13 +55,12 @@ def explain(error: CompileError, rendered: RenderedSource, config: CompileConfig
     contradiction = _CONTRADICTION.search(error.log)
     if contradiction is None or error.hint:
         return
+    declared, own = ([*_forms(each)] for each in (_interfaces(config), own_texts(rendered, config)))
     for name in re.findall(r"\w+", error.log[contradiction.start() :].partition("\n\n")[0]):  # with the source's line
-        if form := next((form for form in _forms(_interfaces(config), name) if form.text.endswith(";")), None):
-            others = _forms(own_texts(rendered, config), name)
-            other = next((f", but {each.file}:{each.line} has `{each.head}`" for each in others), "")
-            error.hint = (
-                f"the interface {form.file}:{form.line} declares `{form.text}`{other}: give both the same types"
-            )
+        if form := next((form for form in declared if name in form.names and form.text.endswith(";")), None):
+            found = (f", but {each.file}:{each.line} has `{each.head}`" for each in own if name in each.names)
+            hint = f"the interface {form.file}:{form.line} declares `{form.text}`{next(found, '')}"
+            error.hint = f"{hint}: give both the same types"
             return
 
 
@@ -69,13 +68,12 @@ def _interfaces(config: CompileConfig) -> Mapping[str, bytes]:
     return config.own_closure(interfaces_first(config.interfaces)).headers
 
 
-def _forms(texts: Mapping[str, bytes], name: str) -> Iterator[_Form]:
-    """Yield what declares a name for devices."""
-    declares = re.compile(rf"__(?:device|constant)__.*(?<!\w){re.escape(name)}\s*(?:[(\[<;=]|\Z)", re.S)
+def _forms(texts: Mapping[str, bytes]) -> Iterator[_Form]:
+    """Yield what some texts declare for devices, but for instances of templates."""
     for file, text in texts.items():
-        code = _NO_CODE.sub(lambda match: "\n" * match[0].count("\n"), text.decode("utf-8", "replace"))
-        for match in _STATEMENT.finditer(code):
-            begin = match.start() + len(match[0]) - len(match[0].lstrip())
-            form = _Form(file, code.count("\n", 0, begin) + 1, " ".join(match[0].split()))
-            if declares.search(form.head) and not _INSTANTIATION.match(form.text):
-                yield form
+        plain = plain_text(text)
+        spans = [match.span() for match in TOKEN.finditer(plain)]
+        for head in heads([plain[begin:end] for begin, end in spans]):
+            if not {"__device__", "__constant__"}.isdisjoint(head.tokens) and head.tokens[0] != "template":
+                begin, end = spans[head.begin][0], spans[head.end][1]
+                yield _Form(file, line_at(plain, begin), " ".join(plain[begin:end].split()), head.outer)

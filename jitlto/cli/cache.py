@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -10,7 +11,7 @@ import click
 from jitlto.base import config
 from jitlto.base.files import EDITABLE, FETCHED
 from jitlto.base.text import format_bytes, pluralize
-from jitlto.base.user_caches import CACHE_OFF, Removed, UserCache, clear_databases, kept_databases, user_caches
+from jitlto.base.user_caches import CACHE_OFF, UserCache, clear_databases, kept_databases, user_caches
 from jitlto.cli.output import print_result
 from jitlto.cli.parameters import json_option, parse_size
 
@@ -71,7 +72,7 @@ def _describe_databases(name: str) -> dict[str, Any]:
 def prune(size: int | None) -> None:
     """Remove the least recently used entries until the caches are within their size limits."""
     for place in user_caches():
-        _print_removed(_describe(place), "entry", place.remove(bound=size))
+        _remove(partial(_describe, place), partial(place.prune, size), "entry")
 
 
 @cache.command(epilog="Example: jitlto cache clear --only cubins")
@@ -83,14 +84,13 @@ def clear(only: str | None) -> None:
     """
     for place in user_caches():
         if only in (None, place.name):
-            _print_removed(_describe(place), "entry", place.remove(everything=True))
+            _remove(partial(_describe, place), partial(place.prune, -1), "entry")
     for name in _KEPT:
         if only in (None, name):
-            before, count = _describe_databases(name), clear_databases(name, config.current())
-            left = _describe_databases(name)["bytes"]
-            _print_removed(before, "database", Removed(count, before["bytes"] - left, left))
+            _remove(partial(_describe_databases, name), partial(clear_databases, name, config.current()), "database")
 
 
-def _print_removed(about: Mapping[str, Any], noun: str, gone: Removed) -> None:
-    what = f"removed {pluralize(gone.removed, noun)}, {format_bytes(gone.bytes)}; {format_bytes(gone.bytes_left)} left"
-    click.echo(f"{about['title']}: {about['directory']}: {what}")
+def _remove(describe: Callable[[], dict[str, Any]], remove: Callable[[], int], noun: str) -> None:
+    before, count, left = describe(), remove(), describe()["bytes"]
+    gone = f"removed {pluralize(count, noun)}, {format_bytes(max(0, before['bytes'] - left))}"
+    click.echo(f"{before['title']}: {before['directory']}: {gone}; {format_bytes(left)} left")

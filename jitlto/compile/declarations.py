@@ -1,7 +1,6 @@
 """What the front end does not prove of an interface, read from the tokens of headers and sources.
 
-Types that are declared and never defined, templates that are specialised, macros that are defined. Like
-:mod:`jitlto.compile.tokens` a reading of tokens and no parser: bodies of functions are passed over.
+Types that are declared and never defined, templates that are specialised, macros that are defined.
 """
 
 from __future__ import annotations
@@ -11,50 +10,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from jitlto.base.cached import cached_property
+from jitlto.compile.heads import Head, heads
 from jitlto.compile.includes import all_directives
-from jitlto.compile.tokens import (
-    KEYWORDS,
-    TOKEN,
-    WORD,
-    follow_condition,
-    parameter_name,
-    plain_text,
-    skip,
-    split_parameters,
-)
+from jitlto.compile.tokens import KEYWORDS, TOKEN, WORD, parameter_name, plain_text, skip, split_parameters
 
-_INCLUDE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(?:include|import|include_next)\b[^\n]*", re.M)
+_INCLUDE = re.compile(r"^[^\S\n]*(?:#|%:)\s*(?:include|import|include_next)\b[^\n]*", re.M)
 _WORDS = re.compile(r"[A-Za-z_$][\w$]*")
 _DEFINE = re.compile(r"([A-Za-z_$][\w$]*)(?:\([^)]*\))?\s*(.*)", re.S)
 _NAME = re.compile(r"(?:::)?[A-Za-z_$][\w$]*(?:::[A-Za-z_$][\w$]*)*")
-# The head of a class or enum, its tokens separated by blanks: perhaps with macros and attributes, and of a base.
-_ATTRIBUTE = r"(?:alignas|__align__|__attribute__|__declspec) \((?: [^()]+| \( [^()]* \))* \) "
-_CLASS = re.compile(
-    r"(?:(?:friend|extern|static|inline|constexpr|const|volatile|__\w+|[A-Z][A-Z0-9_]+) )*"
-    r"(?:enum class|enum struct|enum|struct|class|union) "
-    rf"(?:{_ATTRIBUTE}|\[ \[ [^\]]* \] \] |[A-Z_][A-Z0-9_]+ (?=\w|:))*"
-    r"(?P<name>(?::: )?[A-Za-z_$][\w$]*(?: :: [A-Za-z_$][\w$]*)* )?"
-    r"(?P<arguments><.*> (?::: [A-Za-z_$][\w$]* )*)?(?:final )?(?:: .*)?"
-)
 _MENTIONED = re.compile(r"\b(?:struct|class|union|enum) ((?:[A-Za-z_$][\w$]* :: )*[A-Za-z_$][\w$]*)(?! ?[\w$(])")
 _CALLED = re.compile(r"(?<=[(,<\[=!?:] )[A-Za-z_$][\w$]*(?= \()")
-_FUNCTION = re.compile(r"[^(=]*[\w$>*&] (?P<name>[A-Za-z_$][\w$]*) \(")
 _VARIABLE = re.compile(r"[^(=]*[\w$>*&] ([A-Za-z_$][\w$]*) (?:=.*)?")
 _MEMORY = frozenset(("__device__", "__managed__"))  # that kernels may write
-
-
-class Declarations(NamedTuple):
-    """What one header or source declares: types by name with namespaces, all else by name alone."""
-
-    declared: frozenset[str] = frozenset()  # classes and enums without a definition here
-    templates: frozenset[str] = frozenset()  # class templates, the same
-    defined: frozenset[str] = frozenset()
-    variables: frozenset[str] = frozenset()  # variable templates
-    special: frozenset[Special] = frozenset()
-    functions: frozenset[tuple[str, str]] = frozenset()  # in namespaces, with their parameters
-    called: frozenset[str] = frozenset()  # by declarations of templates, outside of bodies
-    special_macros: frozenset[tuple[str, str]] = frozenset()  # macros that specialise a template, and the template
-    internal: frozenset[str] = frozenset()  # variables of devices that may change, of which each source has its own
 
 
 class Special(NamedTuple):
@@ -66,33 +34,79 @@ class Special(NamedTuple):
     is_class: bool
 
 
-class Head(NamedTuple):
-    """A declaration up to its semicolon or opening brace."""
+class Declarations:
+    """What one header or source declares: types by name with namespaces, all else by name alone."""
 
-    scope: str  # the namespaces and classes around it
-    prefixes: list[list[str]]  # what stands in the brackets of ``template <...>``
-    tokens: list[str]  # behind those
-    end: str  # a semicolon or a brace
-    in_class: bool
-    in_template: bool
-    is_internal: bool  # in a namespace without a name
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._heads = [*heads(TOKEN.findall(plain_text(text)))]
 
-    @property
-    def text(self) -> str:
-        """Its tokens, each followed by a blank."""
-        return "".join(f"{token} " for token in self.tokens)
+    def _types(self, *, has_body: bool, is_template: bool | None = None) -> set[str]:
+        return {
+            _qualify(head.scope, named["name"].replace(" ", ""))
+            for head in self._heads
+            if (named := head.class_head) and named["name"] and not named["arguments"] and head.has_body == has_body
+            if head.tokens[0] != "friend" and is_template in (None, bool(head.prefixes))
+        }
 
-    @property
-    def class_head(self) -> re.Match[str] | None:
-        """What it says if it declares or defines a class or an enum."""
-        return None if "typedef" in self.tokens else _CLASS.fullmatch(self.text)
+    @cached_property
+    def defined(self) -> set[str]:
+        """Classes and enums, and templates of those, with a definition here."""
+        return self._types(has_body=True)
+
+    @cached_property
+    def templates(self) -> set[str]:
+        """Templates of classes that are only declared."""
+        return self._types(has_body=False, is_template=True)
+
+    @cached_property
+    def declared(self) -> set[str]:
+        """Classes and enums that are only declared, perhaps where a type is written."""
+        texts = (h.text for h in self._heads if not (named := h.class_head) or not named["name"])
+        mentioned = {name.replace(" ", "") for text in texts for name in _MENTIONED.findall(text)}
+        return mentioned | self._types(has_body=False, is_template=False)
+
+    @cached_property
+    def variables(self) -> set[str]:
+        """Templates of variables."""
+        found = ((h, _VARIABLE.fullmatch(h.text)) for h in self._heads if h.prefixes and h.class_head is None)
+        return {_qualify(head.scope, match[1]) for head, match in found if match}
+
+    @cached_property
+    def special(self) -> set[Special]:
+        """Specialisations, with the names that macros stand for."""
+        names = (_DEFINE.fullmatch(rest) for rest in _definitions(self._text))
+        renamed = {each[1]: _last(each[2]) for each in names if each and _NAME.fullmatch(each[2])}
+        found = (each for head in self._heads for each in _special(head))
+        return {each._replace(name=renamed.get(each.name, each.name)) for each in found}
+
+    @cached_property
+    def special_macros(self) -> set[tuple[str, str]]:
+        """Macros that specialise a template, each with that."""
+        matches = (_DEFINE.fullmatch(rest) for rest in _definitions(self._text) if "<" in rest)
+        texts = ((match[1], heads(TOKEN.findall(match[2] + "{ }"))) for match in matches if match)
+        return {(macro, each.name) for macro, found in texts for head in found for each in _special(head)}
+
+    @cached_property
+    def functions(self) -> set[tuple[str, tuple[str, ...]]]:
+        """Functions outside of classes, with their parameters: without names, and templates' own as numbers."""
+        found = ((head, head.function) for head in self._heads if not head.in_class)
+        return {(function[0], tuple(_spell(head, function[1]))) for head, function in found if function}
+
+    @cached_property
+    def called(self) -> set[str]:
+        """Functions that declarations of templates call, outside of bodies."""
+        found = (head for head in self._heads if head.prefixes or head.in_template)
+        texts = ("".join(f"( {' '.join(prefix)} ) " for prefix in head.prefixes) + head.text for head in found)
+        return {name for text in texts for name in _CALLED.findall(text)} - KEYWORDS
+
+    @cached_property
+    def internal(self) -> set[str]:
+        """Variables of devices that may change, and of which each source has its own."""
+        return {name for head in self._heads for name in _internal(head)}
 
 
-class _Scope(NamedTuple):
-    name: str = ""  # empty for one without
-    is_class: bool = False
-    is_template: bool = False
-    is_internal: bool = False
+read_declarations = lru_cache(maxsize=4096)(Declarations)
 
 
 @lru_cache(maxsize=4096)
@@ -115,177 +129,48 @@ def line_of(text: bytes, name: str, *, is_macro: bool = False) -> int:
     return text.count(b"\n", 0, match.start()) + 1 if match else 1
 
 
-@lru_cache(maxsize=4096)
-def read_declarations(text: bytes) -> Declarations:
-    """Read what a text declares."""
-    found = list(heads(plain_text(text)))
-    renamed = _renamed(text)
-    special = {each._replace(name=renamed.get(each.name, each.name)) for head in found for each in _special(head)}
-    declared: set[str] = set()
-    templates: set[str] = set()
-    defined: set[str] = set()
-    for head in found:
-        named = head.class_head
-        if named is None or not named["name"]:
-            declared.update(each.replace(" ", "") for each in _MENTIONED.findall(head.text))
-        elif not named["arguments"]:
-            kind = defined if head.end == "{" else templates if head.prefixes else declared
-            if head.tokens[0] != "friend":
-                kind.add(_qualify(head.scope, named["name"].replace(" ", "")))
-    return Declarations(
-        frozenset(declared), frozenset(templates), frozenset(defined),
-        frozenset(name for head in found if head.prefixes for name in _variables(head)),
-        frozenset(special),
-        frozenset(function for head in found if not head.in_class for function in _functions(head)),
-        frozenset(name for head in found if head.prefixes or head.in_template for name in _called(head)),
-        frozenset(_special_macros(text)),
-        frozenset(name for head in found for name in _internal(head)),
-    )  # fmt: skip
-
-
-def heads(text: str) -> Iterator[Head]:
-    """Yield the declarations of a plain text outside of functions, each up to its semicolon or opening brace."""
-    tokens = TOKEN.findall(text)
-    scopes: list[_Scope | None] = []  # None for the body of a function, or a value
-    branches: list[list[_Scope | None]] = []
-    head: list[str] = []
-    position = 0
-    while position < len(tokens):
-        token = tokens[position]
-        end = position + 1
-        if token.lstrip().startswith(("#", "%:")):
-            follow_condition(token, scopes, branches)
-        elif token in ("{", ";", "}"):
-            around = [scope for scope in scopes if scope is not None]
-            found = _head(head, token, around) if len(around) == len(scopes) else None
-            if token == "{":
-                scopes.append(_opened(found) if found else None)
-            elif token == "}":
-                found = None
-                del scopes[-1:]
-            if head and found is not None:
-                yield found
-            head = []
-        elif token == ":" and head in (["public"], ["protected"], ["private"]):
-            head = []
-        elif token == "(":
-            end = skip(tokens, position)
-            head += tokens[position:end]
-        else:
-            head.append(token)
-        position = end
-
-
-def _head(head: Sequence[str], end: str, scopes: Sequence[_Scope]) -> Head:
-    rest, prefixes = list(head), []
-    while rest[:2] == ["template", "<"]:
-        behind = skip(rest, 1)
-        prefixes.append(rest[2 : behind - 1])
-        rest = rest[behind:]
-    return Head(
-        "::".join(each.name for each in scopes if each.name), prefixes, rest, end,
-        any(each.is_class for each in scopes), any(each.is_template for each in scopes),
-        any(each.is_internal for each in scopes),
-    )  # fmt: skip
-
-
-def _opened(head: Head) -> _Scope | None:
-    """Return the scope that the brace behind a head opens; None for a function's body or a value."""
-    if "namespace" in head.tokens:
-        name = "".join(t for t in head.tokens[head.tokens.index("namespace") + 1 :] if t == "::" or WORD.match(t))
-        return _Scope(name, is_internal=not name)
-    if head.tokens[-2:] == ["extern", '"C"']:
-        return _Scope()
-    if (found := _CLASS.fullmatch(head.text)) is None and "typedef" in head.tokens:
-        found = _CLASS.fullmatch(head.text.replace("typedef ", ""))
-    if found is None:
-        return None
-    name = (found["name"] or "").replace(" ", "")
-    return _Scope(name, is_class=True, is_template=bool(head.prefixes) or head.in_template)
+def _definitions(text: bytes) -> Iterator[str]:
+    return (rest for word, rest in all_directives(text) if word == "define")
 
 
 def _special(head: Head) -> Iterator[Special]:
-    """Yield what a head specialises."""
-    found = head.class_head
-    if found is not None and found["name"]:
-        if found["arguments"] and head.end == "{":
-            yield Special(head.scope, _last(found["name"].replace(" ", "")), found["arguments"].strip(), is_class=True)
-    elif head.prefixes:
-        yield from _special_values(head)
-
-
-def _special_values(head: Head) -> Iterator[Special]:
-    """Yield the variable or the constant function that a head specialises."""
-    tokens, position = head.tokens, 0
-    while position < len(tokens) and tokens[position] not in ("(", "=", "{"):
+    """Yield what a head specialises: a class, or a variable or constant function."""
+    named, tokens = head.class_head, head.tokens
+    if named and named["name"]:
+        if named["arguments"] and head.has_body:
+            yield Special(head.scope, _last(named["name"].replace(" ", "")), named["arguments"].strip(), is_class=True)
+        return
+    position = 0 if head.prefixes else len(tokens)
+    while position < len(tokens) and tokens[position] not in ("(", "="):
         end = skip(tokens, position) if tokens[position] == "<" else position + 1
         if tokens[position] == "<" and position and WORD.match(tokens[position - 1]):
             is_member = tokens[end : end + 1] == ["::"]
             follows = tokens[end + 2 * is_member :][:1]
             constants = {"constexpr"} if follows == ["("] else {"const", "constexpr"}
-            is_value = follows in ([], ["="], ["{"], ["("])
-            if is_value and ((follows != ["("] and not is_member) or not constants.isdisjoint(tokens[:position])):
+            is_constant = not constants.isdisjoint(tokens[:position])
+            if follows in ([], ["="], ["("]) and (is_constant or not (is_member or follows == ["("])):
                 yield Special(head.scope, tokens[position - 1], " ".join(tokens[position:end]), is_class=False)
         position = end
 
 
-def _variables(head: Head) -> Iterator[str]:
-    """Yield the variable template that a head declares."""
-    if head.class_head is None and (match := _VARIABLE.fullmatch(head.text)):
-        yield _qualify(head.scope, match[1])
-
-
-def _functions(head: Head) -> Iterator[tuple[str, str]]:
-    """Yield the function that a head declares, with its parameters in one spelling.
-
-    They have neither their names nor defaults, and templates' own are numbers.
-    """
-    match = _FUNCTION.match(head.text)
-    if match is None or match["name"] in KEYWORDS or match["name"].startswith("__"):
-        return
-    start = head.text[: match.end()].count(" ")
-    parts = split_parameters(head.tokens[start + 1 : skip(head.tokens, start) - 1])
-    for part in parts:
-        if name := parameter_name(part):
-            part.remove(name)
+def _spell(head: Head, parameters: Sequence[str]) -> Iterator[str]:
     own = [token for prefix in head.prefixes for token in prefix if WORD.match(token)]
-    numbers = {token: str(number) for number, token in enumerate(own)}
-    yield match["name"], ", ".join(" ".join(numbers.get(token, token) for token in part) for part in parts)
-
-
-def _called(head: Head) -> set[str]:
-    text = "".join(f"( {' '.join(prefix)} ) " for prefix in head.prefixes) + head.text
-    return set(_CALLED.findall(text)) - KEYWORDS
+    for part in split_parameters(parameters):
+        name = parameter_name(part)
+        yield from (str(own.index(token)) if token in own else token for token in part if token != name)
+        yield ","
 
 
 def _internal(head: Head) -> Iterator[str]:
-    tokens = [] if head.in_class else head.tokens
-    is_constant = "constexpr" in tokens or ("const" in tokens and "*" not in tokens)
-    if is_constant or _MEMORY.isdisjoint(tokens) or not ("static" in tokens or head.is_internal):
-        return
-    if head.class_head is None and not _FUNCTION.match(head.text):
-        for part in split_parameters(tokens):
-            yield next(
-                token for token in reversed(part[: part.index("[")] if "[" in part else part) if WORD.match(token)
-            )
+    is_constant = "constexpr" in head.tokens or ("const" in head.tokens and "*" not in head.tokens)
+    is_own = "static" in head.tokens or head.is_internal
+    if is_own and not (is_constant or head.in_class or head.class_head or head.function):
+        for part in split_parameters(head.tokens) if not _MEMORY.isdisjoint(head.tokens) else ():
+            names = part[: part.index("[")] if "[" in part else part
+            yield next(token for token in reversed(names) if WORD.match(token))
 
 
-def _renamed(text: bytes) -> dict[str, str]:
-    """Return the macros that stand for another name, with that."""
-    found = (_DEFINE.fullmatch(rest) for word, rest in all_directives(text) if word == "define")
-    return {each[1]: _last(each[2]) for each in found if each and _NAME.fullmatch(each[2])}
-
-
-def _special_macros(text: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the macros of a text that specialise a template, each with it."""
-    for word, rest in all_directives(text):
-        match = _DEFINE.fullmatch(rest) if word == "define" and "<" in rest else None
-        if match is not None:
-            for head in heads(match[2] + "{ }"):
-                yield from ((match[1], each.name) for each in _special(head))
-
-
-def undefined_types(texts: Iterable[bytes]) -> frozenset[str]:
+def undefined_types(texts: Iterable[bytes]) -> set[str]:
     """Return the classes and enums that some headers declare and none of them defines."""
     texts = list(texts)
     every = [read_declarations(text) for text in texts]
@@ -295,7 +180,7 @@ def undefined_types(texts: Iterable[bytes]) -> frozenset[str]:
     known = defined | {special.name for each in every for special in each.special}
     templates = {name for each in every for name in each.templates if _last(name) not in known}
     used = {name for name in templates if re.search(rf"\b{_last(name)}\s*<", plain)}
-    return frozenset({n for each in every for n in each.declared if _last(n) not in defined} | used)
+    return {name for each in every for name in each.declared if _last(name) not in defined} | used
 
 
 class Conflict(NamedTuple):
@@ -319,20 +204,19 @@ def find_conflicts(text: bytes, headers: Mapping[str, bytes]) -> Iterator[Confli
     own, others = read_declarations(text), [read_declarations(other) for other in headers.values()]
     mentioned = frozenset(word for other in headers.values() for word in words(other))
     ours = {_last(name) for name in own.defined} - mentioned  # types that mean nothing to others
+    called = {name for other in others for name in other.called}
     overloads = own.functions.difference(*(other.functions for other in others))
     defined = macros(text, ("define",))
-    for kind, names in (
-        ("macro", defined),
-        ("undef", macros(text) - defined),
-        ("specialisation", _specialised(text, own, headers.values(), ours)),
-        ("overload", {name for name, types in overloads if ours.isdisjoint(_WORDS.findall(types))}
-            & {name for other in others for name in other.called}),
-    ):  # fmt: skip
-        for name in sorted(names & mentioned):
-            yield Conflict(kind, name, next(header for header, other in headers.items() if name in words(other)))
     open_types = undefined_types(headers.values()) if own.defined else ()
-    for name in sorted(name for name in own.defined if any(_may_be(name, each) for each in open_types)):
-        yield Conflict("definition", name, next(h for h, other in headers.items() if _last(name) in words(other)))
+    for kind, names in (
+        ("macro", defined & mentioned),
+        ("undef", (macros(text) - defined) & mentioned),
+        ("specialisation", _specialised(text, own, headers.values(), ours) & mentioned),
+        ("overload", {name for name, types in overloads if name in called and ours.isdisjoint(types)}),
+        ("definition", {name for name in own.defined if any(_may_be(name, each) for each in open_types)}),
+    ):
+        for name in sorted(names):
+            yield Conflict(kind, name, next(h for h, other in headers.items() if _last(name) in words(other)))
 
 
 def _specialised(text: bytes, own: Declarations, headers: Iterable[bytes], ours: set[str]) -> set[str]:
@@ -349,22 +233,16 @@ def _specialised(text: bytes, own: Declarations, headers: Iterable[bytes], ours:
         and ours.isdisjoint(_WORDS.findall(special.arguments))
         and _qualify(special.scope, special.name) not in primaries
     }
-    macros = {name for each in (own, *others) for name, _ in each.special_macros}
-    through = {template for _, template in own.special_macros} | _macro_arguments(text, macros)
-    through |= {template for other in others for name, template in other.special_macros if name in words(text)}
-    return found | (through & meant)
+    special = [each for one in (own, *others) for each in one.special_macros]
+    through = {template for macro, template in special if macro in words(text)}
+    calls = "|".join(re.escape(macro) for macro, _ in special)
+    uses = re.findall(rf"\b(?:{calls})\s*\(([^()]*)\)", plain_text(text)) if calls else ()
+    return found | ((through | {word for arguments in uses for word in _WORDS.findall(arguments)}) & meant)
 
 
 def _may_be(name: str, other: str) -> bool:
     """Return whether two names of types may mean one: macros can open namespaces that the text does not show."""
     return _last(name) == _last(other) and (name == other or "::" not in name or "::" not in other)
-
-
-def _macro_arguments(text: bytes, names: Iterable[str]) -> frozenset[str]:
-    """Return the words with which a text uses macros."""
-    calls = "|".join(map(re.escape, names))
-    uses = re.findall(rf"\b(?:{calls})\s*\(([^()]*)\)", plain_text(text)) if calls else ()
-    return frozenset(word for arguments in uses for word in _WORDS.findall(arguments))
 
 
 def _qualify(scope: str, name: str) -> str:

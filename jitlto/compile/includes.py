@@ -40,7 +40,7 @@ _ASKED = re.compile(
 )  # fmt: skip
 _MAY_ASK = re.compile(rb'[Nn][Cc][Ll][Uu][Dd][Ee]|[>"]')  # only in these a name can stand, or be asked for
 _SPLICE = re.compile(rb"\\[ \t\f\v]*+\r?\n")
-_DIRECTIVE = re.compile(r"^[ \t\f\v]*(?:#|%:)[ \t]*(\w+)[ \t]*([^\n]*)", re.M)
+_DIRECTIVE = re.compile(r"^[ \t\f\v]*(?:#|%:)[ \t\v]*(\w+)[ \t]*([^\n]*)", re.M)
 _NVCC = 'compile the family with toolchain = "nvcc"'
 # What NVRTC reads otherwise than nvcc, or not at all: what is said of it, and the remedy.
 _ODD = (

@@ -1,7 +1,7 @@
 """Names and types of kernels' parameters, as their definitions in the text have them.
 
 A compiler tells the sizes of parameters, and their types unless the kernel is ``extern "C"``; their names it tells
-nowhere. What a macro may have changed is not known.
+nowhere. Where a macro stands among them, or may have defined the kernel, none is known.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from functools import lru_cache
 from jitlto.base.mangling import base_name
 from jitlto.base.type_spelling import canonical_spelling
 from jitlto.base.types import find_scalar
-from jitlto.compile.declarations import heads
+from jitlto.compile.heads import heads
 from jitlto.compile.includes import all_directives
-from jitlto.compile.tokens import KEYWORDS, WORD, parameter_name, plain_text, skip, split_parameters
+from jitlto.compile.tokens import TOKEN, is_directive, parameter_name, plain_text, split_parameters
 from jitlto.record.options import macro_values
 
 #: Name and type of each parameter of a kernel; None where it is not known.
@@ -23,7 +23,6 @@ Parameters = tuple[tuple[str | None, str | None], ...]
 
 _NO_TYPE = frozenset(("__restrict__", "__restrict", "__grid_constant__", "volatile", "register"))
 _MACRO = re.compile(r"([\w$]+)(.*)", re.S)
-_ODD = re.compile(r"[(),#]|__global__")
 
 
 def find_parameters(
@@ -40,41 +39,21 @@ def find_parameters(
     macros = [macro for text in texts for macro in _find_macros(text)] if defined else []
     macros += [(name, value or "") for name, value in macro_values(options).items()]
     for mangled, count in kernels:
-        lists = [inner for name, inner in defined if name == base_name(mangled)]
-        found = {made for made in (_read_list(inner) for inner in lists) if made is None or len(made) == count}
-        if len(found) == 1 and (made := found.pop()) is not None:
-            words = {token for inner in lists for token in inner if WORD.match(token)} | {base_name(mangled)}
-            if not any(_may_change(*macro, words, {name for name, _ in made}, base_name(mangled)) for macro in macros):
-                replaced = words & {name for name, _ in macros}
-                yield mangled, tuple((name, None if replaced else type_) for name, type_ in made)
-
-
-def _may_change(macro: str, body: str, words: set[str], names: set[str | None], kernel: str) -> bool:
-    """Return whether a macro may give parameters other names than those that are written."""
-    if re.search(rf"\b(?:__global__|{re.escape(kernel)})\b", body):  # it may define the kernel
-        return True
-    return macro in words and (macro in names or macro == kernel or _ODD.search(body) is not None)
+        kernel = base_name(mangled)
+        lists = [inner for name, inner in defined if name == kernel]
+        found = {made for made in map(_read_list, lists) if made is None or len(made) == count}
+        words, defines = {kernel}.union(*lists), re.compile(rf"\b(?:__global__|{re.escape(kernel)})\b")
+        is_sure = not any(macro in words or defines.search(body) for macro, body in macros)
+        if is_sure and len(found) == 1 and (made := found.pop()) is not None:
+            yield mangled, made
 
 
 @lru_cache(maxsize=256)  # the sources of a build share their headers
 def _find_kernels(text: bytes) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the kernels that a text defines: the name without namespaces, and what stands in the parentheses."""
-    return tuple(_kernels(text)) if b"__global__" in text else ()
-
-
-def _kernels(text: bytes) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for head in heads(plain_text(text)):
-        if "__global__" in head.tokens and head.end == "{" and not (head.in_class or head.is_internal):
-            position, name, inner = 0, "", None
-            while position < len(head.tokens):
-                end = skip(head.tokens, position) if head.tokens[position] in "([<" else position + 1
-                if head.tokens[position] == "(" and name not in (*KEYWORDS, "noexcept"):
-                    inner = name, tuple(head.tokens[position + 1 : end - 1])
-                if WORD.match(head.tokens[position]):
-                    name = head.tokens[position]
-                position = end
-            if inner is not None:
-                yield inner
+    every = heads(TOKEN.findall(plain_text(text))) if b"__global__" in text else ()
+    mine = (h for h in every if "__global__" in h.tokens and h.has_body and not (h.in_class or h.is_internal))
+    return tuple((name, tuple(inner)) for name, inner in filter(None, (head.function for head in mine)))
 
 
 @lru_cache(maxsize=256)
@@ -86,7 +65,7 @@ def _find_macros(text: bytes) -> tuple[tuple[str, str], ...]:
 
 def _read_list(tokens: Sequence[str]) -> Parameters | None:
     """Return the parameters in a list; None if a condition is in it, it ends in an ellipsis, or two have one name."""
-    if any(token.lstrip().startswith(("#", "%:")) or token == "..." for token in tokens):
+    if any(is_directive(token) or token == "..." for token in tokens):
         return None
     if not tokens or list(tokens) == ["void"]:
         return ()

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 S = TypeVar("S")  # what stands for an open brace
 
+_JOINT = "\v"  # a blank in place of the end of a line that is gone, so that lines can be counted
+_CONTINUED = re.compile(r"^(?:[^\n]*\\[ \t]*\r?\n)+[^\n]*", re.M)
+_SPLICE = re.compile(r"\\[ \t]*\r?\n")
 # Comments, strings and characters, and what may look like their beginning: words and numbers.
 _LITERAL = re.compile(
     r'(?:u8|[uUL])?R"([^ ()\\\t\v\f\n]{0,16})\(.*?\)\1"|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|//[^\n]*'
     r"|/\*.*?(?:\*/|\Z)|[A-Za-z_$][\w$]*|\.?[0-9](?:[eEpP][+-]|'?\w|\.)*",
     re.S,
 )
-TOKEN = re.compile(r'^[ \t]*(?:#|%:)[^\n]*|[A-Za-z_$][\w$]*|"C"|::|\.\.\.|\S', re.M)
+TOKEN = re.compile(r'^[^\S\n]*(?:#|%:)[^\n]*|[A-Za-z_$][\w$]*|"(?:[^"\\]|\\.)*"|::|\.\.\.|\S', re.M)
 WORD = re.compile(r"[A-Za-z_$][\w$]*\Z")
+_DIRECTIVE = re.compile(r"\s*(?:#|%:)\s*(\w*)\s*(.*)", re.S)
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 #: Words that qualify a parameter or its type; as last word of a declaration none is its name.
 _QUALIFIERS = frozenset(
@@ -37,33 +41,75 @@ KEYWORDS = _QUALIFIERS | CLASS_KEYS | TYPES | _SPECIFIERS
 @lru_cache(maxsize=256)
 def plain_text(text: bytes) -> str:
     """Return a text with its continued lines joined, and without comments and the content of strings."""
-    joined = re.sub(r"\\[ \t]*\r?\n", "", text.decode("utf-8", "replace"))
-    return _LITERAL.sub(_without_literal, joined)
+    return _LITERAL.sub(lambda match: _replace(match[0], is_plain=True), _join_lines(text))
 
 
-def without_comments(text: str, joint: str) -> str:
-    """Return a text without comments, with a joint for each line that ended in one."""
-    return _LITERAL.sub(lambda match: _without_comment(match[0], joint), text)
+def line_at(text: str, position: int) -> int:
+    """Return the line of a position in a plain text."""
+    return text.count("\n", 0, position) + text.count(_JOINT, 0, position) + 1
 
 
-def _without_comment(literal: str, joint: str) -> str:
-    if not literal.startswith(("//", "/*")):
-        return literal
-    return " " + joint * (literal.count("\n") + literal.count(joint))
+def _join_lines(text: bytes) -> str:
+    every = text.decode("utf-8", "replace").replace(_JOINT, " ")
+    return _CONTINUED.sub(lambda match: _SPLICE.sub("", match[0]) + _JOINT * match[0].count("\n"), every)
 
 
-def _without_literal(match: re.Match[str]) -> str:
-    literal = match[0]
+def _replace(literal: str, *, is_plain: bool) -> str:
+    lines = _JOINT * (literal.count("\n") + literal.count(_JOINT))
     if literal.startswith(("//", "/*")):
-        return " "  # a directive goes on behind a comment of several lines
+        return f" {lines}"  # a directive goes on behind a comment of several lines
+    if not is_plain:
+        return literal
     if literal.startswith("'"):
         return "0"
-    return '""' if literal.endswith('"') and literal != '"C"' else literal.replace("'", "")
+    return f'""{lines}' if literal.endswith('"') and literal != '"C"' else literal.replace("'", "")
+
+
+class Stretch(NamedTuple):
+    """A directive with its word, or lines between directives, without comments."""
+
+    line: int  # the first
+    word: str  # of a directive, else empty
+    text: str
+
+
+def stretches(text: bytes) -> Iterator[Stretch]:
+    """Yield the directives of a header, and what is between them, in pieces that end with a whole line of code."""
+    number, begin, pending = 1, 1, ""
+    for line in _LITERAL.sub(lambda match: _replace(match[0], is_plain=False), _join_lines(text)).split("\n"):
+        directive = _DIRECTIVE.fullmatch(line)
+        if pending and directive:
+            yield Stretch(begin, "", pending)
+            pending = ""
+        if directive:
+            yield Stretch(number, directive[1], directive[2].strip())
+        elif line.strip():
+            begin, pending = (begin, f"{pending} {line.strip()}") if pending else (number, line.strip())
+            if pending.endswith((";", "{", "}")) and is_balanced(pending):
+                yield Stretch(begin, "", pending)
+                pending = ""
+        number += 1 + line.count(_JOINT)
+    if pending:
+        yield Stretch(begin, "", pending)
+
+
+def is_balanced(text: str) -> bool:
+    """Return whether each parenthesis of a text has its other one."""
+    rest, found = re.sub(r"[^()]", "", plain_text(text.encode())), 1
+    while found:
+        rest, found = re.subn(r"\(\)", "", rest)
+    return not rest
+
+
+def is_directive(token: str) -> bool:
+    """Return whether a token is a whole directive."""
+    return token.lstrip().startswith(("#", "%:"))
 
 
 def follow_condition(directive: str, scopes: list[S], branches: list[list[S]]) -> None:
     """Have each branch of a condition begin in the scope of the first."""
-    word = re.sub(r"[^a-z]*([a-z]*).*", r"\1", directive, count=1, flags=re.S)
+    match = _DIRECTIVE.fullmatch(directive)
+    word = match[1] if match else ""
     if word in ("if", "ifdef", "ifndef"):
         branches.append(list(scopes))
     elif word in ("else", "elif", "elifdef", "elifndef") and branches:
@@ -85,33 +131,32 @@ def skip(tokens: Sequence[str], position: int) -> int:
     return position + 1
 
 
+def outer(tokens: Sequence[str], brackets: str = "([") -> Iterator[tuple[int, int]]:
+    """Yield where each token begins and ends, of which one is a bracket with all within it."""
+    position = 0
+    while position < len(tokens):
+        end = skip(tokens, position) if tokens[position] in tuple(brackets) else position + 1
+        yield position, end
+        position = end
+
+
 def split_parameters(tokens: Sequence[str]) -> list[list[str]]:
     """Return the parameters in a list, without their defaults."""
     parts: list[list[str]] = [[]]
-    position, is_default = 0, False
-    while position < len(tokens):
+    is_default = False
+    for position, end in outer(tokens, "([{<"):
         if tokens[position] == ",":
             parts.append([])
-            position, is_default = position + 1, False
-            continue
-        end = skip(tokens, position) if tokens[position] in _CLOSING else position + 1
-        is_default = is_default or tokens[position] == "="
-        parts[-1] += () if is_default else tokens[position:end]
-        position = end
+        is_default = tokens[position] == "=" or (is_default and tokens[position] != ",")
+        parts[-1] += () if is_default or tokens[position] == "," else tokens[position:end]
     return parts
 
 
 def parameter_name(tokens: Sequence[str]) -> str | None:
-    """Return the name in the declaration of one parameter; None if it has none, or it cannot be told."""
+    """Return the name in the declaration of a parameter: its last word, if a type is before that."""
     tokens = list(tokens)
     while tokens[-1:] == ["]"]:  # of an array
         del tokens[len(tokens) - 1 - tokens[::-1].index("[") :]
-    pointer = re.search(r"\( (?:\* (?:const )?)+([A-Za-z_$][\w$]*) (?:\[ [^]]*\] )*\) [([]", " ".join([*tokens, "["]))
-    if pointer:
-        return pointer[1]  # to a function or an array
-    if not tokens or not WORD.match(tokens[-1]) or tokens[-1] in KEYWORDS or tokens[-2:-1] == ["::"]:
-        return None
-    # Before a name there is a type: a word that is no qualifier, or the end of one.
-    before = tokens[:-1]
-    types = [token for token in before if token not in _QUALIFIERS and token not in CLASS_KEYS and token != "::"]
-    return tokens[-1] if types else None
+    *before, last = tokens or [""]
+    is_name = WORD.match(last) and last not in KEYWORDS and before[-1:] != ["::"]
+    return last if is_name and not (_QUALIFIERS | CLASS_KEYS).issuperset({*before} - {"::"}) else None

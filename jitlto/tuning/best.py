@@ -10,7 +10,7 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import LinkError, PlanError
 from jitlto.base.frozen import Shared
 from jitlto.cuda import device
-from jitlto.launch.core import called, make_table, remembered
+from jitlto.launch.core import called, remembered
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.record.tuning import Launch, TuneRecord, Variant, applies, launch
 from jitlto.tuning import devices, wisdom_file
@@ -87,7 +87,7 @@ class Chooser(Shared):
     __slots__ = ("__dict__", "__weakref__")
 
     def __init__(self, family: TunedFamily) -> None:
-        self._quick = make_table()  # problem → answer
+        self._quick: dict[Any, Any] = {}  # problem → answer
         self._family = family
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -109,7 +109,7 @@ class Chooser(Shared):
 
     def forget(self) -> None:
         """Forget all answers, and what was read."""
-        self._quick.forget()
+        self._quick.clear()
         self.__dict__.pop("knowledge", None)
 
     @cached_property

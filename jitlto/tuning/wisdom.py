@@ -26,27 +26,6 @@ Seconds = Annotated[float, Meta(gt=0, le=1e6)]
 Sizes = tuple[tuple[Name, Count], ...]
 
 
-class DeviceKind(Struct, frozen=True):
-    """What of a device decides how fast kernels are.
-
-    Args:
-        name: As the driver gives it.
-        architecture: Such as ``sm_90``.
-        memory_clock: In kHz.
-        multiprocessors: How many it has.
-    """
-
-    name: Name
-    architecture: Name
-    memory_clock: Count
-    multiprocessors: Annotated[int, Meta(ge=1, le=1 << 20)]
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name} ({self.architecture}, {self.multiprocessors} SMs, memory at {self.memory_clock // 1000} MHz)"
-        )
-
-
 class Trial(Struct, frozen=True):
     """The times of one variant.
 
@@ -77,7 +56,7 @@ class Entry(Struct, frozen=True, dict=True):
         family, entry: The kernel: the family and the group of its entrypoint.
         configuration: The problem's values of parameters, sorted.
         bucket: The problem's bucket of sizes, sorted.
-        device: Where it was measured.
+        device: The kind of device, with all that decides how fast kernels are.
         default: The variant that is used without wisdom; the first trial is of it.
         trials: The default's, and the others sorted.
     """
@@ -86,7 +65,7 @@ class Entry(Struct, frozen=True, dict=True):
     entry: Name
     configuration: Pairs
     bucket: Sizes
-    device: DeviceKind
+    device: Name
     trials: Annotated[tuple[Trial, ...], Meta(min_length=1, max_length=10_000)]
 
     @property
@@ -97,8 +76,7 @@ class Entry(Struct, frozen=True, dict=True):
     @property
     def key(self) -> tuple[object, ...]:
         """What is measured: entries with one key are about the same. It has the digest of the default kernel."""
-        place = (self.family, self.entry, self.configuration, self.bucket)
-        return (*place, msgspec.structs.astuple(self.device), self.default.kernel)
+        return self.family, self.entry, self.configuration, self.bucket, self.device, self.default.kernel
 
     @cached_property
     def encoded(self) -> bytes:
@@ -153,7 +131,7 @@ def make_entry(
     entry: str,
     configuration: Mapping[str, str],
     bucket: Sizes,
-    device: DeviceKind,
+    device: str,
     trials: Iterable[Trial],
 ) -> Entry:
     """Return an entry in its canonical order; the first trial is the default's."""
@@ -196,7 +174,7 @@ class Wisdom:
         entry: str,
         configuration: Mapping[str, str],
         bucket: Sizes,
-        device: DeviceKind,
+        device: str,
         allows: Callable[[Variant], bool],
     ) -> list[Entry]:
         """Return what was measured on a kind of device for a configuration, that for the nearest bucket first.

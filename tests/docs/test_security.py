@@ -89,9 +89,3 @@ def test_only_jobs_of_a_cluster_are_decompressed() -> None:
 
 def test_the_run_side_reads_no_pickles() -> None:
     assert not any("pickle" in path.read_text("utf-8") for path in sorted((PACKAGE / "runtime").rglob("*.py")))
-
-
-def test_the_page_names_every_target_that_is_fuzzed() -> None:
-    from tests.support.fuzz_targets import TARGETS
-
-    assert set(TARGETS) <= set(re.findall(r"`(\w+)`", PAGE.read_text("utf-8")))

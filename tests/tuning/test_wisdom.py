@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.tuning.wisdom import TIE, DeviceKind, Entry, Wisdom
+from jitlto.tuning.wisdom import TIE, Entry, Wisdom
 from tests.support.wisdom import A100, H200, entry, trial, wisdoms
 
 pytestmark = pytest.mark.one_major
@@ -101,7 +101,7 @@ def test_of_several_entries_that_with_most_that_may_be_used_comes_first() -> Non
     assert [str(each.chosen.variant) for each in found] == ["n=new", "n=old"]
 
 
-def find(wisdom: Wisdom, *, rows: int = 1024, device: DeviceKind = H200, data_type: str = "float") -> list[str]:
+def find(wisdom: Wisdom, *, rows: int = 1024, device: str = H200, data_type: str = "float") -> list[str]:
     found = wisdom.find("mini", "kern", {"data_type": data_type}, (("rows", rows),), device, anything)
     return [str(each.chosen.variant) for each in found]
 

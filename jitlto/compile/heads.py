@@ -1,0 +1,161 @@
+"""What a text of C++ declares outside of functions, read from its tokens: no parser, and bodies are passed over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from jitlto.base.cached import cached_property
+from jitlto.compile.tokens import CLASS_KEYS, KEYWORDS, WORD, follow_condition, is_directive, outer, skip
+
+# The head of a class or enum, its tokens separated by blanks: perhaps with macros and attributes, and of a base.
+_ATTRIBUTE = r"(?:alignas|__align__|__attribute__|__declspec) \((?: [^()]+| \( [^()]* \))* \) "
+_CLASS = re.compile(
+    r"(?:(?:friend|extern|static|inline|constexpr|const|volatile|typedef|__\w+|[A-Z][A-Z0-9_]+) )*"
+    r"(?:enum class|enum struct|enum|struct|class|union) "
+    rf"(?:{_ATTRIBUTE}|\[ \[ [^\]]* \] \] |[A-Z_][A-Z0-9_]+ (?=\w|:))*"
+    r"(?P<name>(?::: )?[A-Za-z_$][\w$]*(?: :: [A-Za-z_$][\w$]*)* )?"
+    r"(?P<arguments><.*> (?::: [A-Za-z_$][\w$]* )*)?(?:final )?(?:: .*)?"
+)
+_NO_FUNCTIONS = frozenset(("alignas", "__align__", "__attribute__", "__declspec", "decltype", "noexcept", "explicit"))
+_NO_BODIES = CLASS_KEYS | {"constexpr", "consteval", "namespace"}
+
+
+class Scope(NamedTuple):
+    """A namespace or class around a declaration."""
+
+    name: str = ""  # empty for one without
+    is_class: bool = False
+    is_template: bool = False
+    is_internal: bool = False  # a namespace without a name
+
+
+@dataclass(frozen=True)
+class Head:
+    """A declaration up to its semicolon or opening brace."""
+
+    scopes: tuple[Scope, ...]
+    prefixes: list[list[str]]  # what stands in the brackets of ``template <...>``
+    tokens: list[str]  # behind those
+    begin: int  # where it begins among all tokens
+    end: int  # where its semicolon or brace is
+    has_body: bool  # a brace
+
+    @property
+    def scope(self) -> str:
+        """The namespaces and classes around it."""
+        return "::".join(each.name for each in self.scopes if each.name)
+
+    @property
+    def in_class(self) -> bool:
+        return any(each.is_class for each in self.scopes)
+
+    @property
+    def in_template(self) -> bool:
+        return any(each.is_template for each in self.scopes)
+
+    @property
+    def is_internal(self) -> bool:
+        return any(each.is_internal for each in self.scopes)
+
+    @cached_property
+    def text(self) -> str:
+        """Its tokens, each followed by a blank."""
+        return "".join(f"{token} " for token in self.tokens)
+
+    @cached_property
+    def class_head(self) -> re.Match[str] | None:
+        """What it says if it declares or defines a class or an enum."""
+        return _CLASS.fullmatch(self.text)
+
+    @cached_property
+    def outer(self) -> list[str]:
+        """Its tokens outside of parentheses, of which it has the opening ones."""
+        return [self.tokens[position] for position, _ in outer(self.tokens)]
+
+    @cached_property
+    def function(self) -> tuple[str, list[str]] | None:
+        """The name without namespaces and the parameters, if it is that of a function."""
+        name, found = "", None
+        for position, end in outer(self.tokens, "([<"):
+            if self.tokens[position] == "(" and name and name not in KEYWORDS | _NO_FUNCTIONS:
+                found = name, self.tokens[position + 1 : end - 1]
+            if self.tokens[position] in (":", "="):
+                break
+            name = self.tokens[position] if WORD.match(self.tokens[position]) else name
+        return found
+
+    @property
+    def is_definition(self) -> bool:
+        """Whether its brace opens the body of a function that changes no declaration."""
+        rest = self.outer
+        calls = (n for n, (before, token) in enumerate(pairwise(rest)) if token == "(" and before not in _NO_FUNCTIONS)
+        first = next(calls, None)
+        if not self.has_body or first is None or not _NO_BODIES.isdisjoint(rest):
+            return False
+        is_value = "=" in rest[:first] and "operator" not in rest
+        return not is_value and ({"auto", "decltype"}.isdisjoint(rest) or ("-", ">") in pairwise(rest))
+
+    @property
+    def is_initialiser(self) -> bool:
+        """Whether its brace is that of a member which a constructor initialises."""
+        rest = self.outer
+        is_constructor = "(" in rest and ":" in rest[rest.index("(") :] and self.class_head is None
+        return is_constructor and (rest[-1] == ">" or WORD.match(rest[-1]) is not None)
+
+    @property
+    def opens(self) -> Scope | None:
+        """The scope that its brace opens; None for a function's body or a value."""
+        if "namespace" in self.tokens:
+            rest = self.tokens[self.tokens.index("namespace") + 1 :]
+            name = "".join(token for token in rest if token == "::" or WORD.match(token))
+            return Scope(name, is_internal=not name)
+        if self.tokens[-2:] == ["extern", '"C"']:
+            return Scope()
+        if (found := self.class_head) is None:
+            return None
+        name = (found["name"] or "").replace(" ", "")
+        return Scope(name, is_class=True, is_template=bool(self.prefixes) or self.in_template)
+
+
+def heads(tokens: Sequence[str]) -> Iterator[Head]:
+    """Yield the declarations outside of functions, each up to its semicolon or opening brace."""
+    scopes: list[Scope | None] = []  # None for the body of a function, or a value
+    branches: list[list[Scope | None]] = []
+    head: list[int] = []
+    position = 0
+    while position < len(tokens):
+        token, end = tokens[position], position + 1
+        if is_directive(token):
+            follow_condition(token, scopes, branches)
+        elif token in ("{", ";", "}"):
+            found = None if None in scopes else _head(tokens, head, position, tuple(filter(None, scopes)))
+            if token == "{" and found and found.is_initialiser:
+                end = skip(tokens, position)
+                head += range(position, end)
+            else:
+                if head and found and token != "}":
+                    yield found
+                if token == "{":
+                    scopes.append(found.opens if found else None)
+                elif token == "}":
+                    del scopes[-1:]
+                head = []
+        elif token == ":" and [tokens[n] for n in head] in (["public"], ["protected"], ["private"]):
+            head = []
+        else:
+            end = skip(tokens, position) if token == "(" else end
+            head += range(position, end)
+        position = end
+
+
+def _head(tokens: Sequence[str], head: Sequence[int], end: int, scopes: tuple[Scope, ...]) -> Head:
+    rest, prefixes = [tokens[n] for n in head], []
+    while rest[:2] == ["template", "<"]:
+        behind = skip(rest, 1)
+        prefixes.append(rest[2 : behind - 1])
+        rest = rest[behind:]
+    return Head(scopes, prefixes, rest, head[0] if head else end, end, tokens[end] == "{")
