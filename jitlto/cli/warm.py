@@ -53,7 +53,7 @@ def warm(
         shown.add(len(work.jobs))
         result = link_jobs(work.jobs, output, jobs, shown.step)
     seconds = round(time.perf_counter() - begin, 3)
-    causes = group_findings(map(_finding, result.failures), ())
+    causes = group_findings(list(map(_finding, result.failures)))
     counts = {"linked": result.linked, "found": result.found, "failed": len(result.failures)}
     counts |= {"left_out": work.left_out, "shared": result.shared, "unshared": result.unshared}
     made = {"pack": output if result.packed else None, "nvjitlink": str(nvjitlink.version()), "seconds": seconds}
