@@ -48,10 +48,11 @@ _MOST_REGISTERS = 255  # of a thread, on every architecture (CUDA C++ Programmin
 _NO_DEBUG = "device debugging and link-time optimisation exclude each other"
 # Compile options, without dashes, that are declared elsewhere, mostly under [link]: the link has to know them too.
 _DECLARED = {
-    "maxrregcount": "max_registers", "Xptxas": "ptxas", "ptxas-options": "ptxas", "O0": "optimization",
-    "O3": "optimization", "use_fast_math": "fast_math", "ftz": "ftz", "prec-div": "prec_div", "prec-sqrt": "prec_sqrt",
-    "fmad": "fma", "lineinfo": "lineinfo", "generate-line-info": "lineinfo", "G": "lineinfo", "device-debug": "lineinfo",
-    "arch": "archs", "gpu-architecture": "archs", "I": "include", "include-path": "include", "std": "std",
+    "maxrregcount": "max_registers", "Xptxas": "ptxas", "ptxas-options": "ptxas", "use_fast_math": "fast_math",
+    "O0": "optimization", "O3": "optimization", "ftz": "ftz", "fmad": "fma", "prec-div": "prec_div",
+    "prec-sqrt": "prec_sqrt", "lineinfo": "lineinfo", "generate-line-info": "lineinfo", "G": "lineinfo",
+    "device-debug": "lineinfo", "arch": "archs", "gpu-architecture": "archs", "I": "include",
+    "include-path": "include", "std": "std",
 }  # fmt: skip
 _ALWAYS = frozenset(["dlto", "rdc", "relocatable-device-code"])
 #: The link options that groups may set for their kernels: those that no compiler needs to know.
