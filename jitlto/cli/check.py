@@ -143,14 +143,10 @@ def _describe_links(links: FamilyLinks, archs: Sequence[str]) -> str:
     if not links.kernels:
         waiting = pluralize(links.completed_by_callers, "kernel")
         return f"{links.family}: linked nothing; {waiting} need a caller's own code to link"
-    of = (
-        pluralize(links.linked, "kernel")
-        if links.linked == links.kernels
-        else f"{links.linked} of {links.kernels} kernels"
-    )
-    if links.cover is not None:
-        of = f"{links.linked} of {links.kernels} kernels, covering all {links.tuples} {links.tuple_name}"
+    every = f"{links.linked} of {links.kernels} kernels"
+    of = pluralize(links.linked, "kernel") if links.linked == links.kernels and links.cover is None else every
+    covered = "" if links.cover is None else f", covering all {links.tuples} combinations of {links.cover} values"
     failed = sum(cause.count for cause in links.failures)
     state = f"{failed} of {links.linked * len(archs)} links fail" if failed else "all link"
     known = f" ({links.known} as known from an earlier check)" if links.known else ""
-    return f"{links.family}: linked {of}, for {', '.join(archs)}: {state}{known}"
+    return f"{links.family}: linked {of}{covered}, for {', '.join(archs)}: {state}{known}"

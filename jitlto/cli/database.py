@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from msgspec import to_builtins
 
-from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.errors import DatabaseError
 from jitlto.base.mangling import demangle
 from jitlto.base.text import format_bytes, pluralize, suggest
 from jitlto.base.types import Parameter
-from jitlto.cli.ending import SHOWN
 from jitlto.cli.output import print_result
 from jitlto.cli.parameters import PATH, json_option
 from jitlto.cli.selection import DATABASE, open_database
-from jitlto.database import FragmentDatabase
-from jitlto.record.fragment import Fragment, FragmentKey
+from jitlto.record.fragment import Fragment
 from jitlto.runtime import session
 
 if TYPE_CHECKING:
@@ -74,45 +73,24 @@ def _installed_lines(each: ListedFamily) -> Iterator[str]:
 @click.argument("key", metavar="KEY")
 @json_option
 def show(database: Path, key: str, as_json: bool) -> None:
-    """Show one fragment of DB: what it provides and requires, and its images.
-
-    KEY may be the group, with some of the parameters, where that means one fragment.
-    """
+    """Show one fragment of DB, by its KEY: what it provides and requires, and its images."""
     opened, family = open_database(database, noted=True)
     with opened:
-        keys = [fragment.key for fragment in opened.iterate(family)]
-        fragment = opened.get(_find_key(key, keys, opened))
-        assert fragment is not None  # noqa: S101 - it is one of the keys
+        fragments = {fragment.key.text: fragment for fragment in opened.iterate(family)}
+        fragment = fragments.get(key)
+        if fragment is None:
+            left_out = key in map(str, opened.gaps)
+            what = f"{key} was left out at the merge" if left_out else f"no fragment {key}"
+            near = suggest(key, sorted({each.key.group for each in fragments.values()}), suggest(key, fragments))
+            hint = f"{near} `jitlto ls {database}` lists the keys".lstrip()
+            raise DatabaseError(what, code="database-no-such-fragment", where=str(database), hint=hint)
         group = opened.families[fragment.key.family].group(fragment.key.group)
-    tune = group.tune.describe() if group and group.tune else {}
+    tune = to_builtins(group.tune) if group and group.tune else {}
     result = _as_dict(fragment) | ({"tune": tune} if tune else {})
     print_result(result, _lines(fragment, tune), as_json=as_json)
 
 
-def _find_key(text: str, keys: Collection[FragmentKey], database: FragmentDatabase) -> FragmentKey:
-    """Return the one key that a text means: a key, or a group, with or without the family, and some parameters."""
-    place, _, inner = text.partition("[")
-    given = set(filter(None, inner.removesuffix("]").split(",")))
-
-    def fits(key: FragmentKey) -> bool:
-        own = key.text.partition("[")[2].removesuffix("]").split(",")
-        return place in (key.group, f"{key.family}/{key.group}") and given <= {*own}
-
-    found = [key for key in keys if key.text == text] or sorted(filter(fits, keys))
-    if len(found) == 1:
-        return found[0]
-    if found:
-        listed = ", ".join(map(str, found[:SHOWN])) + (", ..." if len(found) > SHOWN else "")
-        what, hint = f"{len(found)} fragments match {text!r}: {listed}", "give more of the parameters"
-        raise JitltoError(what, code="jitlto-ambiguous-fragment-key", hint=hint)
-    left_out = any(fits(key) for key in database.gaps)
-    what = f"{text} was left out at the merge" if left_out else f"no fragment {text}"
-    hint = f"{suggest(text, sorted({key.group for key in keys}), suggest(text, map(str, keys)))}"
-    hint = f"{hint} `jitlto ls {database.path}` lists the keys".lstrip()
-    raise DatabaseError(what, code="database-no-such-fragment", where=str(database.path), hint=hint)
-
-
-def _lines(fragment: Fragment, tune: Mapping[str, str]) -> Iterator[str]:
+def _lines(fragment: Fragment, tune: Mapping[str, object]) -> Iterator[str]:
     yield f"{fragment.key}  ({fragment.role})"
     if fragment.entry:
         yield f"  kernel    {demangle(fragment.entry)}"
@@ -125,7 +103,7 @@ def _lines(fragment: Fragment, tune: Mapping[str, str]) -> Iterator[str]:
         made = f"{image.architecture.compute}, {image.toolchain} {image.version}{isa}"
         yield f"  {image.kind:<9} {made}, {image.size} bytes, sha256 {image.sha256}"
     for what, text in tune.items():
-        yield f"  tune      {what}: {text}"
+        yield f"  tune      {what}: {json.dumps(text)}"
 
 
 def _as_dict(fragment: Fragment) -> dict[str, object]:
