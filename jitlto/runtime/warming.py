@@ -113,7 +113,7 @@ def recorded_jobs(
         JitltoError: If the file holds no plan, or no plan of the database's families.
     """
     used = recording.read(path)
-    held = session.default.registry.open(database).families if database else None
+    held = session.default.registry.file(database).contents.families if database else None
     own = [plan for plan in used if held is None or plan.request.family in held]
     if not own:
         names = ", ".join(sorted({plan.request.family for plan in used}))
