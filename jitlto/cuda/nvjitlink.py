@@ -22,7 +22,7 @@ from jitlto.base.uninterrupted import uninterrupted
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import libraries
 from jitlto.cuda.compatibility import check_target, machine_code_links
-from jitlto.cuda.elf import CUDA_OBJECT, FUNCTION, OBJECT, read_architecture, read_symbols
+from jitlto.cuda.elf import CUDA_OBJECT, FUNCTION, OBJECT, read_architecture, read_sections, read_symbols
 from jitlto.cuda.nvfatbin import find_unfit
 from jitlto.cuda.ptx import is_toolkit_symbol, missing_symbol_hint, parse_ptx
 from jitlto.cuda.toolkit import needed
@@ -94,15 +94,6 @@ def version() -> Version:
         return Version(*libraries.nvjitlink.version())
 
 
-def find_installed() -> str | None:
-    """Return the path of the nvJitLink that a fresh process would find; None if that cannot be told."""
-    try:
-        loaded = libraries.load("nvJitLink")
-    except (OSError, RuntimeError):
-        return None
-    return None if loaded.is_foreign else loaded.path
-
-
 def name_loaded(error: VersionError, linker: Version) -> VersionError:
     """Say in an error about versions where nvJitLink comes from, if another library has loaded one of its own."""
     loaded = libraries.load("nvJitLink")
@@ -143,7 +134,7 @@ def link(
     global _is_locked
     linker = version()
     check_target(target, linker)
-    _check_machine_code(inputs, target, linker)
+    _check_inputs(inputs, target, linker)
     if _is_locked and not hasattr(_this_thread, "has_lock"):
         raise LinkError(
             "nvJitLink failed on an input in another thread and is locked since; only that thread can link",
@@ -261,20 +252,23 @@ def find_undefined(cubin: bytes) -> list[str]:
     return sorted(name for name in names if not name.startswith(PTXAS_SYMBOLS) and not is_toolkit_symbol(name))
 
 
-def _check_machine_code(inputs: Sequence[LinkInput], target: Architecture, linker: Version) -> None:
-    """Check that machine code can be linked for the target; by other code nvJitLink may be locked.
+def _check_inputs(inputs: Sequence[LinkInput], target: Architecture, linker: Version) -> None:
+    """Check what nvJitLink does not survive: machine code for another target, which may lock it, and broken objects.
 
     Raises:
-        ArchitectureError: If it cannot.
+        ArchitectureError, LinkError: If there is such an input.
     """
     for item in inputs:
         code = read_architecture(item.data) if item.kind is InputKind.CUBIN else None
         if code is not None and not machine_code_links(code, target, linker):
-            raise ArchitectureError(
-                f"{item.name} is machine code for {code.sm}, which does not run on {target.sm}",
-                code="link-architecture-input",
-                hint=_OTHER_INPUT,
-            )
+            what = f"{item.name} is machine code for {code.sm}, which does not run on {target.sm}"
+            raise ArchitectureError(what, code="link-architecture-input", hint=_OTHER_INPUT)
+        if item.kind is InputKind.OBJECT and item.data.startswith(b"\x7fELF"):
+            try:
+                read_sections(item.data)
+            except ValueError as error:
+                what, hint = f"{item.name} is no whole object: {error}", "pass the unchanged output of a compiler"
+                raise LinkError(what, code="link-failed", hint=hint) from error
 
 
 def _link_error(status: str, log: str, current: LinkInput | None, target: Architecture, linker: Version) -> LinkError:
