@@ -148,19 +148,6 @@ class Toolchain(ABC):
             bodies=hash_weak(module) if wants_ptx else (),
         )  # fmt: skip
 
-    def compile_ltoir(self, job: CompileJob, architecture: Architecture) -> tuple[bytes, tuple[str, ...]]:
-        """Compile one job to LTO-IR for another architecture; errors as of :meth:`make`.
-
-        Returns:
-            The LTO-IR, not in a fatbin, and the headers as in :attr:`CompiledSource.reads`.
-        """
-        made = self.make(job, [architecture], ltoir=True)
-        return made.ltoir[architecture], made.reads
-
-    def compile_ptx(self, job: CompileJob, architecture: Architecture) -> Module:
-        """Compile one job to PTX for an architecture; errors as of :meth:`make`."""
-        return parse_ptx(self.make(job, [architecture], ptx=True).ptx[architecture].decode())
-
 
 def merge_modules(architectures: Sequence[Architecture], modules: Sequence[Module]) -> Module:
     """Return the module of the lowest architecture, which must provide what the others do, with all they require.

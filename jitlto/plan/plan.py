@@ -272,7 +272,9 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         if target.link_mode != self.mode or target.jit_base is not None:
             return False
         own = Architecture(10 * major + minor)
-        same = linker == str(target.nvjitlink) if isinstance(linker, str) else not libraries.load("nvJitLink").is_foreign
+        same = (
+            linker == str(target.nvjitlink) if isinstance(linker, str) else not libraries.load("nvJitLink").is_foreign
+        )
         return same and target == choose_target(self.fragments, self.mode, own, target.nvjitlink, requested=False)
 
     def link(self, arch: str | Architecture | None = None, *, use_cache: bool = True) -> LinkedKernel:
