@@ -8,13 +8,14 @@ as ``#vib8``, which nvJitLink compares: the result, then parameters, ``v`` for n
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from typing import NamedTuple
 
 from jitlto.base.versions import Architecture
 
 # Types of sections: code and data, a table of symbols, notes, and memory without content in the file.
-PROGBITS, _SYMTAB, NOTE, NOBITS = 1, 2, 7, 8
+PROGBITS, _SYMTAB, _NOTE, _NOBITS = 1, 2, 7, 8
 #: Types of symbols; the last is NVIDIA's, for variables.
 OBJECT, FUNCTION, CUDA_OBJECT = 1, 2, 13
 _LOCAL, _WEAK = 0, 2
@@ -97,6 +98,21 @@ def read_symbols(data: bytes) -> list[ElfSymbol]:
     except _MALFORMED as error:
         raise ValueError(f"malformed ELF file: {error}") from error
     return found
+
+
+def hash_code(kernel: bytes) -> str:
+    """Return a hash of a linked kernel, a cubin or PTX, without notes.
+
+    Options of a link are in a note, so kernels that they do not change have the same hash.
+    """
+    try:
+        sections = read_sections(kernel)
+    except ValueError:  # PTX
+        return hashlib.sha256(kernel).hexdigest()
+    digest = hashlib.sha256()
+    for name, data in sorted((each.name, each.data) for each in sections if each.kind not in (_NOTE, _NOBITS)):
+        digest.update(f"{len(name)} {len(data)} {name}".encode() + data)
+    return digest.hexdigest()
 
 
 def read_architecture(data: bytes) -> Architecture | None:

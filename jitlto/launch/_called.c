@@ -1,9 +1,168 @@
-/* Classes whose objects are called as fast as methods; a part of _launch.c.
+/* What is called in the place of methods of Python; a part of _launch.c.
  *
  * CPython calls an object with a method __call__ by way of a tuple and a dict of the arguments. The objects of the classes
  * made here pass the arguments on as they come, in an array: first to what is in the attribute `_quick`, a Signature (of a
- * launcher) or a Table, then to the method.
+ * launcher) or a dict of answers, then to the method. A Lookup is a method that does the same with such a dict.
  */
+
+/* --- answers: a dict of them by a hash of the arguments; of two with one hash it keeps the later --- */
+
+static int has_value(PyObject *object) { return PyUnicode_CheckExact(object) || PyLong_CheckExact(object); }
+
+/* With the generation: what was made before a fork is not found. */
+static PyObject *hash_request(PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    size_t hash = names == NULL ? 0 : (size_t)PyTuple_GET_SIZE(names);
+    hash = hash << 16 ^ atomic_load_explicit(&generation, memory_order_relaxed);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        size_t part = has_value(values[i]) ? (size_t)PyObject_Hash(values[i]) : (size_t)(uintptr_t)values[i] >> 4;
+        hash = (hash ^ part) * (size_t)0x9E3779B97F4A7C15u;
+        hash ^= hash >> 32;
+    }
+    return PyLong_FromSize_t(hash >> 4); /* two digits of CPython's */
+}
+
+/* Arguments are the same if they are the same objects, or numbers or texts of the same type and value: 1 and True are two. */
+static int is_same(PyObject *a, PyObject *b) {
+    if (a == b) return 1;
+    return has_value(a) && Py_TYPE(a) == Py_TYPE(b) && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+}
+
+/* An entry: the arguments, the names of the last of them, the answer. */
+static int is_entry(PyObject *entry, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    PyObject *known = PyTuple_GET_ITEM(entry, 0), *named = PyTuple_GET_ITEM(entry, 1);
+    if (PyTuple_GET_SIZE(known) != count || PyTuple_GET_SIZE(named) != (names == NULL ? 0 : PyTuple_GET_SIZE(names))) return 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(named); i++) /* both interned, by the compiler */
+        if (PyTuple_GET_ITEM(named, i) != PyTuple_GET_ITEM(names, i)) return 0;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!is_same(PyTuple_GET_ITEM(known, i), values[i])) return 0;
+    return 1;
+}
+
+/* NULL without an exception if there is none. */
+static PyObject *find_answer(PyObject *answers, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    PyObject *hash = hash_request(values, count, names), *found = NULL;
+    PyObject *entry = hash == NULL ? NULL : PyObject_GetItem(answers, hash);
+    if (entry != NULL && is_entry(entry, values, count, names)) found = Py_NewRef(PyTuple_GET_ITEM(entry, 2));
+    Py_XDECREF(entry);
+    Py_XDECREF(hash);
+    if (found == NULL) PyErr_Clear();
+    return found;
+}
+
+static PyObject *find(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *answers, *values, *names;
+    if (!PyArg_ParseTuple(args, "O!O!O!:find", &PyDict_Type, &answers, &PyTuple_Type, &values, &PyTuple_Type, &names))
+        return NULL;
+    PyObject *found = find_answer(answers, &PyTuple_GET_ITEM(values, 0), PyTuple_GET_SIZE(values), names);
+    return found != NULL ? found : Py_NewRef(Py_None);
+}
+
+static PyObject *remember(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *answers, *values, *names, *answer;
+    if (!PyArg_ParseTuple(args, "O!O!O!O:remember", &PyDict_Type, &answers, &PyTuple_Type, &values, &PyTuple_Type, &names,
+                          &answer))
+        return NULL;
+    PyObject *hash = hash_request(&PyTuple_GET_ITEM(values, 0), PyTuple_GET_SIZE(values), names);
+    PyObject *entry = PyTuple_Pack(3, values, names, answer);
+    int status = hash == NULL || entry == NULL ? -1 : PyDict_SetItem(answers, hash, entry);
+    Py_XDECREF(hash);
+    Py_XDECREF(entry);
+    return status < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* --- a method --- */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *method;
+    PyObject *dict; /* what else is known of the method */
+} Lookup;
+
+static PyObject *lookup_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
+    Lookup *lookup = (Lookup *)self;
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (lookup->method == NULL) return no_longer_in_use();
+    PyObject *quick = count == 0 ? NULL : PyObject_GetAttr(args[0], shared.quick), *found = NULL;
+    if (quick == NULL && count != 0) return NULL;
+    Py_ssize_t named = keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords);
+    Py_INCREF(self); /* the method may be replaced meanwhile */
+    if (quick != NULL && PyDict_CheckExact(quick)) found = find_answer(quick, args + 1, count - 1 + named, keywords);
+    if (found == NULL) found = PyObject_Vectorcall(lookup->method, args, flags, keywords);
+    Py_DECREF(self);
+    Py_XDECREF(quick);
+    return found;
+}
+
+static PyObject *lookup_get(PyObject *self, PyObject *object, PyObject *Py_UNUSED(type)) {
+    return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
+}
+
+static int lookup_traverse(PyObject *self, visitproc visit, void *arg) {
+    Lookup *lookup = (Lookup *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(lookup->method);
+    Py_VISIT(lookup->dict);
+    return 0;
+}
+
+static int lookup_clear(PyObject *self) {
+    Lookup *lookup = (Lookup *)self;
+    Py_CLEAR(lookup->method);
+    Py_CLEAR(lookup->dict);
+    return 0;
+}
+
+static void lookup_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    lookup_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef lookup_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Lookup, vectorcall), READONLY, NULL},
+    {"__dictoffset__", T_PYSSIZET, offsetof(Lookup, dict), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef lookup_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot lookup_slots[] = {
+    {Py_tp_doc, "A method that gives the same answer to the same arguments."},
+    {Py_tp_dealloc, lookup_dealloc},
+    {Py_tp_traverse, lookup_traverse},
+    {Py_tp_clear, lookup_clear},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_descr_get, lookup_get},
+    {Py_tp_members, lookup_members},
+    {Py_tp_getset, lookup_getset},
+    {0, NULL},
+};
+
+static PyType_Spec lookup_spec = {
+    .name = "jitlto.launch._launch.Lookup",
+    .basicsize = sizeof(Lookup),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
+             Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = lookup_slots,
+};
+
+static PyObject *new_lookup(PyObject *method) {
+    Lookup *lookup = PyObject_GC_New(Lookup, shared.lookup_type);
+    if (lookup == NULL) return NULL;
+    lookup->vectorcall = lookup_vectorcall;
+    lookup->method = Py_NewRef(method);
+    lookup->dict = NULL;
+    PyObject_GC_Track(lookup);
+    return (PyObject *)lookup;
+}
+
+/* --- the classes --- */
 
 typedef struct { /* behind what the objects of the class above have */
     vectorcallfunc vectorcall;
@@ -17,17 +176,15 @@ static PyObject *called_vectorcall(PyObject *self, PyObject *const *args, size_t
     PyObject *quick = called->quick, *result = NULL;
     if (quick != NULL) {
         Py_ssize_t count = PyVectorcall_NARGS(flags);
-        int done = OTHERWISE;
         Py_INCREF(quick); /* another one may be set meanwhile */
         if (Py_TYPE(quick)->tp_dealloc == signature_dealloc) {
-            done = launch((Signature *)quick, &called->handles, args, count, keywords);
-            if (done == DONE) result = Py_NewRef(Py_None);
-        } else if (Py_TYPE(quick)->tp_dealloc == table_dealloc) {
-            count += keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords);
-            result = table_find((Table *)quick, args, count, keywords);
+            if (launch((Signature *)quick, &called->handles, args, count, keywords) == DONE)
+                result = Py_NewRef(Py_None);
+        } else if (PyDict_CheckExact(quick)) {
+            result = find_answer(quick, args, count + (keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords)), keywords);
         }
         Py_DECREF(quick);
-        if (result != NULL || done == FAILED) return result;
+        if (result != NULL || PyErr_Occurred()) return result;
     }
     if (called->method == NULL) return no_longer_in_use(); /* cleared with a cycle that it was in */
     PyObject *method = PyMethod_New(called->method, self);

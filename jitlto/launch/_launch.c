@@ -25,7 +25,7 @@
 #endif
 
 /* Changes with what the functions of the module take: an extension built in place may be older than its callers. */
-enum { INTERFACE = 10 };
+enum { INTERFACE = 11 };
 
 /* --- the layouts of others --- */
 
@@ -71,7 +71,7 @@ typedef struct {
     int is_signed;      /* of an integer */
     int code, bits;     /* of what a pointer points to, as DLPack has it; no bits: of any type */
     PyObject *dtype;    /* of what a pointer points to, as NumPy has it; NULL: of any type */
-    PyObject *scalar;   /* NumPy's type of a number */
+    PyObject *scalar;   /* NumPy's type of a number, or None */
     PyObject *convert;  /* the Python converter */
 } Parameter;
 
@@ -97,7 +97,7 @@ enum { MOST_TYPES = 8, MOST_PARAMETERS = 128, MOST_BYTES = 4096 };
 static struct {
     PyObject *c_contiguous, *data, *dtype, *is_conj, *is_neg, *ptr, *stream_protocol, *quick;
     PyObject *shared_memory, *cluster, *cooperative, *programmatic;
-    PyTypeObject *signature_type, *table_type, *lookup_type;
+    PyTypeObject *signature_type, *lookup_type;
 } shared;
 
 typedef struct { /* of a launcher, beside its signature */
@@ -112,6 +112,7 @@ typedef struct {
     uintptr_t default_stream;
     unsigned generation;
     PyObject *learn_array, *learn_stream, *stream_type;
+    PyObject *rows, *kept; /* a tuple and a list of what parameters and known refer to */
     PyObject *last_stream; /* of CuPy or PyTorch, whose streams keep their handles for life; and its handle */
     uint64_t last_handle;
     Known known[MOST_TYPES];
@@ -158,8 +159,6 @@ static PyObject *no_longer_in_use(void) {
     return NULL;
 }
 
-static PyObject *none_as_null(PyObject *object) { return object == Py_None ? NULL : Py_NewRef(object); }
-
 /* --- attributes: those of extension types are read without being looked up --- */
 
 static void find_attribute(PyTypeObject *type, PyObject *name, Attribute *made) {
@@ -203,7 +202,7 @@ static void describe_cupy(PyObject *array, Known *made) {
         return;
     }
     find_attribute(Py_TYPE(data), shared.ptr, &made->ptr);
-    made->data_type = (PyTypeObject *)Py_NewRef(Py_TYPE(data));
+    made->data_type = Py_TYPE(data);
     Py_DECREF(data);
 }
 
@@ -214,37 +213,29 @@ static int learn(Signature *signature, PyObject *learner, PyObject *object, Know
     if (atomic_load_explicit(&signature->known_count, memory_order_relaxed) == MOST_TYPES) return OTHERWISE;
     PyObject *answer = PyObject_CallOneArg(learner, object);
     if (answer == NULL) return otherwise();
-    if (answer == Py_False) {
-        Py_DECREF(answer);
-        return OTHERWISE;
-    }
     if (answer == Py_True) {
         describe_cupy(object, &made);
     } else if (PyBytes_CheckExact(answer) && PyBytes_GET_SIZE(answer) == sizeof(TorchInterface)) {
         made.way = TORCH;
-        made.torch = Py_NewRef(answer);
+        made.torch = answer;
     } else if (PyUnicode_CheckExact(answer)) {
         made.way = STREAM_ATTRIBUTE;
-        find_attribute(made.type, Py_NewRef(answer), &made.handle);
+        find_attribute(made.type, answer, &made.handle);
     }
+    int is_kept = answer != Py_False && PyList_Append(signature->kept, answer) == 0 &&
+                  PyList_Append(signature->kept, (PyObject *)made.type) == 0 &&
+                  (made.data_type == NULL || PyList_Append(signature->kept, (PyObject *)made.data_type) == 0);
     Py_DECREF(answer);
-    int is_kept = 0;
+    if (!is_kept) return otherwise();
     Py_BEGIN_CRITICAL_SECTION(signature);
     *found = find_known(signature, made.type); /* another thread may have learnt it meanwhile */
     int count = atomic_load_explicit(&signature->known_count, memory_order_relaxed);
     if (*found == NULL && count < MOST_TYPES) {
-        Py_INCREF(made.type);
         signature->known[count] = made;
         atomic_store_explicit(&signature->known_count, count + 1, memory_order_release);
         *found = &signature->known[count];
-        is_kept = 1;
     }
     Py_END_CRITICAL_SECTION();
-    if (!is_kept) {
-        Py_XDECREF(made.handle.name);
-        Py_XDECREF(made.data_type);
-        Py_XDECREF(made.torch);
-    }
     return *found == NULL ? OTHERWISE : DONE;
 }
 
@@ -567,41 +558,23 @@ static int signature_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(signature->learn_stream);
     Py_VISIT(signature->stream_type);
     Py_VISIT(signature->last_stream);
-    for (int i = 0; i < atomic_load(&signature->known_count); i++) {
-        Py_VISIT(signature->known[i].type);
-        Py_VISIT(signature->known[i].data_type);
-        Py_VISIT(signature->known[i].torch);
-    }
-    for (Py_ssize_t i = 0; i < signature->count; i++) {
-        Py_VISIT(signature->parameters[i].dtype);
-        Py_VISIT(signature->parameters[i].scalar);
-        Py_VISIT(signature->parameters[i].convert);
-    }
+    Py_VISIT(signature->rows);
+    Py_VISIT(signature->kept);
     return 0;
 }
 
 static int signature_clear(PyObject *self) {
     Signature *signature = (Signature *)self;
-    Py_ssize_t count = signature->count;
     /* First: should it be used meanwhile or later, it launches nothing. */
     signature->generation = atomic_load(&generation) - 1;
     signature->count = 0;
+    atomic_store(&signature->known_count, 0);
     Py_CLEAR(signature->learn_array);
     Py_CLEAR(signature->learn_stream);
     Py_CLEAR(signature->stream_type);
     Py_CLEAR(signature->last_stream);
-    int known = atomic_exchange(&signature->known_count, 0);
-    for (int i = 0; i < known; i++) {
-        Py_CLEAR(signature->known[i].type);
-        Py_CLEAR(signature->known[i].data_type);
-        Py_CLEAR(signature->known[i].torch);
-        Py_CLEAR(signature->known[i].handle.name);
-    }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        Py_CLEAR(signature->parameters[i].dtype);
-        Py_CLEAR(signature->parameters[i].scalar);
-        Py_CLEAR(signature->parameters[i].convert);
-    }
+    Py_CLEAR(signature->rows);
+    Py_CLEAR(signature->kept);
     return 0;
 }
 
@@ -629,7 +602,6 @@ static PyType_Spec signature_spec = {
     .slots = signature_slots,
 };
 
-#include "_table.c"
 #include "_called.c"
 #include "_xla.c"
 
@@ -659,9 +631,9 @@ static int read_parameter(PyObject *row, Parameter *parameter, size_t *end, int 
     parameter->kind = (Kind)kind;
     parameter->offset = (int)offset;
     if (alignment > MOST_ALIGNMENT) *is_buffer = 0;
-    parameter->dtype = none_as_null(dtype);
-    parameter->scalar = none_as_null(scalar);
-    parameter->convert = Py_NewRef(convert);
+    parameter->dtype = dtype == Py_None ? NULL : dtype;
+    parameter->scalar = scalar;
+    parameter->convert = convert;
     return 0;
 }
 
@@ -686,9 +658,12 @@ static PyObject *make_signature(PyObject *Py_UNUSED(module), PyObject *args) {
     signature->learn_array = Py_NewRef(learn_array);
     signature->learn_stream = Py_NewRef(learn_stream);
     signature->stream_type = Py_NewRef(stream_type);
+    signature->rows = Py_NewRef(rows);
+    signature->kept = PyList_New(0);
     signature->is_buffer = count > 0;
     for (; signature->count < count; signature->count++) {
-        if (read_parameter(PyTuple_GET_ITEM(rows, signature->count), &signature->parameters[signature->count],
+        if (signature->kept == NULL ||
+            read_parameter(PyTuple_GET_ITEM(rows, signature->count), &signature->parameters[signature->count],
                            &signature->size, &signature->is_buffer) < 0) {
             Py_DECREF(signature);
             return NULL;
@@ -702,8 +677,6 @@ static PyObject *forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) 
     atomic_fetch_add(&generation, 1);
     Py_RETURN_NONE;
 }
-
-static PyObject *make_table(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) { return new_table(); }
 
 static PyObject *make_lookup(PyObject *Py_UNUSED(module), PyObject *method) { return new_lookup(method); }
 
@@ -719,8 +692,10 @@ static PyMethodDef functions[] = {
     {"make_called_class", make_called_class, METH_O,
      "make_called_class(base): a class below another one, whose objects are called faster."},
     {"make_lookup", make_lookup, METH_O,
-     "make_lookup(method): a method that asks the table in the attribute _quick first, then the given one."},
-    {"make_table", make_table, METH_NOARGS, "Return an empty table of requests and their answers."},
+     "make_lookup(method): a method that looks in the dict in the attribute _quick first, then asks the given one."},
+    {"remember", remember, METH_VARARGS,
+     "remember(answers, values, names, answer): keep an answer in a dict, by its arguments and the names of the last of them."},
+    {"find", find, METH_VARARGS, "find(answers, values, names): the answer; None if there is none."},
     {"make_signature", make_signature, METH_VARARGS,
      "make_signature(rows, function, default_stream, stream_type, learn_array, learn_stream)"},
     {"make_xla_handler", make_xla_handler, METH_VARARGS,
@@ -742,7 +717,6 @@ static int make_shared(void) {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if ((*texts[i].place = PyUnicode_InternFromString(texts[i].text)) == NULL) return -1;
     if ((shared.signature_type = (PyTypeObject *)PyType_FromSpec(&signature_spec)) == NULL) return -1;
-    if ((shared.table_type = (PyTypeObject *)PyType_FromSpec(&table_spec)) == NULL) return -1;
     return (shared.lookup_type = (PyTypeObject *)PyType_FromSpec(&lookup_spec)) == NULL ? -1 : 0;
 }
 

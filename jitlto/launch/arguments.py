@@ -52,7 +52,7 @@ def make_converter(parameter: Parameter) -> Converter:
 def _by_value(parameter: Parameter) -> Converter:
     from jitlto.launch.by_value import make_by_value  # imported lazily: most kernels take only scalars
 
-    return make_by_value(parameter, make_converter)
+    return make_by_value(parameter)
 
 
 def pointed_type(parameter: Parameter) -> str | None:
@@ -280,7 +280,7 @@ def _bfloat16(parameter: Parameter) -> Converter:
 def _complex(parameter: Parameter, known: Scalar) -> Converter:
     make: Any = np.dtype(known.typestr).type
     high = float(np.finfo(make).max)
-    by_value = cache(lambda: _by_value(parameter))  # two numbers, a structure or bytes
+    by_value = cache(lambda: _by_value(parameter))  # an array of two numbers, a structure or bytes
 
     def convert(argument: Any) -> bytes:
         if not isinstance(argument, int | float | complex | np.number):

@@ -19,9 +19,9 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.types import cpp_name, is_exact
 from jitlto.cuda import device
 
-_INTERFACE = 10  # as in _launch.c
+_INTERFACE = 11  # as in _launch.c
 _MODULE = "jitlto.launch._launch"
-_MOST_ANSWERS = 1 << 15  # as in _table.c
+_MOST_ANSWERS = 1 << 15
 _exact: set[type] = {str, int, bool, type, NoneType}  # equal values of one of these are the same; others are added
 _SPELLED = object()  # marks a request whose values are spelled, or that is for one of several kinds of devices
 _Class = TypeVar("_Class")
@@ -68,43 +68,19 @@ def called(cls: type[_Class]) -> type[_Class]:
     return made
 
 
-class Table:
-    """Requests and their answers, where there is no core: the same as its ``Table``."""
-
-    def __init__(self) -> None:
-        self._answers: dict[object, Any] = {}
-
-    def find(self, values: tuple[Any, ...], names: tuple[str, ...]) -> Any:
-        """Return an answer by its arguments and the names of the last of them; None if there is none."""
-        return self._answers.get((names, values, *map(type, values)))  # to Python 1, 1.0 and True are equal
-
-    def remember(self, values: tuple[Any, ...], names: tuple[str, ...], answer: object) -> None:
-        """Keep an answer."""
-        if len(self._answers) >= _MOST_ANSWERS:
-            self._answers.clear()
-        self._answers[(names, values, *map(type, values))] = answer
-
-    def forget(self) -> None:
-        """Remove all answers."""
-        self._answers.clear()
-
-
-def make_table() -> Any:
-    """Return an empty table: the core's, or else a :class:`Table`."""
-    core = extension()
-    return Table() if core is None else core.make_table()
-
-
 def remembered(
     place: Callable[[], int],
 ) -> Callable[[Callable[_Arguments, _Answer]], Callable[_Arguments, _Answer]]:
-    """Have a method's answers kept in the table that the object has in ``_quick``; the core looks there itself first.
+    """Have a method's answers kept in the dict that the object has in ``_quick``; the core looks there itself first.
 
     Args:
         place: Returns 0 if an answer holds for all devices, else a number of those for which it does.
     """
 
     def decorate(method: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
+        core = extension()
+        find, remember = (core.find, core.remember) if core else (_find, _remember)
+
         @wraps(method)
         def ask(self: Any, /, *args: Any, **how: Any) -> Any:
             values = (*args, *how.values()) if how else args
@@ -114,17 +90,27 @@ def remembered(
                     values = _spell_all(values, number)
             except (JitltoError, TypeError):  # no device, or a wrong value, which the method reports
                 return method(self, *args, **how)
-            names, table = tuple(how), self._quick
-            answer = table.find(values, names)
+            names, answers = tuple(how), self._quick
+            answer = find(answers, values, names)
             if answer is None:
                 answer = method(self, *args, **how)
-                table.remember(values, names, answer)
+                if len(answers) >= _MOST_ANSWERS:
+                    answers.clear()
+                remember(answers, values, names, answer)
             return answer
 
-        core = extension()
         return ask if core is None else update_wrapper(core.make_lookup(ask), method)  # type: ignore[return-value]
 
     return decorate
+
+
+def _find(answers: dict[Any, Any], values: tuple[Any, ...], names: tuple[str, ...]) -> Any:
+    """Return an answer by its arguments and the names of the last of them, as the core does; None if there is none."""
+    return answers.get((names, values, *map(type, values)))  # to Python 1, 1.0 and True are equal
+
+
+def _remember(answers: dict[Any, Any], values: tuple[Any, ...], names: tuple[str, ...], answer: object) -> None:
+    answers[(names, values, *map(type, values))] = answer
 
 
 def _spell_all(values: tuple[Any, ...], number: int) -> tuple[Any, ...]:

@@ -219,7 +219,7 @@ class Launcher(Shared):
             block: Threads per block in one to three dimensions.
             *args: One argument per parameter of the kernel. For a pointer: a C-contiguous device array of the declared
                 dtype (``__cuda_array_interface__`` or DLPack), a buffer, a device address as an int, or None. For a
-                structure: a ``ctypes.Structure``, a NumPy structured scalar, a dataclass or bytes.
+                structure: a ``ctypes.Structure``, a NumPy structured scalar or bytes.
             shared_memory: Dynamic shared memory per block, in bytes; above 48 KB it is requested from the driver.
             cluster: Blocks of a thread block cluster; divides ``grid``. None by default.
             cooperative: Run all blocks at the same time, so that they can synchronise.

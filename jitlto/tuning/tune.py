@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jitlto.base.errors import JitltoError, PlanError, TuningError
-from jitlto.compile.machine_code import hash_code
+from jitlto.cuda.elf import hash_code
 from jitlto.link.parallel import run_parallel
 from jitlto.record.tuning import Variant
 from jitlto.tuning import devices, wisdom_file

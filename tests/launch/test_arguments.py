@@ -338,7 +338,7 @@ def test_a_complex_number_that_its_type_cannot_hold_is_refused() -> None:
 
 
 def test_float2_and_double2_may_be_two_numbers() -> None:
-    assert convert("float2", (1.5, -0.0)).tobytes() == np.array([1.5, -0.0], np.float32).tobytes()
+    assert convert("float2", np.float32([1.5, -0.0])).tobytes() == np.array([1.5, -0.0], np.float32).tobytes()
     converted = make_converter(Parameter("p", "double2", 16, 16))(np.array([1.0, 2.0]))
     assert converted == np.array([1.0, 2.0]).tobytes()
 

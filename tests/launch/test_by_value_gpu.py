@@ -156,14 +156,14 @@ def test_vectors_arrive(kinds: KernelFamily) -> None:
         (np.float32, 4), (np.float32, 3), (np.float32, 2), (np.float64, 2), (np.uint8, 4), (np.int16, 3), (np.int32, 1),
         (np.uint64, 2), (np.uint32, 3), (np.float16, 2),
     ]  # fmt: skip
-    for turn in range(3):
+    for turn in range(2):
         values = [
             random.standard_normal(count).astype(dtype)
             if np.dtype(dtype).kind == "f"
             else np.frombuffer(random.bytes(np.dtype(dtype).itemsize * count), dtype)
             for dtype, count in rows
         ]
-        arguments = [(tuple(v.tolist()), v, v.tobytes())[turn] for v in values]
+        arguments = [(v, v.tobytes())[turn] for v in values]
         out = cp.zeros((10, 32), np.uint8)
         for _ in ways(launcher, *arguments, out):
             read = cp.asnumpy(out)

@@ -130,18 +130,11 @@ def test_a_cleared_launcher_launches_nothing(core: ModuleType, driver: Driver) -
     assert driver.launches == 1
 
 
-def test_a_cleared_table_is_empty_and_a_cleared_look_up_refuses(core: ModuleType) -> None:
-    def answer(*_: object) -> str:
-        return "asked"
-
-    lookup, table = core.make_lookup(answer), core.make_table()
-    asked = type("Asked", (), {"look": lookup, "_quick": table})()
-    table.remember((1,), (), "known")
+def test_a_cleared_look_up_refuses(core: ModuleType) -> None:
+    lookup = core.make_lookup(lambda *_: "asked")
+    asked = type("Asked", (), {"look": lookup, "_quick": {}})()
+    core.remember(asked._quick, (1,), (), "known")
     assert (asked.look(1), asked.look(2)) == ("known", "asked")
-    clear(table)
-    assert asked.look(1) == "asked"
-    table.remember((1,), (), "again")
-    assert asked.look(1) == "again"
     clear(lookup)
     assert refuses(lambda: asked.look(1))
     assert refuses(lookup)
@@ -212,16 +205,6 @@ def test_a_look_up_used_while_it_is_cleared_refuses(core: ModuleType) -> None:
     dying.uses(lookup)
     clear(lookup)
     assert dying.outcomes == [TypeError]
-
-
-def test_a_table_used_while_it_is_cleared_is_empty(core: ModuleType) -> None:
-    lookup, dying = core.make_lookup(lambda *_: "asked"), Dying(lambda table: asked.look(1))
-    table = core.make_table()
-    asked = type("Asked", (), {"look": lookup, "_quick": table})()
-    table.remember((1,), (), dying.make())
-    dying.uses(table)
-    clear(table)
-    assert dying.outcomes == ["asked"]
 
 
 @pytest.fixture

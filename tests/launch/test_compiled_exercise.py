@@ -63,12 +63,12 @@ def test_no_launch_accesses_memory_that_is_not_its_own(tmp_path: Path) -> None:
         "test_signature.py",
         "test_cleared.py",
         "test_called.py",
-        "test_table.py",
+        "test_lookup.py",
         "test_step.py",
         "test_libraries.py",
     )
-    named = "compiled or test_signature or test_cleared or test_table"
-    options = ("-q", "-x", "-s", "-m", "not slow", "-p", "no:cacheprovider", "-k", named)
+    named = "compiled or test_signature or test_cleared or test_lookup"
+    options = ("-n0", "-q", "-x", "-s", "-m", "not slow", "-p", "no:cacheprovider", "-k", named)
     paths = [ROOT / "tests/launch" / name for name in tests]
     variables[launch_core.FLAGS] = " ".join(flags)
     exercise(sys.executable, "-m", "pytest", *options, *paths, **variables)

@@ -9,6 +9,7 @@ import threading
 import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -183,7 +184,7 @@ def test_each_thread_launches_with_its_own_arguments(fake: FakeSequences) -> Non
 def test_structures_are_passed_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeSequences(monkeypatch, "float4", "float*", "__int128")
     run_all = jitlto.sequence(
-        None, [fake.made.step(1, 32, Slot("scale"), None, Slot("seed"))], scale=(1, 2, 3, 4), seed=-1
+        None, [fake.made.step(1, 32, Slot("scale"), None, Slot("seed"))], scale=np.float32([1, 2, 3, 4]), seed=-1
     )
     run_all()
     run_all(scale=bytes(range(16)), seed=1 << 100)

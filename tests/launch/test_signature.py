@@ -54,10 +54,10 @@ def test_the_usual_arguments_do_not_need_the_python_way(fake: FakeDriver) -> Non
 
 def test_structures_and_enums_do_not_need_the_python_way(fake: FakeDriver) -> None:
     launcher = fake.launcher("mine::point", "enum mine::color", "float4")
+    vector = np.arange(1, 5, dtype=np.float32)
     for _ in range(4):
-        launcher(fake.stream, 1, 32, b"12345678", 3, (1, 2, 3, 4))
-    vector = np.arange(1, 5, dtype=np.float32).tobytes()
-    assert fake.launches[-1][2:] == (b"12345678", (3).to_bytes(8, "little"), vector)
+        launcher(fake.stream, 1, 32, b"12345678", 3, vector)
+    assert fake.launches[-1][2:] == (b"12345678", (3).to_bytes(8, "little"), vector.tobytes())
     assert by_core(fake)
 
 

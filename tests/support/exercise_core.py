@@ -365,12 +365,12 @@ def look_up(core: Any, seed: int, count: int) -> None:
     def answer(_: object, *args: object, **how: object) -> object:
         found = (args, how)
         if object not in map(type, (*args, *how.values())):
-            asked._quick.remember((*args, *how.values()), tuple(how), found)
+            core.remember(asked._quick, (*args, *how.values()), tuple(how), found)
         return found
 
     members: dict[str, Any] = {"look": core.make_lookup(answer), "__call__": answer}
     asked = core.make_called_class(type("Asked", (), members))()
-    asked._quick = core.make_table()
+    asked._quick = {}
 
     def work(seed: int) -> None:
         chance = random.Random(seed)  # noqa: S311 - not for secrets
@@ -381,7 +381,7 @@ def look_up(core: Any, seed: int, count: int) -> None:
             if repr(found) != repr((args, how)):  # which tells 1 from True
                 failures.append((args, how, found))
             if chance.random() < 0.01:
-                asked._quick.forget()
+                asked._quick.clear()
 
     threads = [threading.Thread(target=work, args=(seed + number,)) for number in range(3)]
     for thread in threads:

@@ -70,8 +70,9 @@ def build(directory: Path, *flags: str) -> Path:
 def use(monkeypatch: pytest.MonkeyPatch, core: ModuleType | None) -> None:
     """Have families, and whatever chooses launchers, ask a core, or none, if they are made from now on."""
     monkeypatch.setattr(core_module, "extension", lambda: core)
-    method = vars(KernelFamily)["launcher"].__wrapped__
-    monkeypatch.setattr(KernelFamily, "launcher", core_module.remembered(lambda: device.kind())(method))
+    for owner, name in ((KernelFamily, "launcher"), (plain_class(dispatcher.Dispatcher), "__call__")):
+        method = vars(owner)[name].__wrapped__
+        monkeypatch.setattr(owner, name, core_module.remembered(lambda: device.kind())(method))
     for module, name in ((dispatcher, "Dispatcher"), (best, "Chooser")):
         monkeypatch.setattr(module, name, core_module.called(plain_class(getattr(module, name))))
 

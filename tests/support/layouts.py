@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -100,16 +100,6 @@ def as_dtype(declared: Declared) -> np.dtype[Any]:
     return np.dtype(fields, align=True)  # type: ignore[arg-type]
 
 
-def as_dataclass(declared: Declared) -> Any:
-    """Return its dataclass."""
-    inner = {each.name: as_dataclass(each) for each in declared.inner}
-    fields = []
-    for name, type_, extents in parts(declared):
-        note = inner.get(type_, type_)
-        fields.append((name, Annotated[(Any, note, *extents)] if extents else Annotated[Any, note]))
-    return dataclasses.make_dataclass(declared.name, fields)
-
-
 def without_alignments(declared: Declared) -> Declared:
     """Return the structure without alignments, which Python has not."""
     return dataclasses.replace(declared, alignment=1, inner=tuple(map(without_alignments, declared.inner)))
@@ -139,25 +129,6 @@ def random_row(declared: Declared, seed: int, address: int) -> np.ndarray[Any, A
 
 def _bits(dtype: np.dtype[Any]) -> Any:
     return np.uint8 if dtype.kind == "b" else dtype
-
-
-def as_value(declared: Declared, made: Any, row: Any, pointer: Any) -> Any:
-    """Return a dataclass with the values of a row, and something for its pointers."""
-    inner = {each.name: (each, _field_class(made, declared, each.name)) for each in declared.inner}
-
-    def nest(type_: str, values: Any) -> Any:
-        if getattr(values, "ndim", 0):
-            return [nest(type_, value) for value in values]
-        if type_ in inner:
-            return as_value(*inner[type_], values, pointer)
-        return pointer if type_.endswith("*") else values.item()
-
-    return made(*(nest(type_, row[name]) for name, type_, _ in parts(declared)))
-
-
-def _field_class(made: Any, declared: Declared, type_name: str) -> Any:
-    name = next(name for name, type_, _ in parts(declared) if type_ == type_name)
-    return next(field.type.__metadata__[0] for field in dataclasses.fields(made) if field.name == name)
 
 
 def is_field(declared: Declared) -> np.ndarray[Any, Any]:
