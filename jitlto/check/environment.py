@@ -205,7 +205,8 @@ def _databases(settings: Config) -> Iterator[Component]:
         yield Component("databases", "none on JITLTO_DATABASE_PATH")
     for path in settings.database_path:
         try:
-            for database in registry.Registry((path,)).databases():
+            found = registry.Registry((path,))
+            for database in map(found.open, found.files()):
                 trouble = _link_trouble(database)
                 value = f"{database.path}: {', '.join(database.families)}; {len(database.fragments())} fragments"
                 yield Component("database", value, trouble is None, trouble)

@@ -9,7 +9,7 @@ import click
 from jitlto.base import config
 from jitlto.base.files import EDITABLE, FETCHED
 from jitlto.base.text import format_bytes, pluralize
-from jitlto.base.user_caches import CACHE_OFF, Removed, UserCache, clear_databases, kept_databases, user_caches
+from jitlto.base.user_caches import CACHE_OFF, UserCache, clear_databases, kept_databases, user_caches
 from jitlto.cli.output import print_json
 from jitlto.cli.parameters import json_option, parse_size
 
@@ -74,7 +74,7 @@ def _describe_databases(name: str) -> dict[str, Any]:
 @click.option("--only", type=click.Choice(["cubins", "build"]), help="Only this cache [default: both].")
 def prune(size: int | None, only: str | None) -> None:
     """Remove the least recently used entries until the caches are within their size limits."""
-    _remove(only, bound=size)
+    _prune(only, size)
 
 
 @cache.command(epilog="Example: jitlto cache clear --only cubins")
@@ -84,21 +84,22 @@ def clear(only: str | None) -> None:
 
     Kernels and databases are linked, compiled or fetched again when they are needed.
     """
-    _remove(only, everything=True)
+    _prune(only, -1)
     for name, title in _KEPT.items():
         if only in (None, name):
             before = _describe_databases(name)
-            count = clear_databases(name, config.current())
-            left = _describe_databases(name)["bytes"]
-            _print_removed(title, before["directory"], "database", Removed(count, before["bytes"] - left, left))
+            removed = pluralize(clear_databases(name, config.current()), "database")
+            _print_removed(title, before["directory"], removed, before["bytes"], _describe_databases(name)["bytes"])
 
 
-def _remove(only: str | None, **how: Any) -> None:
+def _prune(only: str | None, bound: int | None) -> None:
     for place in user_caches():
         if only in (None, place.name):
-            _print_removed(place.title, str(place.directory), "entry", place.remove(**how))
+            before = place.usage().size
+            removed = pluralize(place.prune(bound), "entry")
+            _print_removed(place.title, str(place.directory), removed, before, place.usage().size)
 
 
-def _print_removed(title: str, directory: str, noun: str, gone: Removed) -> None:
-    what = f"removed {pluralize(gone.removed, noun)}, {format_bytes(gone.bytes)}; {format_bytes(gone.bytes_left)} left"
-    click.echo(f"{title}: {directory}: {what}")
+def _print_removed(title: str, directory: str, removed: str, before: int, left: int) -> None:
+    gone = format_bytes(max(0, before - left))
+    click.echo(f"{title}: {directory}: removed {removed}, {gone}; {format_bytes(left)} left")

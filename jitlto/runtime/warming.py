@@ -203,7 +203,7 @@ def link_jobs(
         replaced = _replaced_pack(output)
         store = store and open_cache_dir(store.directory, store.size, readonly=True)
     shared = SharedKernels(config.current(), readonly=output is not None) if own.shared else None
-    before = shared.stores.counts.copy() if shared else None
+    before = shared.store.counts.copy() if shared else None
     # Linking is allowed even with JITLTO_MODE=cached, because that is this command's purpose.
     cache = KernelCache(store, shared=shared)
     claimed: dict[str, int] = {}  # digest → position of the job that links it
@@ -223,7 +223,7 @@ def link_jobs(
         kernel = cache.get_or_link(key, link, plan.database.location)
         kernels[key.digest] = key.encode(kernel)
         if shared is not None and kernel.layer not in ("link", "store"):
-            shared.put(key.digest, kernels[key.digest])
+            shared.put(key.digest, kernels[key.digest], KERNELS)
         plan.services.kernel_cache.warn(plan.chosen, kernel)
         return WarmOutcome(job, plan.target.sm, key, plan.database.path, kernel.layer)
 
@@ -236,16 +236,16 @@ def link_jobs(
             outcomes[position] = outcome
     ordered = [outcomes[position] for position in sorted(outcomes)]
     if output is None:
-        written = _flush(shared.stores, before) if shared and before is not None else (0, 0)
+        written = _flush(shared.store, before) if shared and before is not None else (0, 0)
         return WarmResult([_verified(each, cache) for each in ordered], 0, *written)
     if kernels:
         _write(output, [(jobs[position], plans[position]) for position in sorted(plans)], kernels)
     return WarmResult(ordered, len(kernels))
 
 
-def _flush(stores: SharedStore, before: Mapping[str, int]) -> tuple[int, int]:
+def _flush(store: SharedStore, before: Mapping[str, int]) -> tuple[int, int]:
     """Wait until all is written to shared stores; return how many kernels were, and how many could not be."""
-    flushed, now = stores.flush(_FLUSH, _STALL), stores.counts
+    flushed, now = store.flush(_FLUSH, _STALL), store.counts
     return now["writes"] - before["writes"], now["dropped"] - before["dropped"] + (not flushed)
 
 

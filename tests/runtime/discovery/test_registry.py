@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import DatabaseError, RegistryError
 from jitlto.database import FragmentDatabase, writer
-from jitlto.link.requests import LookUps
-from jitlto.link.sources import Disk
+from jitlto.link.kernel_cache import KernelCache
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import load
 from tests.support.distributions import install
@@ -55,7 +54,7 @@ def test_families_are_found_in_files_and_in_directories(mini_path: Path, tmp_pat
     rewritten(mini_path, directory / "first.fragdb", name="first")
     (directory / "notes.txt").write_text("no database")
     registry = Registry((mini_path, directory))
-    assert [d.path.name for d in registry.databases()] == ["mini.fragdb", "first.fragdb", "second.fragdb"]
+    assert [path.name for path in registry.files()] == ["mini.fragdb", "first.fragdb", "second.fragdb"]
     assert registry.find("mini").path == mini_path
     assert registry.find("second").path == directory / "second.fragdb"
 
@@ -132,8 +131,7 @@ def renamed(source: Path, directory: Path, count: int) -> list[Path]:
 
 def fresh(*paths: Path, cache: Path) -> Registry:
     """A registry as a process has it that begins."""
-    look_ups = LookUps(lambda: [Disk(CacheDir(cache, 1 << 30))])
-    return Registry(paths, look_ups=lambda _: look_ups)
+    return Registry(paths, cache=KernelCache(CacheDir(cache, 1 << 30)))
 
 
 def test_of_many_installed_databases_one_is_opened_to_find_a_family(
