@@ -154,7 +154,8 @@ def _print_links(link: LinkCheck) -> None:
             continue
         of = pluralize(links.linked, "kernel")
         if links.cover is not None:
-            of = f"{links.linked} of {links.kernels} kernels, covering all {links.tuples} {links.tuple_name}"
+            covered = f"all {links.tuples} combinations of {links.cover} values"
+            of = f"{links.linked} of {links.kernels} kernels, covering {covered}"
         elif links.linked < links.kernels:
             of = f"{links.linked} of {links.kernels} kernels"
         failed = sum(cause.count for cause in links.failures)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -92,7 +93,7 @@ def show(database: Path, key: str, as_json: bool) -> None:
                 )
             raise DatabaseError(what, code="database-no-such-fragment", where=str(database), hint=hint)
         group = opened.families[fragment.key.family].group(fragment.key.group)
-    tune = group.tune.describe() if group and group.tune else {}
+    tune = to_builtins(group.tune) if group and group.tune else {}
     if as_json:
         print_json(_as_dict(fragment) | ({"tune": tune} if tune else {}))
         return
@@ -108,7 +109,7 @@ def show(database: Path, key: str, as_json: bool) -> None:
         made = f"{image.architecture.compute}, {image.toolchain} {image.version}{isa}"
         click.echo(f"  {image.kind:<9} {made}, {image.size} bytes, sha256 {image.sha256}")
     for what, text in tune.items():
-        click.echo(f"  tune      {what}: {text}")
+        click.echo(f"  tune      {what}: {json.dumps(text)}")
 
 
 def _as_dict(fragment: Fragment) -> dict[str, object]:

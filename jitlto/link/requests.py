@@ -103,7 +103,7 @@ class Contents(Frozen):
     @classmethod
     def from_database(cls, database: FragmentDatabase) -> Contents:
         """The contents of an open database."""
-        from jitlto.record.index import merge_values  # imported lazily: not needed on a cache hit
+        from jitlto.record.parameters import merge_values  # imported lazily: not needed on a cache hit
 
         families = {}
         for name, record in database.families.items():

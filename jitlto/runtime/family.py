@@ -30,6 +30,7 @@ from jitlto.runtime.session import Session
 if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.base.versions import Architecture
     from jitlto.database import FragmentDatabase
+    from jitlto.database.index import Index
     from jitlto.launch.dispatcher import Dispatcher
     from jitlto.launch.launcher import Launcher
     from jitlto.link.requests import Contents
@@ -37,7 +38,6 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.plan.plan import Plan, Request
     from jitlto.plan.planner import Planner
     from jitlto.record.family_record import FamilyRecord
-    from jitlto.record.index import Index
     from jitlto.tuning.best import Chooser
     from jitlto.tuning.tune import Measures, TuneReport, Workload
 

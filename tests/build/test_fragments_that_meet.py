@@ -15,6 +15,7 @@ from tests.conftest import BuildFamily
 from tests.support.compiled import compiled
 from tests.support.errors import raises
 from tests.support.families import MINI
+from tests.support.index import open_written
 
 
 def fragment(group: str, text: str, role: Role = Role.DEVICE, **parameters: str) -> Fragment:
@@ -29,7 +30,9 @@ def check(*fragments: Fragment) -> None:
     groups = tuple(
         GroupRecord(name, role, (), None, False) for name, role in {f.key.group: f.role for f in fragments}.items()
     )
-    proof.prove([FamilyRecord("f", (), LinkOptions(), (Architecture(75),), groups, ())], fragments)
+    family = FamilyRecord("f", (), LinkOptions(), (Architecture(75),), groups, ())
+    with open_written(fragments, [family]) as database:
+        proof.require_kernels(database)
 
 
 KERNEL = "{helper}__device__ float op(float); __global__ void k(float* x) {{ x[0] = op(x[0]) + {call}; }}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -14,16 +14,16 @@ from msgspec.structs import replace
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.versions import Architecture
 from jitlto.build import proof
-from jitlto.build.proof import UnplannedKernelsError, prove, prove_once
+from jitlto.build.proof import UnplannedKernelsError, prove_once, require_kernels
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels
 from jitlto.plan.resolve import resolve
 from jitlto.record.check_result import Cause
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role
-from jitlto.record.index import Index
 from jitlto.record.options import LinkOptions
 from tests.plan.test_resolve import HELPER, OP, OP_DOUBLE, fragment, function, kernel
 from tests.support.errors import raises
+from tests.support.index import index_of, open_written
 
 pytestmark = pytest.mark.one_major
 
@@ -39,6 +39,13 @@ def record(
     groups += [GroupRecord("user", Role.DEVICE, (), "user.cuh", True)] * supplied
     texts = (("user.cuh", headers),) if supplied else ()
     return FamilyRecord(name, (), LinkOptions(), (Architecture(75),), tuple(groups), texts, uses)
+
+
+def prove(
+    families: list[FamilyRecord], fragments: Iterable[Fragment], gaps: Iterable[FragmentKey] = (), **how: bool
+) -> list[str]:
+    with open_written(fragments, families, gaps) as database:
+        return require_kernels(database, **how)  # type: ignore[arg-type]
 
 
 def causes(*fragments: Fragment) -> list[Cause]:
@@ -167,7 +174,9 @@ def test_a_proof_is_kept_by_digest_and_a_failure_is_not(tmp_path: Path, monkeypa
 
     def once(digest: str, *fragments: Fragment, allow_incomplete: bool = False) -> list[str]:
         advice: list[str] = []
-        prove_once(advice, [record(*fragments)], fragments, (), store, digest * 64, allow_incomplete=allow_incomplete)
+        with open_written(fragments, [record(*fragments)]) as database:
+            monkeypatch.setattr(proof, "FragmentDatabase", lambda _: database)
+            prove_once(advice, database.path, digest * 64, store, allow_incomplete=allow_incomplete)
         return advice
 
     good, bad = (kernel(OP), fragment("op", provides=[OP])), kernel(OP)
@@ -194,12 +203,12 @@ def many(count: int) -> list[Fragment]:
 
 def test_a_covering_set_holds_every_fragment_and_is_smaller_by_far() -> None:
     fragments = many(12)
-    found = list(enumerate_kernels(Index(fragments), most=0))
+    found = list(enumerate_kernels(index_of(fragments), most=0))
     assert len(found) < 100
     kernels = [each for each in found if isinstance(each, Kernel)]
     assert {f.key for each in kernels for f in each.resolution.fragments} == {f.key for f in fragments}
-    assert len(list(enumerate_kernels(Index(fragments), most=1000))) > 1000
-    assert len(list(enumerate_kernels(Index(many(3)), most=27))) == 27
+    assert len(list(enumerate_kernels(index_of(fragments), most=1000))) > 1000
+    assert len(list(enumerate_kernels(index_of(many(3)), most=27))) == 27
 
 
 def test_a_covering_set_finds_what_fails_in_a_single_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +238,7 @@ def _families() -> Iterator[st.SearchStrategy[Fragment]]:
 @pytest.mark.slow
 @given(st.lists(st.one_of(*_families()), max_size=9, unique_by=lambda f: f.key))
 def test_a_covering_set_fails_where_the_whole_does(fragments: list[Fragment]) -> None:
-    whole, cover = (list(enumerate_kernels(Index(fragments), most=most)) for most in (None, 0))
+    whole, cover = (list(enumerate_kernels(index_of(fragments), most=most)) for most in (None, 0))
     assert any(isinstance(each, DeadEnd) for each in whole) == any(isinstance(each, DeadEnd) for each in cover)
     planned = [[each for each in found if isinstance(each, Kernel)] for found in (whole, cover)]
     assert {k.resolution.entry.key for k in planned[0]} == {k.resolution.entry.key for k in planned[1]}
@@ -241,13 +250,23 @@ def test_a_covering_set_fails_where_the_whole_does(fragments: list[Fragment]) ->
 
 @given(st.lists(st.one_of(*_families()), max_size=9, unique_by=lambda f: f.key))
 def test_each_kernel_is_what_its_configuration_plans(fragments: list[Fragment]) -> None:
-    index = Index(fragments)
+    index = index_of(fragments)
     for each in enumerate_kernels(index):
         if isinstance(each, Kernel):
             assert resolve(index, each.configuration, entry_group=each.resolution.entry.key.group) == each.resolution
 
 
+def test_a_value_that_no_fragment_has_is_in_the_configuration_if_the_kernel_depends_on_it() -> None:
+    a, b, c = "_Z1av", "_Z1bv", "_Z1cv"
+    several = [fragment("y", provides=[c, a], p="1", r="2"), fragment("z", provides=[c], p="1", r="1")]
+    other = fragment("y", provides=[a], requires=[a], q="2", r="1")
+    chosen = fragment("x", provides=[a, c]), fragment("z", provides=[b], p="2")
+    index = index_of([kernel(b, c), *chosen, *several, other])
+    (found,) = (each for each in enumerate_kernels(index) if isinstance(each, Kernel))
+    assert resolve(index, found.configuration) == found.resolution
+
+
 def test_all_values_are_combined_where_something_depends_on_them_together() -> None:
     values = list(product("1234", repeat=2))
     fragments = [kernel("_Z1av"), *(fragment("a", provides=["_Z1av"], p=p, q=q) for p, q in values)]
-    assert len(list(enumerate_kernels(Index(fragments), most=0))) == len(values)
+    assert len(list(enumerate_kernels(index_of(fragments), most=0))) == len(values)

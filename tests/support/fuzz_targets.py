@@ -26,7 +26,7 @@ from jitlto.base.files import digest_of
 from jitlto.base.types import Parameter
 from jitlto.build.cache.cache import Unit, decode_unit, encode_unit
 from jitlto.build.merge import merge_databases
-from jitlto.check import check
+from jitlto.build.proof import prove
 from jitlto.compile.compiler import CompiledSource
 from jitlto.cuda import nvjitlink, ptx
 from jitlto.cuda.nvfatbin import list_images
@@ -260,7 +260,7 @@ def use(path: Path) -> None:
         refused(lambda: page.to_html(describe(opened)).encode())
         for name in opened.families:
             refused(lambda name=name: plan(name, opened))  # type: ignore[misc]
-            refused(lambda name=name: check.prove(KernelFamily(name, opened)))  # type: ignore[misc]
+            refused(lambda name=name: prove(opened, [name]))  # type: ignore[misc]
     refused(lambda: merge_databases([path, path], path.with_name("merged.fragdb")))
     path.with_name("merged.fragdb").unlink(missing_ok=True)
 
