@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from jitlto.base.errors import JitltoError, NoDeviceError, RegistryError
+from jitlto.base.errors import JitltoError, NoDeviceError
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.base.versions import Architecture
 from jitlto.build.findings import Finding, group_findings, link_failure
@@ -58,10 +58,10 @@ def warm(
     counts |= {"left_out": work.left_out, "shared": result.shared, "unshared": result.unshared}
     made = {"pack": output if result.packed else None, "nvjitlink": str(nvjitlink.version()), "seconds": seconds}
     kernels = [
-        {"kernel": each.key.kernel, "configuration": dict(each.key.configuration), "arch": each.arch,
-         "digest": each.key.digest, "layer": each.layer}
+        {"kernel": each.plan.entry.key.text, "configuration": dict(each.plan.configuration), "arch": each.arch,
+         "digest": each.plan.digest, "layer": each.layer}
         for each in result.outcomes
-        if each.key and not each.error
+        if each.plan and not each.error
     ]  # fmt: skip
     described = {**counts, **made, "kernels": kernels, "failures": causes}
     print_result(described, _lines(work, result, causes, output, seconds), as_json=as_json)
@@ -72,25 +72,16 @@ def warm(
 def _jobs(target: str, settings: Sequence[str], targets: Sequence[Architecture], database: Path | None) -> WarmJobs:
     if Path(target).is_file():
         return recorded_jobs(Path(target), lambda name: find_family(name, database), targets, database)
-    try:
-        family = find_family(target, database)
-    except RegistryError as error:
-        if ":" in target or ("/" not in target and "." not in target):
-            raise
-        what = "no such file, and no family of that name"
-        hint = "JITLTO_RECORD=FILE makes a file; a FAMILY is looked up in --db, or in JITLTO_DATABASE_PATH and "
-        hint += "installed packages"
-        raise JitltoError(what, code="jitlto-no-such-file", where=target, hint=hint) from error
-    return family_jobs(family, parse_pairs(settings), targets or _current_device())
-
-
-def _current_device() -> list[None]:
-    """Return the target None, for the current device: its exact architecture depends on the fragments too."""
-    try:
-        device.current()
-    except NoDeviceError as error:
-        raise click.UsageError(f"give --arch, e.g. --arch sm_90: {error.what}") from None
-    return [None]
+    if ":" not in target and ("/" in target or "." in target):
+        hint = "JITLTO_RECORD=FILE makes a file; a FAMILY is named without a path"
+        raise JitltoError("no such file", code="jitlto-no-such-file", where=target, hint=hint)
+    if not targets:
+        try:
+            device.current()
+        except NoDeviceError as error:
+            raise click.UsageError(f"give --arch, e.g. --arch sm_90: {error.what}") from None
+    # None is the current device: its exact architecture depends on the fragments too.
+    return family_jobs(find_family(target, database), parse_pairs(settings), targets or [None])
 
 
 def _finding(outcome: WarmOutcome) -> Finding:
