@@ -15,6 +15,7 @@ from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution import transport
 from jitlto.compile.compiler import CompileJob
 from jitlto.compile.nvrtc_program import program_name
+from jitlto.cuda.ptx import parse_ptx
 from jitlto.record.headers import Source
 
 #: What logs call a text.
@@ -40,8 +41,8 @@ def compile_text(job: CompileJob) -> Answer:
     compiler = transport.find_compiler(job.toolchain)
     found: dict[str, str] = {}
     try:
-        for architecture in job.architectures:
-            for name, each in compiler.compile_ptx(job, architecture).declarations.items():
+        for text in compiler.make(job, job.architectures, ptx=True).ptx.values():
+            for name, each in parse_ptx(text.decode()).declarations.items():
                 found[name] = _decode_text(each.text) if name.startswith(TEXT) else ""
     except CompileError as error:
         return Answer((error.log or str(error)).replace(program_name(job.source), PROBE_NAME))

@@ -122,7 +122,7 @@ def _print(work: WarmJobs, result: WarmResult, causes: Sequence[Cause], output: 
         click.echo(f"{output}: not written, because no kernel was linked")
         return
     click.echo(f"{output}: {pluralize(result.packed, 'kernel')}, {format_bytes(output.stat().st_size)}")
-    for stem in sorted({outcome.database.stem for outcome in result.outcomes if outcome.database}):
+    for stem in sorted({outcome.plan.database.path.stem for outcome in result.outcomes if outcome.plan}):
         if not (output.name.startswith(f"{stem}.") and output.suffix == ".pack"):
             click.echo(f"  programs find it only beside {stem}.fragdb, named {stem}.pack or {stem}.*.pack")
 
@@ -131,10 +131,10 @@ def _as_dict(
     work: WarmJobs, result: WarmResult, causes: Sequence[Cause], output: Path | None, seconds: float
 ) -> dict[str, object]:
     kernels = [
-        {"kernel": each.key.kernel, "configuration": dict(each.key.configuration), "arch": each.arch,
-         "digest": each.key.digest, "layer": each.layer}
+        {"kernel": each.plan.entry.key.text, "configuration": dict(each.plan.configuration), "arch": each.arch,
+         "digest": each.plan.digest, "layer": each.layer}
         for each in result.outcomes
-        if each.key and not each.error
+        if each.plan and not each.error
     ]  # fmt: skip
     counts = {"linked": result.linked, "found": result.found, "failed": len(result.failures)}
     counts |= {"left_out": work.left_out, "shared": result.shared, "unshared": result.unshared}
