@@ -22,8 +22,7 @@ from jitlto.base.types import Parameter
 from jitlto.base.versions import Architecture, Version
 from jitlto.database import FragmentDatabase
 from jitlto.database.writer import write
-from jitlto.record.exclusions import Exclusion, is_excluded
-from jitlto.record.family_record import FamilyRecord, GroupRecord, PartRecord
+from jitlto.record.family_record import Exclusion, FamilyRecord, GroupRecord, PartRecord, is_excluded
 from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.record.options import LinkOptions
 from jitlto.report import grid, page
