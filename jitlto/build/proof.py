@@ -164,7 +164,7 @@ def require_kernels(
 
 def _check_link_options(database: FragmentDatabase, proof: FamilyProof) -> None:
     record, _ = database.index(proof.family)
-    for kernel in proof.kernels if record.groups_disagree() else ():
+    for kernel in proof.kernels if any(group.link for group in record.groups) else ():
         try:
             record.link_options(kernel.resolution.fragments)
         except PlanError as error:
