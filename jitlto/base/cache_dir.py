@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jitlto.base import entry
-from jitlto.base.files import check_path, remove_directory
+from jitlto.base.files import check_path
 from jitlto.base.frozen import Frozen
-from jitlto.base.lock import Claim, claim, locked
+from jitlto.base.lock import locked
 from jitlto.base.log import WarnOnce, log
 
 #: How the names of temporary files and directories begin.
@@ -27,7 +27,6 @@ STALE = 86400.0
 _TOUCH_INTERVAL = 3600.0  # seconds: resolution of an entry's time of last use
 _LOCK_DIGITS = 3  # hexadecimal digits of a key that choose its lock: at most 4096 lock files
 _ROOT = 0  # user id
-_MAX_LINKS = 40  # as many as Linux follows (path_resolution(7))
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
@@ -63,6 +62,8 @@ class CacheDir:
         if not readonly:
             make_private(str(directory))
         status = directory.stat()
+        if not stat.S_ISDIR(status.st_mode):
+            raise NotADirectoryError(f"{directory} is not a directory")
         if status.st_uid != os.getuid():
             raise PermissionError(f"{directory} belongs to user {status.st_uid}")
         self._owner = status.st_uid
@@ -102,42 +103,23 @@ class CacheDir:
         path = self._path(kind, key)
         try:
             self._make(kind, key[:2])
-            data = entry.encode(f"{kind}/{key}", payload)
-            try:
-                _replace(path, data)
-            except IsADirectoryError:
-                remove_directory(path)  # not an entry: those are files
-                _replace(path, data)
+            _replace(path, entry.encode(f"{kind}/{key}", payload))
             if self._written is not None:
                 self._written += len(payload)
         except OSError as error:
             self.write_error = error.strerror or str(error)
             self._warn_once(self.directory, "no more entries can be stored in %s: %s", self.directory, self.write_error)
 
-    def claim(self, key: str) -> Claim | None:
-        """Claim ``key`` for this process until the claim is released; return None if another process has it.
-
-        Never waits. If the directory is read-only or cannot be used, every process gets one.
-        """
-        path = self._lock_path(key)
-        return Claim() if path is None else claim(path)
-
-    @contextlib.contextmanager
-    def locked(self, key: str, timeout: float, what: str) -> Iterator[float]:
-        """Wait for a process that has claimed ``key``, as :func:`jitlto.base.lock.locked` does."""
-        path = self._lock_path(key)
-        with contextlib.nullcontext(0.0) if path is None else locked(path, timeout, what) as waited:
-            yield waited
-
-    def _lock_path(self, key: str) -> Path | None:
+    def locked(self, key: str, timeout: float, what: str) -> contextlib.AbstractContextManager[float]:
+        """Lock ``key`` for this process, as :func:`jitlto.base.lock.locked` does; not in a read-only directory."""
         if self.readonly:
-            return None
+            return contextlib.nullcontext(0.0)
         try:
             self._make("locks")
         except OSError as error:
             log(__name__, "debug", "no locks in %s: %s", self.directory, error.strerror or error)
-            return None
-        return self.directory / "locks" / f"{key[:_LOCK_DIGITS]}.lock"
+            return contextlib.nullcontext(0.0)
+        return locked(self.directory / "locks" / f"{key[:_LOCK_DIGITS]}.lock", timeout, what)
 
     def prune_if_due(self) -> None:
         """Prune at a process's first call, and whenever it has written a sixteenth of the bound."""
@@ -158,7 +140,8 @@ class CacheDir:
     def prune(self, size: int | None = None) -> int:
         """Remove the least recently used entries until at most ``size`` bytes are left (by default the bound).
 
-        Files that another process is writing are kept. Nothing is removed if the directory is read-only.
+        With a negative size, all are removed. Files that another process is writing are kept, and all that is in a
+        directory that is read-only.
 
         Returns:
             int: The number of entries removed.
@@ -179,10 +162,6 @@ class CacheDir:
                 removed += 1
                 total -= status.st_size
         return removed
-
-    def clear(self) -> int:
-        """Remove every entry; return how many there were."""
-        return self.prune(-1)
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         """Yield entries and temporary files; everything else in the directory is left alone."""
@@ -265,30 +244,19 @@ def require_owned_path(path: str) -> None:
         PermissionError: If another user could change where it leads.
         OSError: If the path has too many links.
     """
-    own = (_ROOT, os.getuid())
-    place, open_to_all, links = "/", False, 0
-    pending = [part for part in path.split("/") if part][::-1]
-    while pending:
-        part = pending.pop()
-        if part == "..":  # of a link's target
-            place, open_to_all = os.path.dirname(place), False  # noqa: PTH120
-            continue
-        below = os.path.join(place, part)  # noqa: PTH118
+    place, open_to_all = "/", False
+    for part in filter(None, path.split("/")):
+        below = os.path.normpath(f"{place}/{part}")
         try:
             status = os.lstat(below)
+            if open_to_all and part != ".." and status.st_uid not in (_ROOT, os.getuid()):
+                raise PermissionError(f"{below} belongs to user {status.st_uid}, and {place} can be written by all")
+            if stat.S_ISLNK(status.st_mode):
+                status = os.stat(below)  # noqa: PTH116 - fails for a circle
+                require_owned_path(os.path.join(place, os.readlink(below)))  # noqa: PTH115, PTH118
+                below = os.path.realpath(below)
         except FileNotFoundError:
             return
-        if open_to_all and status.st_uid not in own:
-            raise PermissionError(f"{below} belongs to user {status.st_uid}, and {place} can be written by all")
-        if stat.S_ISLNK(status.st_mode):
-            links += 1
-            if links > _MAX_LINKS:
-                raise OSError(f"{path}: too many symbolic links")
-            target = os.readlink(below)  # noqa: PTH115
-            if target.startswith("/"):
-                place, open_to_all = "/", False
-            pending += [part for part in target.split("/") if part not in ("", ".")][::-1]
-            continue
         place, open_to_all = below, bool(status.st_mode & stat.S_IWOTH)
         if open_to_all and not status.st_mode & stat.S_ISVTX:
             raise PermissionError(
@@ -304,8 +272,5 @@ def make_private(path: str) -> None:
     above = os.path.dirname(path)  # noqa: PTH120
     if above != path:
         make_private(above)
-    try:
+    with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)  # noqa: PTH102
-    except FileExistsError:
-        if not os.path.isdir(path):  # noqa: PTH112 - not a directory that another process has just made
-            raise

@@ -16,32 +16,15 @@ _Self = TypeVar("_Self")
 class Frozen:
     """Base of immutable values: fields are the annotations of a class, defaults its attributes; compared by value."""
 
-    _fields: tuple[str, ...]
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        inherited = getattr(cls, "_fields", ())
-        cls._fields = inherited + tuple(n for n in cls.__annotations__ if n not in inherited)
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        fields = self._fields
-        if len(args) < len(fields) or kwargs:
-            args += tuple(kwargs.pop(name) if name in kwargs else self._default(name) for name in fields[len(args) :])
-        if len(args) > len(fields) or kwargs:
-            raise TypeError(f"{type(self).__name__}() takes the fields {', '.join(fields)}")
-        self.__dict__.update(zip(fields, args, strict=True))
-
-    @classmethod
-    def _default(cls, name: str) -> Any:
-        try:
-            return getattr(cls, name)
-        except AttributeError:
-            raise TypeError(f"{cls.__name__}() is missing the field {name!r}") from None
+        names = tuple(type(self).__annotations__)
+        if len(args) < len(names):
+            args += tuple(kwargs.pop(n) if n in kwargs else getattr(type(self), n) for n in names[len(args) :])
+        if len(args) > len(names) or kwargs:
+            raise TypeError(f"{type(self).__name__}() takes the fields {', '.join(names)}")
+        self.__dict__.update(zip(names, args, strict=True))
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__} is immutable")
-
-    def __delattr__(self, name: str) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")
 
     def as_dict(self) -> dict[str, Any]:
@@ -49,9 +32,7 @@ class Frozen:
         return dict(self.__dict__)
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return self.__dict__ == other.__dict__
+        return self.__dict__ == other.__dict__ if type(other) is type(self) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(tuple(self.__dict__.values()))

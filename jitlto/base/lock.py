@@ -24,30 +24,10 @@ _POLL = 0.01  # seconds
 _warned: set[Path] = set()
 
 
-class Claim:
-    """The right to do some work, held by no other process where locks work; it ends with its process.
-
-    Args:
-        lock: The lock that is held; None if there is none.
-    """
-
-    def __init__(self, lock: BaseFileLock | None = None) -> None:
-        self._lock = lock
-
-    @property
-    def is_locked(self) -> bool:
-        """Whether no other process can have the same claim."""
-        return self._lock is not None
-
-    def release(self) -> None:
-        """End the claim; a second time has no effect."""
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.release()
-
-
-def claim(path: Path, timeout: float = 0.0) -> Claim | None:
+def claim(path: Path, timeout: float = 0.0) -> BaseFileLock | None:
     """Lock a file, which is nothing but a lock and left in place; return None if another has it until the end.
+
+    The lock ends when it is released, or with its process. It is granted, and not locked, where locks do not work.
 
     Args:
         timeout: Seconds to wait.
@@ -58,9 +38,9 @@ def claim(path: Path, timeout: float = 0.0) -> Claim | None:
         wait_first()
     from filelock import FileLock, Timeout
 
+    lock = FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
     try:
         path.parent.stat()  # filelock would make it
-        lock = FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
         lock.acquire(timeout, poll_interval=_POLL)
     except Timeout:
         return None
@@ -69,8 +49,7 @@ def claim(path: Path, timeout: float = 0.0) -> Claim | None:
             _warned.add(path.parent)
             what = "there are no locks in %s (%s): several processes may do the same work"
             log(__name__, "warning", what, path.parent, error.strerror or error)
-        return Claim()
-    return Claim(lock)
+    return lock
 
 
 @contextmanager

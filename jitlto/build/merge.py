@@ -96,8 +96,8 @@ def merge_databases(
             if family.faults is not None:
                 check_interfaces(record, planned, family.faults)
         gaps = [key for family in merged for key in family.gaps]
-        whole = [*records.values()], fragments, gaps, cache.store if cache else None
-        check = partial(proof.prove_once, advice, *whole, allow_incomplete=allow_incomplete)
+        store = cache.store if cache else None
+        check = partial(proof.prove_once, advice, store=store, allow_incomplete=allow_incomplete)
         digest = writer.write(output, [*records.values()], fragments, _Images(opened), gaps=gaps, check=check)
     return MergeReport(Path(output), digest, tuple(fragments), tuple(dict.fromkeys(advice)))
 

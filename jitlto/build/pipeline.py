@@ -122,11 +122,10 @@ def build(
         advice, records = [*sources.advice, *_list_advice(sources, fragments)], [*sources.records.values()]
         part = _make_part(shard, sources, interfaces, advice) if shard else None
         store = cache.store if cache else None
-        prove = partial(proof.prove_once, advice, records, fragments, (), store, allow_incomplete=allow_incomplete)
 
-        def check(digest: str) -> None:
+        def check(path: Path, digest: str) -> None:
             try:  # kernels are planned while the interfaces are compiled
-                prove(digest, sources.show)
+                proof.prove_once(advice, path, digest, store, sources.show, allow_incomplete=allow_incomplete)
             finally:  # its errors say more than that kernels do not plan
                 _check_interfaces(sources, fragments, interfaces)
 

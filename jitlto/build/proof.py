@@ -1,9 +1,17 @@
-"""The proof of a build: every kernel of its families plans, by the planner itself."""
+"""The proof of a database without a GPU: every kernel plans, every fragment is used, nothing is doubled or ambiguous.
+
+Builds and merges prove what they write, checks what they read. All kernels are enumerated and planned by the planner
+itself, so the proof holds for what callers get.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from pathlib import Path
 from typing import TypeAlias
 
 from jitlto.base.cache_dir import CacheDir
@@ -19,21 +27,38 @@ from jitlto.base.errors import (
 )
 from jitlto.base.mangling import base_name, demangle
 from jitlto.base.text import pluralize
+from jitlto.base.types import is_same_value
 from jitlto.build.findings import Finding, Kind, group_findings, message_of
 from jitlto.build.interfaces import Show
 from jitlto.build.proofs import Proofs
-from jitlto.build.unused import find_unused
-from jitlto.plan.enumeration import DeadEnd, enumerate_kernels, find_user_symbols
+from jitlto.database import FragmentDatabase
+from jitlto.database.index import Index
+from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
 from jitlto.record.check_result import Cause
-from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role, SymbolKind
-from jitlto.record.index import Index, agrees
+from jitlto.record.parameters import agrees
 
+_Planned: TypeAlias = Sequence[Kernel | DeadEnd]
 _Provided: TypeAlias = tuple[FragmentKey, str]  # a fragment, and a symbol that it provides
 
-#: The most kernels of a family of which each is planned; of what exceeds them, a covering set is.
+#: The most kernels of a family of which a build plans each; of what exceeds them, it plans a covering set.
 MOST_KERNELS = 10_000
 _MOST_PLACES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyProof:
+    """What :func:`prove` found of a family."""
+
+    family: str
+    fragments: int
+    kernels: tuple[Kernel, ...]
+    failures: tuple[Finding, ...]
+    notes: tuple[Finding, ...]
+
+    @property
+    def holds(self) -> bool:
+        return not self.failures
 
 
 class UnplannedKernelsError(BuildError):
@@ -69,71 +94,61 @@ def _describe(number: int, cause: Cause) -> Iterator[str]:
 
 def prove_once(
     advice: list[str],
-    families: Sequence[FamilyRecord],
-    fragments: Sequence[Fragment],
-    gaps: Sequence[FragmentKey],
-    store: CacheDir | None,
+    path: Path,
     digest: str,
+    store: CacheDir | None,
     show: Show = lambda *_: "",
     *,
     allow_incomplete: bool,
 ) -> None:
-    """Do what :func:`prove` does, unless it had nothing to say of a database with the same logical digest.
+    """Do what :func:`require_kernels` does, unless it had nothing to say of a database with the same logical digest.
 
     Args:
         advice: What is added to.
-        families, fragments, gaps, show, allow_incomplete: As for :func:`prove`.
+        path, digest: The database.
         store: Where proofs are kept; None to keep none.
-        digest: That of the database.
+        show, allow_incomplete: As for :func:`require_kernels`.
     """
     proofs = Proofs(store)
     key = proofs.key("plans", digest)
     if proofs.has(key):
         return
-    found = prove(families, fragments, gaps, show, allow_incomplete=allow_incomplete)
+    with FragmentDatabase(path) as database:
+        found = require_kernels(database, show, allow_incomplete=allow_incomplete)
     advice += found
     if not found:
         proofs.add(key)
 
 
-def prove(
-    families: Sequence[FamilyRecord],
-    fragments: Sequence[Fragment],
-    gaps: Sequence[FragmentKey] = (),
-    show: Show = lambda *_: "",
-    *,
-    allow_incomplete: bool = False,
+def require_kernels(
+    database: FragmentDatabase, show: Show = lambda *_: "", *, allow_incomplete: bool = False
 ) -> list[str]:
-    """Plan every kernel of the families of a database.
+    """Require that every kernel of a database plans, unless it lacks what a merge left out.
 
     Args:
-        families: Their records.
-        fragments: All of the database.
-        gaps: Fragments that a merge left out, as requested. Kernels that lack nothing else are left out too.
+        database: Its families may have so many kernels that only a covering set is planned.
         show: See :data:`~jitlto.build.interfaces.Show`.
         allow_incomplete: Return as advice what would be an error.
 
     Returns:
-        Advice on fragments that no kernel contains.
+        Advice on fragments that no kernel contains. There is none on a family with gaps.
 
     Raises:
         UnplannedKernelsError: If something that a kernel requires is missing, defined twice or ambiguous.
         BuildError: If two groups of a kernel set one link option differently.
     """
     failed: dict[str, Sequence[Cause]] = {}
-    reached: set[FragmentKey] = set()
-    seen: set[FragmentKey] = set()
-    indices: dict[str, Index] = {}
-    records = {family.name: family for family in families}
-    families = [family.with_used(records) for family in families]
-    for family in families:
-        names = (family.name, *family.uses)
-        own = family.select(fragments)
-        index = indices[family.name] = Index(own, [key for key in gaps if key.family in names])
-        ends = _plan(family, index, reached)
-        seen.update(fragment.key for end in ends for fragment in end.fragments)
-        if found := find_dead_ends(index, [end for end in ends if not _is_left_out(index, end)], show):
-            failed[family.name] = group_findings(found, own)
+    unused: list[Cause] = []
+    for name, proof in prove(database, most=MOST_KERNELS, show=show).items():
+        _check_link_options(database, proof)
+        gaps = [key for key in database.gaps if key.family in (name, *database.families[name].uses)]
+        of_kind = {kind: [f for f in proof.failures if f.kind is kind] for kind in (Kind.UNUSED, Kind.EMPTY)}
+        ends = [f for f in proof.failures if f.kind not in of_kind]
+        lacking = [f for f in ends if not any(agrees(key, f.configuration) for key in gaps)]
+        if lacking:
+            failed[name] = group_findings(lacking)
+        if not gaps:
+            unused += group_findings(of_kind[Kind.UNUSED])
     if failed and not allow_incomplete:
         raise UnplannedKernelsError(failed)
     advice = [
@@ -141,68 +156,99 @@ def prove(
         for name, causes in failed.items()
         for cause in causes
     ]
-    for family in families:
-        advice += _report_unused(family, indices[family.name], fragments, reached, seen | reached)
+    for cause in unused:
+        more = f" (and {pluralize(cause.count - 1, 'more fragment')} likewise)" if cause.count > 1 else ""
+        advice.append(f"{cause.message}{more}; {cause.hint}")
     return advice
 
 
-def _plan(family: FamilyRecord, index: Index, reached: set[FragmentKey]) -> list[DeadEnd]:
-    """Plan the kernels of a family, and add the device fragments in them to ``reached``."""
-    ends = []
-    groups_disagree = family.groups_disagree()
-    for each in enumerate_kernels(index, find_user_symbols(family, index), MOST_KERNELS):
-        if isinstance(each, DeadEnd):
-            ends.append(each)
-            continue
-        reached.update([fragment.key for fragment in each.resolution.device])
-        if groups_disagree:
-            try:
-                family.link_options(each.resolution.fragments)
-            except PlanError as error:
-                what = f"{error.what} (kernel {each.resolution.entry.key})"
-                hint = "set it for one of the groups, or to one value in all groups of a kernel"
-                raise BuildError(what, code="build-conflicting-link-options", where=family.name, hint=hint) from None
-    return ends
+def _check_link_options(database: FragmentDatabase, proof: FamilyProof) -> None:
+    record, _ = database.index(proof.family)
+    for kernel in proof.kernels if any(group.link for group in record.groups) else ():
+        try:
+            record.link_options(kernel.resolution.fragments)
+        except PlanError as error:
+            what = f"{error.what} (kernel {kernel.resolution.entry.key})"
+            hint = "set it for one of the groups, or to one value in all groups of a kernel"
+            raise BuildError(what, code="build-conflicting-link-options", where=record.name, hint=hint) from None
 
 
-def _is_left_out(index: Index, end: DeadEnd) -> bool:
-    return any(agrees(key, dict(end.configuration)) for key in index.gaps)
+def prove(
+    database: FragmentDatabase, names: Iterable[str] = (), *, most: int | None = None, show: Show = lambda *_: ""
+) -> dict[str, FamilyProof]:
+    """Plan all kernels of families, and find fragments that no kernel uses. Nothing is linked.
 
+    For every choice of parameter values that fragments offer, each requirement must have exactly one provider whose
+    layout fits, and no function may be defined twice. Every device fragment must be in some kernel. A requirement that
+    no fragment meets, but that a group without fragments declares, is left to callers and is a note. In a family with
+    such a group, device fragments that no kernel contains are notes too, because callers' code may call them.
 
-def _report_unused(
-    family: FamilyRecord, index: Index, fragments: Sequence[Fragment], reached: set[FragmentKey], seen: set[FragmentKey]
-) -> Iterator[str]:
-    """Report the device fragments of a family that no kernel contains, once for each cause.
-
-    Callers' code may call any fragment of a family with a group that they supply.
+    Args:
+        names: The families; by default all.
+        most: See :func:`~jitlto.plan.enumeration.enumerate_kernels`.
+        show: See :data:`~jitlto.build.interfaces.Show`.
     """
-    own = [fragment for fragment in fragments if fragment.key.family == family.name]
-    is_shared = not any(group.role is Role.ENTRYPOINT for group in family.groups)
-    is_reached = any(fragment.key in reached for fragment in own)
-    if index.gaps or any(group.supplied for group in family.groups) or (is_shared and not is_reached):
-        return
-    found = list(find_unused(index, own, reached, seen))
-    for cause in group_findings(found, own) if found else ():
-        more = f" (and {pluralize(cause.count - 1, 'more fragment')} likewise)" if cause.count > 1 else ""
-        yield f"{cause.message}{more}; {cause.hint}"
+
+    @cache
+    def plan(name: str) -> list[Kernel | DeadEnd]:
+        record, index = database.index(name)
+        return list(enumerate_kernels(index, find_user_symbols(record, index), most))
+
+    proofs = {}
+    for name in names or sorted(database.families):
+        users = [user for user, record in database.families.items() if name in record.uses]
+        proofs[name] = _prove(database, name, plan(name), [each for user in users for each in plan(user)], show)
+    return proofs
+
+
+def _prove(database: FragmentDatabase, name: str, found: _Planned, elsewhere: _Planned, show: Show) -> FamilyProof:
+    """Prove one family from its kernels and dead ends, and from those of families that use it."""
+    (record, index), own = database.index(name), database.fragments(name)
+    planned = tuple(each for each in found if isinstance(each, Kernel))
+    failures = _explain(index, [each for each in found if isinstance(each, DeadEnd)], show)
+    notes = list(_list_supplied(name, planned))
+    is_shared = bool(record.groups) and not any(group.role is Role.ENTRYPOINT for group in record.groups)
+    if is_shared:
+        message = "the family has no entrypoint: its groups are for families that use it"
+        notes.append(Finding(Kind.EMPTY, message, None, name))
+    elif not index.entrypoints:
+        message = "the family has no entrypoint, and therefore no kernel"
+        failures.append(Finding(Kind.EMPTY, message, "declare an entrypoint in family.toml", name))
+    used, seen = set[FragmentKey](), set[FragmentKey]()
+    for each in chain(found, elsewhere):
+        if isinstance(each, Kernel):
+            used.update([fragment.key for fragment in each.resolution.device])
+        else:
+            seen.update([fragment.key for fragment in each.fragments])
+    if used or not is_shared:
+        callers = any(group.supplied for group in record.groups)
+        (notes if callers else failures).extend(_find_unused(index, own, used, used | seen))
+    return FamilyProof(name, len(own), planned, tuple(failures), tuple(notes))
+
+
+def _list_supplied(family: str, planned: Iterable[Kernel]) -> Iterator[Finding]:
+    counts = Counter(symbol.name for kernel in planned for symbol in kernel.user_symbols)
+    for name, count in sorted(counts.items()):
+        message = f"callers supply {demangle(name)} at run time, for {pluralize(count, 'kernel')}"
+        yield Finding(Kind.SUPPLIED, message, None, family)
 
 
 # --- why a kernel does not plan, for authors
 
 
-def find_dead_ends(index: Index, ends: Sequence[DeadEnd], show: Show = lambda *_: "") -> list[Finding]:
+def _explain(index: Index, ends: Sequence[DeadEnd], show: Show) -> list[Finding]:
     """Return what is wrong in configurations that give no kernel, each once, with the remedy for authors."""
     # A missing fragment is found once for each value of every parameter that has nothing to do with it.
     named = _named_alike(index) if ends else {}
-    findings = (_dead_end(index, end, named, show) for end in ends)
+    findings = (_dead_end(end, named, show) for end in ends)
     return list({(f.subject, f.message, tuple(f.configuration.items())): f for f in findings}.values())
 
 
-def _dead_end(index: Index, end: DeadEnd, named: Mapping[str, Sequence[_Provided]], show: Show) -> Finding:
+def _dead_end(end: DeadEnd, named: Mapping[str, Sequence[_Provided]], show: Show) -> Finding:
     error = end.error
     hint = error.hint
     group = end.entry.key.group
-    if error.code == "plan-missing-provider" and not _is_left_out(index, end):
+    if error.code == "plan-missing-provider":
         near = next((several for name, several in named.items() if name in error.what), ())
         hint = _describe_near(near, end, show) if near else "declare a group that defines it, or that callers supply it"
     elif error.code == "plan-unknown-value-combination":  # its hint is for callers
@@ -247,6 +293,63 @@ def _named_alike(index: Index) -> dict[str, list[_Provided]]:
         for name in sorted(index.required)
         if not index.providers.get(name) and base_name(name) in named
     }
+
+
+# --- why no kernel contains a fragment
+
+
+def _find_unused(
+    index: Index, fragments: Sequence[Fragment], used: Set[FragmentKey], seen: Set[FragmentKey]
+) -> Iterator[Finding]:
+    """Find the device fragments that no kernel contains, except those of kernels that fail to plan.
+
+    Args:
+        used: The fragments that kernels contain.
+        seen: The same, with those of kernels that fail to plan.
+    """
+    requirers: dict[str, list[Fragment]] = defaultdict(list)
+    for fragment in fragments:
+        for symbol in fragment.requires:
+            requirers[symbol.name].append(fragment)
+    for fragment in fragments:
+        if fragment.role is Role.DEVICE and fragment.key not in seen:
+            names = [symbol.name for symbol in fragment.provides]
+            others = [other for name in names for other in requirers[name] if other is not fragment]
+            owners = (e for e in index.entrypoints if not others and {s.name for s in e.provides} & set(names))
+            why, hint = _why_unused(fragment, others, next(owners, None), used)
+            message = f"no kernel contains {fragment.key}: {why}"
+            yield Finding(Kind.UNUSED, message, hint, str(fragment.key), dict(fragment.key.parameters))
+
+
+def _why_unused(
+    fragment: Fragment, requirers: Sequence[Fragment], owner: Fragment | None, used: Set[FragmentKey]
+) -> tuple[str, str]:
+    """Return why no kernel contains a fragment, and the remedy.
+
+    Args:
+        requirers: The fragments that require what it provides.
+        owner: An entrypoint that defines that itself.
+        used: The fragments that kernels contain.
+    """
+    remedy = "leave it out of the matrix, or let a kernel call it"
+    listed = ", ".join(demangle(symbol.name) for symbol in fragment.provides)
+    if not listed:
+        return "it defines nothing that another fragment could call", "define a non-static __device__ function in it"
+    if owner:
+        return f"{owner.key} defines {listed} itself", "include the interface in the kernel, and not its implementation"
+    if not requirers:
+        return f"no fragment requires {listed}", remedy
+    first = next((each for each in requirers if each.role is Role.ENTRYPOINT or each.key in used), None)
+    if first is None:
+        return f"only {requirers[0].key} requires its symbols, and no kernel contains that fragment either", remedy
+    theirs = dict(first.key.parameters)
+    apart = [(name, value) for name, value in fragment.key.parameters if theirs.get(name, value) != value]
+    for name, value in apart:
+        if is_same_value(value, theirs[name]):
+            remedy = f"{value} and {theirs[name]} are one type: spell {name} in one way in all matrices"
+    has = ", ".join(f"{name}={theirs[name]}" for name, _ in apart)
+    does = f"has {has}" if has else "is planned with a different fragment"
+    return f"{first.key}, which requires its symbols, {does}", remedy
 
 
 def shares_inline_functions(fragments: Sequence[Fragment]) -> bool:

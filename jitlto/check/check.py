@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from jitlto.base.errors import DatabaseError
 from jitlto.base.versions import Architecture
 from jitlto.build.findings import group_findings, link_failure
+from jitlto.build.proof import FamilyProof, prove
 from jitlto.build.proofs import Proofs
 from jitlto.build.shards import Shard
 from jitlto.check.compare import compare_family
 from jitlto.check.covering_array import choose_cover
 from jitlto.check.links import LinkJob, Work, require_readable
-from jitlto.check.prove import FamilyProof, prove
 from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
 from jitlto.plan.enumeration import Kernel
@@ -67,8 +67,7 @@ def check(
     if targets:
         fragments = [fragment for family in families for fragment in database.planned(family.name)[1]]
         require_readable(fragments, str(database.path))
-    proven: dict[str, FamilyProof] = {}
-    proofs = [_prove(family.name, database, proven) for family in families]
+    proofs = list(prove(database, [family.name for family in families]).values())
     stores = stores if use_cache else None
     known = Proofs(families[0].session.kernel_cache.store if use_cache else None, stores)
     work = Work(shard or Shard(1, 1), known, workers, on_links, on_link)
@@ -85,21 +84,11 @@ def check(
     return CheckResult(database.digest, holds, checks, link, str(database.path), str(shard or ""))
 
 
-def _prove(name: str, database: FragmentDatabase, proven: dict[str, FamilyProof]) -> FamilyProof:
-    """Prove a family after those that use it, once each."""
-    if name not in proven:
-        users = [user for user, record in database.families.items() if name in record.uses]
-        reached = [_prove(user, database, proven).reached for user in users]
-        family = KernelFamily(name, database)
-        proven[name] = prove(family, frozenset().union(*reached))
-    return proven[name]
-
-
 def _family_check(family: KernelFamily, proof: FamilyProof, compare: bool, work: Work) -> FamilyCheck:
     failures, notes, pairs = compare_family(family, proof, work) if compare else ([], [], None)
     failures, notes = [*proof.failures, *failures], [*proof.notes, *notes]
     completed = sum(bool(kernel.user_symbols) for kernel in proof.kernels)
-    causes = group_findings(failures, family.database.planned(family.name)[1])
+    causes = group_findings(failures)
     told = tuple(Note(n.kind, n.message, n.subject, dict(n.configuration)) for n in notes)
     counts = len(proof.kernels), completed
     return FamilyCheck(proof.family, not failures, *counts, causes, told, proof.fragments, pairs)
@@ -116,7 +105,7 @@ def _link(
     # A kernel that is linked with a warning is linked again by the next check, which warns too.
     failed, known = work.do(lambda job: job.plan().link(use_cache=False).warnings or None, jobs, "link")
     failures = [link_failure(error, job.subject, job.kernel.configuration, job.arch.sm) for job, error in failed]
-    causes = group_findings(failures, family.database.planned(family.name)[1])
+    causes = group_findings(failures)
     counts = len(mine), len(complete), strength, tuples
     return FamilyLinks(family.name, not failures, *counts, causes, len(proof.kernels) - len(complete), known)
 

@@ -9,9 +9,9 @@ from itertools import combinations
 from jitlto.base.errors import JitltoError, ToolchainError
 from jitlto.base.versions import Architecture, Version
 from jitlto.build.findings import Finding, Kind, link_failure, message_of
+from jitlto.build.proof import FamilyProof
 from jitlto.check.covering_array import choose_cover
 from jitlto.check.links import LinkJob, Work, require_readable
-from jitlto.check.prove import FamilyProof
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_link_for, linkable_architectures
 from jitlto.cuda.nvjitlink import InputKind, LinkInput

@@ -1,27 +1,30 @@
 """LTO-IR for the later architectures for which a source makes other code: ``archs = "auto"``.
 
 Two LTO-IRs of a source are compared by what they are linked to for one target, so that only differences of the source
-count. Most need no link: compilers make the same LTO-IR of the same code for all architectures before 9.0, and for all
-from 10.0 on. A source whose code is the same for two architectures is taken to make it for those between them too.
+count. A source whose code is the same for two architectures is taken to make it for those between them too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cache
 
 from jitlto.base.errors import CompileError, LinkError
 from jitlto.base.versions import Architecture, Version
-from jitlto.compile import machine_code
 from jitlto.compile.compiler import CompiledSource, CompileJob, Toolchain
-from jitlto.cuda import nvfatbin
+from jitlto.cuda import nvfatbin, nvjitlink
 from jitlto.cuda.compatibility import can_link_for
-from jitlto.record.fragment import ImageKind
+from jitlto.cuda.elf import PROGBITS, read_sections
+from jitlto.cuda.nvjitlink import InputKind, LinkInput
+from jitlto.cuda.ptx import Module
+from jitlto.record.fragment import ImageKind, Symbol, SymbolKind
 
 #: Architectures for which code is compared: each has instructions that the one before lacks.
 CANDIDATES = tuple(Architecture(number) for number in (75, 80, 86, 89, 90, 100, 120))
-_LTOIR_MAGIC = b"\xedCN\x7f"
-_ARCHITECTURE = slice(26, 28)  # where LTO-IR says what it is for: 750 for compute_75
+_ENTRY = "jitlto_refers"
+_SOME = "16"  # bytes of an array whose size is left open
 
 
 def comparable_architectures(base: Architecture, compiler: Version, linker: Version) -> tuple[Architecture, ...]:
@@ -35,72 +38,99 @@ def add_variants(compiler: Toolchain, job: CompileJob, compiled: CompiledSource)
     renamed = f"_SM_{10 * compiled.target.number}"  # as in namespaces of CUB
     if not job.candidates or any(renamed in symbol.name for symbol in (*compiled.provides, *compiled.requires)):
         return compiled
-    images = {a: data for kind, a, data in compiled.images if kind is ImageKind.LTOIR and not a.suffix}
-    comparer = _Comparer(compiler, job, compiled, dict(images))
-    later = (a for a in job.candidates if a > compiled.target)
-    added = comparer.find_differing(sorted({*images, *later})) - images.keys()
-    variants = ((ImageKind.LTOIR, a, comparer.ltoir[a]) for a in added)
-    reads = sorted({*compiled.reads, *comparer.reads})
-    return replace(compiled, images=tuple(sorted((*compiled.images, *variants))), reads=tuple(reads))
+    made = {a: data for kind, a, data in compiled.images if kind is ImageKind.LTOIR and not a.suffix}
+    reads, images = set(compiled.reads), set(compiled.images)
+
+    @cache
+    def ltoir(architecture: Architecture) -> bytes | None:
+        """Compile the source for an architecture; None if it does not compile."""
+        if architecture in made:
+            return made[architecture]
+        try:
+            one = compiler.make(job, [architecture], ltoir=True)
+        except CompileError:
+            return None
+        reads.update(one.reads)
+        return nvfatbin.wrap_ltoir(one.ltoir[architecture], architecture)
+
+    @cache
+    def code(architecture: Architecture, target: Architecture) -> list[bytes] | None:
+        try:
+            return link_alone(ltoir(architecture) or b"", compiled, target)
+        except LinkError:
+            return None
+
+    def differs(below: Architecture, architecture: Architecture) -> bool:
+        before, own = code(below, architecture), code(architecture, architecture)
+        return before is not None and own is not None and before != own
+
+    known = sorted({*made, *(a for a in job.candidates if a > compiled.target)})
+    for each in set(_find_differing(known, lambda a: ltoir(a) is not None, differs)) - made.keys():
+        images.add((ImageKind.LTOIR, each, ltoir(each) or b""))
+    return replace(compiled, images=tuple(sorted(images)), reads=tuple(sorted(reads)))
 
 
-@dataclass
-class _Comparer:
-    compiler: Toolchain
-    job: CompileJob
-    compiled: CompiledSource
-    ltoir: dict[Architecture, bytes]  # in fatbins
-    reads: set[str] = field(default_factory=set)
-    _bare: dict[Architecture, bytes] = field(default_factory=dict)
-    _code: dict[tuple[Architecture, Architecture], str | None] = field(default_factory=dict)
+def _find_differing(
+    points: Sequence[Architecture],
+    compiles: Callable[[Architecture], bool],
+    differs: Callable[[Architecture, Architecture], bool],
+) -> list[Architecture]:
+    """Return those architectures that differ from the one below; the source compiles for the first."""
+    while len(points) > 1 and not compiles(points[-1]):
+        points = points[:-1]
+    if len(points) == 1 or not differs(points[0], points[-1]):
+        return []
+    if len(points) == 2:
+        return [points[1]]
+    middle = len(points) // 2
+    if not compiles(points[middle]):
+        return _find_differing([*points[:middle], *points[middle + 1 :]], compiles, differs)
+    lower = _find_differing(points[: middle + 1], compiles, differs)
+    return [*lower, *_find_differing(points[middle:], compiles, differs)]
 
-    def find_differing(self, points: Sequence[Architecture]) -> set[Architecture]:
-        """Return those of some architectures that differ from the one below; of the first there is LTO-IR."""
-        while len(points) > 1 and not self._compile(points[-1]):
-            points = points[:-1]
-        if len(points) == 1 or self._is_same(points[0], points[-1]):
-            return set()
-        if len(points) == 2:
-            return {points[1]}
-        middle = len(points) // 2
-        if not self._compile(points[middle]):
-            return self.find_differing([*points[:middle], *points[middle + 1 :]])
-        return self.find_differing(points[: middle + 1]) | self.find_differing(points[middle:])
 
-    def _compile(self, architecture: Architecture) -> bool:
-        """Return whether the source compiles for an architecture."""
-        if architecture not in self.ltoir:
-            try:
-                bare, reads = self.compiler.compile_ltoir(self.job, architecture)
-            except CompileError:
-                bare, reads = b"", ()
-            self._bare[architecture] = bare
-            self.reads.update(reads)
-            self.ltoir[architecture] = nvfatbin.wrap_ltoir(bare, architecture) if bare else b""
-        return bool(self.ltoir[architecture])
+def link_alone(ltoir: bytes, declared: CompiledSource | Module, target: Architecture) -> list[bytes]:
+    """Link the LTO-IR of one fragment, in a fatbin, and return the machine code of each function, sorted.
 
-    def _is_same(self, below: Architecture, architecture: Architecture) -> bool:
-        """Return whether the code is the same, or cannot be compared, because the fragment does not link alone."""
-        if self._has_same_content(below, architecture):
-            return True
-        before, own = self._link(below, architecture), self._link(architecture, architecture)
-        return before is None or own is None or before == own
+    A small module of PTX refers to all that the fragment provides, so that nothing is dropped, and defines what it
+    requires. Functions that the fragment requires are therefore called, not inlined.
 
-    def _has_same_content(self, below: Architecture, architecture: Architecture) -> bool:
-        """Return whether two LTO-IRs are equal but for their architecture. (Others may mean the same, too.)"""
-        content = bytearray(self._bare.get(architecture, b""))
-        if not content.startswith(_LTOIR_MAGIC):
-            return False
-        content[_ARCHITECTURE] = (10 * below.number).to_bytes(2, "little")
-        return nvfatbin.wrap_ltoir(bytes(content), below) == self.ltoir[below]  # it is compressed there
+    Raises:
+        LinkError: If it does not link, such as because it does not define what it should provide.
+    """
+    stub = _make_stub(declared.provides, declared.requires, declared.isa)
+    inputs = [LinkInput(InputKind.FATBIN, ltoir, "fragment"), LinkInput(InputKind.PTX, stub.encode(), "references")]
+    others = {f".text.{name}" for name in (_ENTRY, *(symbol.name for symbol in declared.requires))}
+    sections = read_sections(nvjitlink.link(inputs, target, ("-lto",)).data)
+    # Without names, which may contain the architecture, as those of CUB do.
+    return sorted(
+        s.data for s in sections if s.kind == PROGBITS and s.name.startswith(".text.") and s.name not in others
+    )
 
-    def _link(self, architecture: Architecture, target: Architecture) -> str | None:
-        """Return a hash of what the LTO-IR for an architecture is linked to alone; None if it does not link."""
-        if (architecture, target) not in self._code:
-            made = self.compiled
-            try:
-                code = machine_code.hash_alone(self.ltoir[architecture], made.provides, made.requires, made.isa, target)
-            except LinkError:
-                code = None
-            self._code[architecture, target] = code
-        return self._code[architecture, target]
+
+def _make_stub(provides: Iterable[Symbol], requires: Iterable[Symbol], isa: Version) -> str:
+    used = [symbol for symbol in provides if symbol.kind is not SymbolKind.KERNEL]
+    lines = [f".version {isa}", ".target sm_75", ".address_size 64"]
+    lines += [f".extern {_declare(symbol)};" for symbol in used]
+    lines += [f".visible {_declare(s)}{' { ret; }' if s.kind is SymbolKind.FUNCTION else ';'}" for s in requires]
+    stores = [f"mov.u64 %rd2, {symbol.name}; st.volatile.global.u64 [%rd1], %rd2;" for symbol in used]
+    start = (f".visible .entry {_ENTRY}(.param .u64 where)", "{", ".reg .b64 %rd<3>;", "ld.param.u64 %rd1, [where];")
+    return "\n".join([*lines, *start, *stores, "ret;", "}"]) + "\n"
+
+
+def _declare(symbol: Symbol) -> str:
+    """Return the declaration of a symbol in PTX, from its layout."""
+    if symbol.kind is SymbolKind.VARIABLE:
+        space, _, layout = symbol.layout.partition(" ")
+        size, _, alignment = layout.partition("@")
+        return f".{space} .align {alignment or size} .b8 {symbol.name}[{size.replace('?', _SOME)}]"
+    result, parameters = re.findall(r"\(([^)]*)\)", symbol.layout)
+    returned = f"({_parameter(result, 'result')}) " if result else ""
+    taken = [_parameter(layout, f"p{number}") for number, layout in enumerate(parameters.split(",")) if layout]
+    return f".func {returned}{symbol.name}({', '.join(taken)})"
+
+
+def _parameter(layout: str, name: str) -> str:
+    if not layout.startswith("b"):
+        return f".param .b{8 * int(layout)} {name}"
+    return f".param .align 16 .b8 {name}[{layout[1:]}]"  # nvJitLink does not compare alignments

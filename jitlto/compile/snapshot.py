@@ -38,7 +38,7 @@ _BYTES = 3 << 29  # memory limit for all templates of one process
 _FORKS = 2  # a template pays if reading the includes takes longer than this many forks
 _DESCRIPTOR = int(nvrtc.REST.rpartition("/")[2])
 _PR_SET_PDEATHSIG = 1
-_POLL = 0.001
+_POLL, _PATIENCE = 0.001, 60.0  # seconds
 _PROCESSORS_OF_ONE = 4  # processors that one forking process keeps busy
 _log = logging.getLogger(__name__)
 _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int)
@@ -61,15 +61,14 @@ class Snapshots:
         self._shared = shared if available() else None
         self._limit = limit
         self._templates: dict[int, int] = {}  # process → its memory in bytes, the oldest first
-        self._refused: set[str] = set()
         #: The number of templates made here, and of compiles that used a template.
         self.made = self.used = 0
 
     def run(self, source: Source, step: Step, sharers: int, following: Sequence[Step] = ()) -> Output:
         """Run one step of a compile, from a template if enough sources (``sharers``) have the same includes.
 
-        While a different process makes that template, make those of ``following`` steps, or wait: a plain compile would
-        read the same includes, and later.
+        While a different process makes that template, make those of ``following`` steps, then wait: a plain compile
+        would read the same includes, and later. Whatever else happens to a template, the source is compiled plainly.
 
         Raises:
             CompileError, ToolchainError: As :func:`jitlto.compile.nvrtc_program.run_step`.
@@ -77,16 +76,14 @@ class Snapshots:
         program = Program.from_source(source)
         if self._shared is None or sharers < LEAST_SHARERS or not program.rest:
             return nvrtc.run_step(source, step)
-        paths = {self._shared / _key(source, program, each): each for each in (step, *following)}
-        path = next(iter(paths))
+        path = self._shared / _key(source, program, step)
         try:
-            while not self._is_decided(path):
-                if not any(self._try_to_make(each, source, program, paths[each]) for each in paths):
-                    time.sleep(_POLL)
+            for each in (step, *following):
+                self._prepare(self._shared / _key(source, program, each), source, program, each, 0.0)
+            self._prepare(path, source, program, step, _PATIENCE)
         except OSError as error:  # a path too long for a socket, no memory for a process
-            self._refused.add(path.name)
             _log.debug("no snapshot: %s", error)
-        output = _ask(path, program.rest)
+        output = _ask(path, program.rest) if path.exists() else None
         if output is None:  # no template, or an error, which a plain compile reports
             return nvrtc.run_step(source, step)
         self.used += 1
@@ -97,25 +94,16 @@ class Snapshots:
         for process in list(self._templates):
             self._end(process)
 
-    def _is_decided(self, path: Path) -> bool:
-        """Return whether a template listens at a path, or is known not to pay."""
-        if path.name not in self._refused and path.with_suffix(".refused").exists():
-            self._refused.add(path.name)
-        return path.name in self._refused or path.exists()
-
-    def _try_to_make(self, path: Path, source: Source, program: Program, step: Step) -> bool:
-        """Make a template if it is needed; return whether anything was done."""
-        if self._is_decided(path):
-            return False
-        lock = claim(path.with_suffix(".lock"))
-        if lock is None:
-            return False
+    def _prepare(self, path: Path, source: Source, program: Program, step: Step, timeout: float) -> None:
+        """Make a template that listens at a path, unless it is there or known not to pay."""
+        refused = path.with_suffix(".refused")
+        if path.exists() or refused.exists() or (lock := claim(path.with_suffix(".lock"), timeout)) is None:
+            return
         try:
-            if not self._is_decided(path) and not self._make(path, source, program, step):
-                path.with_suffix(".refused").touch()
+            if not path.exists() and not refused.exists() and not self._make(path, source, program, step):
+                refused.touch()
         finally:
             lock.release()
-        return True
 
     def _make(self, path: Path, source: Source, program: Program, step: Step) -> bool:
         """Make a template; return whether it pays."""
@@ -154,22 +142,19 @@ def _key(source: Source, program: Program, step: Step) -> str:
 
 
 def _ask(path: Path, rest: bytes) -> Output | None:
-    """Let a template compile a source; None if there is no template, it has ended, or the source does not compile."""
+    """Let a template compile a source; None if it has ended, or the source does not compile."""
     with socket.socket(socket.AF_UNIX) as client:
         try:
             client.connect(str(path))
         except OSError:
-            with contextlib.suppress(OSError):
-                path.unlink()  # its template has ended
+            path.unlink(missing_ok=True)  # its template has ended
             return None
         connection = Connection(client.detach())
-    with connection:
-        try:
-            connection.send_bytes(rest)
-            answer: Output | None = pickle.loads(connection.recv_bytes())  # noqa: S301 - from our own copy
-        except (EOFError, OSError):
-            return None
-    return answer
+    with connection, contextlib.suppress(EOFError, OSError):
+        connection.send_bytes(rest)
+        answer: Output | None = pickle.loads(connection.recv_bytes())  # noqa: S301 - from our own copy
+        return answer
+    return None
 
 
 def _fork() -> int:
@@ -201,18 +186,19 @@ def _become_template(listener: socket.socket, source: Source, program: Program, 
         libc = ctypes.CDLL(None)
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # copies need not be waited for
-        _close_all_but(listener)
+        os.closerange(3, listener.fileno())
+        os.closerange(listener.fileno() + 1, 1 << 16)
         _block_rest()
         clients: list[Connection] = []
 
         def handler(_: int) -> None:
             # NVRTC blocks in a system call, which restarts when this returns, which happens only in copies.
             try:
-                if len(list(Path("/proc/self/task").iterdir())) > 1:
-                    os._exit(1)  # a process with threads cannot be forked safely
-                clients.append(_copy_for_each(listener, libc))
-            except BaseException:  # noqa: BLE001 - must not continue without the source
-                os._exit(1)
+                if len(list(Path("/proc/self/task").iterdir())) == 1:  # one with threads cannot be forked safely
+                    clients.append(_copy_for_each(listener, libc))
+            finally:
+                if not clients:  # it must not continue without the source
+                    os._exit(1)
 
         keep = _Handler(handler)
         libc.signal.argtypes = [ctypes.c_int, _Handler]
@@ -225,14 +211,6 @@ def _become_template(listener: socket.socket, source: Source, program: Program, 
             status = 0
     finally:
         os._exit(status)
-
-
-def _close_all_but(listener: socket.socket) -> None:
-    """Close every inherited descriptor except the standard ones and the listener's."""
-    for number in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
-        if number > 2 and number != listener.fileno():
-            with contextlib.suppress(OSError):  # the listing's own is closed already
-                os.close(number)
 
 
 def _block_rest() -> None:
@@ -251,20 +229,15 @@ def _copy_for_each(listener: socket.socket, libc: ctypes.CDLL) -> Connection:
     One process forks for few clients at a time, so with many processors several do, all copies of the template.
     """
     template = os.getpid()
-    with contextlib.suppress(OSError):  # no memory: fewer processes
-        for _ in range(len(os.sched_getaffinity(0)) // _PROCESSORS_OF_ONE - 1):
-            if _fork() == 0:
-                libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-                if os.getppid() != template:  # it ended in between
-                    os._exit(1)
-                break
+    for _ in range(len(os.sched_getaffinity(0)) // _PROCESSORS_OF_ONE - 1):
+        if _fork() == 0:
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != template:  # it ended in between
+                os._exit(1)
+            break
     while True:
         client, _ = listener.accept()
-        try:
-            process = _fork()
-        except OSError:  # no memory: the client sees the connection closed
-            process = -1
-        if process == 0:
+        if _fork() == 0:
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             listener.close()
             connection = Connection(client.detach())

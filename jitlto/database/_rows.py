@@ -31,7 +31,7 @@ from jitlto.database._reader import SqliteReader, list_schema
 from jitlto.database._records import Root
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Role
-from jitlto.record.index import sorted_values
+from jitlto.record.parameters import sorted_values
 
 T = TypeVar("T")
 SCHEMA = 3

@@ -14,9 +14,9 @@ from jitlto.base.errors import DatabaseError
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.database import _records as records
-from jitlto.database._index import StoredIndex
 from jitlto.database._reader import SqliteReader
 from jitlto.database._rows import SCHEMA, TABLES, Shape, StoredRows, digest_rows, make_index, sha256
+from jitlto.database.index import Index
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Image
 
@@ -114,10 +114,10 @@ class FragmentDatabase(Shared):
         fragments = [fragment for name in (family, *record.uses) for fragment in self.fragments(name)]
         return record.with_used(self.families), record.select(fragments)
 
-    def index(self, family: str) -> tuple[FamilyRecord, StoredIndex]:
+    def index(self, family: str) -> tuple[FamilyRecord, Index]:
         """Return the same, with the fragments in an index that reads them when they are looked up."""
         record = self.families[family]
-        index = StoredIndex(self._rows, record, self.gaps, self.shapes, lambda: self.planned(family)[1])
+        index = Index(self._rows, record, self.shapes, lambda: self.planned(family)[1])
         return record.with_used(self.families), index
 
     def shapes(self, family: str) -> tuple[Shape, ...]:

@@ -29,7 +29,7 @@ def write(
     *,
     part: PartRecord | None = None,
     gaps: Iterable[FragmentKey] = (),
-    check: Callable[[str], object] | None = None,
+    check: Callable[[Path, str], object] | None = None,
 ) -> str:
     """Write a database, whole or not at all; an existing one is replaced.
 
@@ -38,7 +38,8 @@ def write(
         blobs: The bytes of every image, by SHA-256 in hexadecimal; each is looked up once, when it is written.
         part: The part of a sharded build that it is; None if it is complete.
         gaps: Keys of the fragments that a merge left out.
-        check: Called with the digest before the file takes its place; what it raises leaves an existing one as it is.
+        check: Called with the new file and the digest before the file takes its place; what it raises leaves an
+            existing one as it is.
 
     Returns:
         The digest: equal digests mean equal databases.
@@ -58,7 +59,7 @@ def write(
             temporary.touch(exist_ok=False)
             digest = _fill(temporary, meta, names, make_rows(families, fragments), blobs)
             if check is not None:
-                check(digest)
+                check(temporary, digest)
         return digest
     except (sqlite3.Error, OSError) as error:
         raise _unwritable(path, error) from error

@@ -1,4 +1,4 @@
-"""The kernel cache: linked kernels by digest, in packs beside databases, in the user's directory and in shared stores.
+"""The kernel cache: linked kernels by digest, in the user's directory, in packs beside databases and in shared stores.
 
 A missing kernel is linked once, even if several threads and processes request it at the same time. A lock between
 processes only saves work: who has waited too long for another links the kernel.
@@ -22,7 +22,7 @@ from jitlto.base.events import Events, Kind
 from jitlto.base.log import log
 from jitlto.base.python_warnings import LinkWarning, warn
 from jitlto.link.single_flight import SingleFlight
-from jitlto.link.sources import Disk, SharedKernels
+from jitlto.link.sources import KERNELS, Disk, SharedKernels, find_first, put_all
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 
 if TYPE_CHECKING:  # not imported at run time: a kernel that is found needs none of them
@@ -44,7 +44,7 @@ class KernelCache:
 
     Args:
         store: The user's cache directory; None to store nothing.
-        shared: The shared stores; None if there are none.
+        shared: The shared store; None if there is none.
         may_link: Whether a missing kernel may be linked.
         patience: The longest time to wait for another process that links the same kernel, in seconds.
         events: Counts links and hits; by default those of the default session.
@@ -63,21 +63,21 @@ class KernelCache:
     ) -> None:
         self.store = store
         self.shared = shared
-        self._disk = [] if store is None else [Disk(store)]
+        self._disk: list[KernelSource] = [] if store is None else [Disk(store)]
+        self._far: list[KernelSource] = [] if shared is None else [shared]
         self._may_link = may_link
         self._patience = patience
         self._events = events
         self._flights = flights or SingleFlight()
         self._warned: set[str] = set()  # digests
 
-    def sources(self, database: Path) -> list[KernelSource]:
-        """Return the places on this machine where kernels of a database may lie, in order."""
-        return [*_packs(database), *self._disk]
-
-    def look_up_sources(self, database: Path) -> Iterator[KernelSource]:
-        """Yield the same places for look-ups, which are equal everywhere: packs, which have to be found, come last."""
+    def sources(self, database: Path) -> Iterator[KernelSource]:
+        """Yield the places on this machine where kernels of a database and what leads to them may lie, in order."""
         yield from self._disk
-        yield from _packs(database)
+        if beside := files.beside(database, ".pack"):
+            from jitlto.link import packs  # imported lazily: most databases have no packs
+
+            yield from packs.open_all(beside)
 
     def find(self, digest: str, database: Path) -> LinkedKernel | None:
         """Look a kernel up on this machine; None if it is missing. It may be in a shared store."""
@@ -93,44 +93,42 @@ class KernelCache:
         elsewhere = 0.0
         with self._flights.of(key.digest) as flight:
             if flight.waited is None:
-                kernel = self.find(key.digest, database)
-                if kernel is None:
-                    if not self._may_link and self.shared is None:
-                        raise _not_cached(key)
+                flight.value = self.find(key.digest, database)
+                if flight.value is None and not self._may_link and self.shared is None:
+                    raise _not_cached(key)
+                if flight.value is None:
                     alone = self.store and self.store.locked(key.digest, self._patience, f"links {key.kernel}")
                     with alone or nullcontext(0.0) as elsewhere:
                         # Another process may have linked it since the first look-up.
-                        kernel = self.find(key.digest, database) or self._find_far(key)
-                        if kernel is None:
-                            kernel = link()
-                            self._keep(key, kernel)
-                flight.value = kernel
+                        flight.value = self.find(key.digest, database) or self._find_far(key)
+                        if flight.value is None:
+                            flight.value = link()
+                            put_all([*self._disk, *self._far], KERNELS, key.digest, key.encode(flight.value))
         found: LinkedKernel = flight.value
         # Emitted after the waiting threads were released: a subscriber may be slow, or request the same kernel.
         if flight.waited or elsewhere:
             self._events.emit(Kind.WAITED, key.kernel, key.digest, flight.waited or elsewhere)
         if flight.waited is None:
+            if found.layer == "link" and "logging" in sys.modules:  # else nobody has asked for more than warnings
+                log(__name__, "info", "linked %s for %s in %.3f s", key.kernel, found.target, found.seconds)
             if found.layer in ("link", "store") and self.store is not None:
                 self.store.prune_if_due()
             self._events.emit(EVENT_OF_LAYER[found.layer], key.kernel, key.digest, found.seconds)
         return found
 
     def _find_far(self, key: LinkKey) -> LinkedKernel | None:
-        """Find a kernel in the shared stores, and keep it here; raise an error if it may not be linked either."""
-        kernel = None if self.shared is None else find_kernel(key.digest, [self.shared])
-        if kernel is None and not self._may_link:
-            raise _not_cached(key)
+        """Find a kernel in the shared store, and keep it here; raise an error if it may not be linked either."""
+        kernel = find_kernel(key.digest, self._far)
         if kernel is not None:
-            for place in self._disk:
-                place.put(key.digest, key.encode(kernel))
+            put_all(self._disk, KERNELS, key.digest, key.encode(kernel))
+        elif not self._may_link:
+            raise _not_cached(key)
         return kernel
 
-    def _keep(self, key: LinkKey, kernel: LinkedKernel) -> None:
-        if "logging" in sys.modules:  # otherwise nobody has asked for what is logged below a warning
-            log(__name__, "info", "linked %s for %s in %.3f s", key.kernel, kernel.target, kernel.seconds)
-        places: list[KernelSource] = [*self._disk, *([self.shared] if self.shared else [])]
-        for place in places:
-            place.put(key.digest, key.encode(kernel))
+    def open_store_soon(self) -> None:
+        """Open the shared store, if there is one, in the background: a kernel may be needed that is not here."""
+        if self.shared is not None:
+            self.shared.store.open_soon()
 
     @property
     def linker(self) -> Callable[..., LinkedKernel]:
@@ -148,25 +146,14 @@ class KernelCache:
                 warn(LinkWarning(f"{chosen.kernel} for {kernel.target}", text))
 
 
-def _packs(database: Path) -> Iterable[KernelSource]:
-    beside = files.beside(database, ".pack")
-    if not beside:
-        return ()
-    from jitlto.link import packs  # imported lazily: most databases have no packs
-
-    return packs.open_all(beside)
-
-
 def find_kernel(digest: str, sources: Iterable[KernelSource]) -> LinkedKernel | None:
     """Return a kernel from the first place that has it; None if none has."""
     begin = time.perf_counter()
-    for source in sources:
-        payload = source.find(digest)
-        if payload is not None:
-            found = LinkedKernel.decode(digest, payload, time.perf_counter() - begin, source.layer)
-            if found is not None:
-                return found
-    return None
+
+    def decode(payload: bytes, layer: str) -> LinkedKernel | None:
+        return LinkedKernel.decode(digest, payload, time.perf_counter() - begin, layer)
+
+    return find_first(sources, KERNELS, digest, decode)
 
 
 def _not_cached(key: LinkKey) -> NotCachedError:

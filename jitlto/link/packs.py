@@ -14,6 +14,7 @@ import struct
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import cast
 
 from jitlto.base import entry, files
 from jitlto.base.entry import Head
@@ -79,7 +80,7 @@ class Pack:
             _warn_once((self.path, digest), "%s is damaged: %s/%s %s, and is not used", self.path, kind, digest, why)
         return payload
 
-    def put(self, digest: str, payload: bytes, kind: str = KERNELS) -> None:
+    def put(self, digest: str, payload: bytes, kind: str) -> None:
         """Do nothing: a pack is written as a whole."""
 
     def iterate(self) -> Iterator[tuple[str, str, bytes]]:
@@ -158,9 +159,7 @@ def verify(path: Path, images: Collection[str] | None = None) -> int:
 
 
 def _images(key: LinkKey) -> set[str]:
-    """Return the SHA-256 of each image of a kernel."""
-    images = key.inputs.get("images")
-    return set(images) if isinstance(images, list) else set()
+    return set(cast("list[str]", key.inputs.get("images", [])))
 
 
 def write(path: Path, entries: Mapping[str, Mapping[str, bytes]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import TypeVar
 
 from jitlto.base.errors import JitltoError
@@ -30,15 +30,14 @@ def run_parallel(
 ) -> Iterator[tuple[int, T, R | JitltoError]]:
     """Call ``work`` for each item on threads; yield position, item and result or error as they finish.
 
-    Only a few items are read ahead. A caller that stops iterating does not wait for running calls.
+    A caller that stops iterating does not wait for running calls.
 
     Args:
         work: The function to call; a :class:`JitltoError` that it raises is a result.
-        items: The items; read as they are needed.
+        items: The items.
         workers: The number of threads; by default :func:`default_workers`.
     """
-    count = workers or default_workers()
-    executor = ThreadPoolExecutor(count, thread_name_prefix="jitlto-link")
+    executor = ThreadPoolExecutor(workers or default_workers(), thread_name_prefix="jitlto-link")
     running: dict[Future[R | JitltoError], tuple[int, T]] = {}
 
     def call(item: T) -> R | JitltoError:
@@ -49,17 +48,10 @@ def run_parallel(
             error.__cause__ = error.__context__ = None
             return error.with_traceback(None)
 
-    def finished() -> Iterator[tuple[int, T, R | JitltoError]]:
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
-            position, item = running.pop(future)
-            yield position, item, future.result()
-
     try:
         for position, item in enumerate(items):
             running[executor.submit(call, item)] = (position, item)
-            if len(running) >= 2 * count:
-                yield from finished()
-        while running:
-            yield from finished()
+        for future in as_completed(list(running)):
+            yield *running.pop(future), future.result()
     finally:
         executor.shutdown(wait=False, cancel_futures=True)

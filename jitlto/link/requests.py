@@ -11,16 +11,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from jitlto.base.entry import digest_of
 from jitlto.base.frozen import Frozen
 from jitlto.base.version import __version__
 from jitlto.cuda import libraries
 from jitlto.cuda.libraries import installed_release
-from jitlto.link.sources import CONTENTS, REQUESTS
+from jitlto.link.sources import CONTENTS, REQUESTS, find_first
 from jitlto.plan.cache_entry import Chosen
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 #: Increment when planning may give a different result for the same request, or the format of these entries changes.
 _REVISION = 7
-T = TypeVar("T")
 _VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 
 
@@ -61,43 +59,14 @@ def request_key(
     return None
 
 
-class LookUps:
-    """Results of look-ups, in the places where kernels lie.
+def find_contents(sources: Iterable[KernelSource], digest: str) -> Contents | None:
+    """Return the contents of the database with a digest; None if they are not known."""
+    return find_first(sources, CONTENTS, hash_key(digest), lambda payload, _: Contents.decode(digest, payload))
 
-    Args:
-        sources: Returns the places, in order.
-    """
 
-    def __init__(self, sources: Callable[[], Iterable[KernelSource]]) -> None:
-        self._sources = sources
-
-    def find_contents(self, digest: str) -> Contents | None:
-        """Return the contents of the database with a digest; None if they are not known."""
-        return self._find(hash_key(digest), CONTENTS, partial(Contents.decode, digest))
-
-    def put_contents(self, contents: Contents) -> None:
-        """Store the contents of a database."""
-        self._put(contents.key, CONTENTS, contents.encode())
-
-    def find_chosen(self, key: str) -> Chosen | None:
-        """Return the kernel that answers a request; None if it is not known."""
-        return self._find(key, REQUESTS, Chosen.decode)
-
-    def put_chosen(self, key: str, chosen: Chosen) -> None:
-        """Store the kernel that answers a request."""
-        self._put(key, REQUESTS, chosen.encode())
-
-    def _find(self, key: str, kind: str, decode: Callable[[bytes], T | None]) -> T | None:
-        for source in self._sources():
-            payload = source.find(key, kind)
-            found = None if payload is None else decode(payload)
-            if found is not None:
-                return found
-        return None
-
-    def _put(self, key: str, kind: str, payload: bytes) -> None:
-        for source in self._sources():
-            source.put(key, payload, kind)
+def find_chosen(sources: Iterable[KernelSource], key: str) -> Chosen | None:
+    """Return the kernel that answers a request; None if it is not known."""
+    return find_first(sources, REQUESTS, key, lambda payload, _: Chosen.decode(payload))
 
 
 class FamilyContents(Frozen):
@@ -134,7 +103,7 @@ class Contents(Frozen):
     @classmethod
     def from_database(cls, database: FragmentDatabase) -> Contents:
         """The contents of an open database."""
-        from jitlto.record.index import merge_values  # imported lazily: not needed on a cache hit
+        from jitlto.record.parameters import merge_values  # imported lazily: not needed on a cache hit
 
         families = {}
         for name, record in database.families.items():

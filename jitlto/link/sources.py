@@ -1,15 +1,16 @@
-"""Where linked kernels, and the look-ups that lead to them, lie: packs, the user's cache, shared stores.
+"""Where linked kernels, and the look-ups that lead to them, lie: the user's cache, packs, shared stores.
 
 Each place is a source of two verbs, and the sources of a process are one list, the nearest first.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from jitlto.base.cached import cached_property
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from typing import Protocol
 
     from jitlto.base.cache_dir import CacheDir
@@ -26,15 +27,33 @@ if TYPE_CHECKING:
         @property
         def layer(self) -> str: ...
 
-        def find(self, digest: str, kind: str = ...) -> bytes | None:
+        def find(self, digest: str, kind: str) -> bytes | None:
             """Return an entry; None if it is missing or damaged."""
 
-        def put(self, digest: str, payload: bytes, kind: str = ...) -> None:
+        def put(self, digest: str, payload: bytes, kind: str) -> None:
             """Store an entry, if this place takes any."""
 
 
+T = TypeVar("T")
 #: Kinds of entries: linked kernels, answers to requests, the contents of databases.
 KERNELS, REQUESTS, CONTENTS = "kernels", "requests", "databases"
+
+
+def find_first(
+    sources: Iterable[KernelSource], kind: str, digest: str, decode: Callable[[bytes, str], T | None]
+) -> T | None:
+    """Return what the first place holds that has an entry which decodes, with its layer; None if none has."""
+    for source in sources:
+        payload = source.find(digest, kind)
+        if payload is not None and (found := decode(payload, source.layer)) is not None:
+            return found
+    return None
+
+
+def put_all(sources: Iterable[KernelSource], kind: str, digest: str, payload: bytes) -> None:
+    """Store an entry in each place that takes any."""
+    for source in sources:
+        source.put(digest, payload, kind)
 
 
 class Disk:
@@ -45,21 +64,21 @@ class Disk:
     def __init__(self, store: CacheDir) -> None:
         self._store = store
 
-    def find(self, digest: str, kind: str = KERNELS) -> bytes | None:
+    def find(self, digest: str, kind: str) -> bytes | None:
         """Return an entry; None if it is missing or damaged."""
         return self._store.get(kind, digest)
 
-    def put(self, digest: str, payload: bytes, kind: str = KERNELS) -> None:
+    def put(self, digest: str, payload: bytes, kind: str) -> None:
         """Store an entry, unless the cache is read-only."""
         self._store.put(kind, digest, payload)
 
 
 class SharedKernels:
-    """A process's shared stores, which are opened when they are first needed.
+    """A process's shared store, which is opened when it is first needed.
 
     Args:
-        settings: They name at least one store.
-        readonly: Whether nothing is written to them.
+        settings: They name a store.
+        readonly: Whether nothing is written to it.
     """
 
     layer = "store"
@@ -69,23 +88,23 @@ class SharedKernels:
         self._readonly = readonly
 
     @cached_property
-    def stores(self) -> SharedStore:
-        """The stores.
+    def store(self) -> SharedStore:
+        """The store.
 
         Raises:
-            StoreError: If the address of one is malformed.
+            StoreError: If its address is malformed.
         """
         from jitlto.stores.shared import SharedStore  # 10 ms, for a kernel that is not on this machine
 
-        stores = SharedStore.from_config(self._settings)
-        assert stores is not None  # noqa: S101 - the settings name one
-        return stores
+        store = SharedStore.from_config(self._settings)
+        assert store is not None  # noqa: S101 - the settings name one
+        return store
 
-    def find(self, digest: str, kind: str = KERNELS) -> bytes | None:
-        """Return an entry; None if no store has it or can be used."""
-        return self.stores.get(kind, digest)
+    def find(self, digest: str, kind: str) -> bytes | None:
+        """Return an entry; None if the store lacks it or cannot be used."""
+        return self.store.get(kind, digest)
 
-    def put(self, digest: str, payload: bytes, kind: str = KERNELS) -> None:
+    def put(self, digest: str, payload: bytes, kind: str) -> None:
         """Store an entry behind the caller's back."""
         if not self._readonly:
-            self.stores.put(kind, digest, payload)
+            self.store.put(kind, digest, payload)

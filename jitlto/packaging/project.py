@@ -16,7 +16,7 @@ from jitlto.base.errors import DatabaseError, ProjectError
 from jitlto.build import pipeline
 from jitlto.build.cache.cache import open_shared_cache
 from jitlto.build.pipeline import BuildReport
-from jitlto.build.proof import prove
+from jitlto.build.proof import require_kernels
 from jitlto.build.rendered_families import family_record, with_used
 from jitlto.database import FragmentDatabase, writer
 from jitlto.families import declaration
@@ -139,7 +139,7 @@ def copy_prebuilt(package: Package, output: Path, *, allow_incomplete: bool = Fa
             hint = database.MERGE_HINT if opened.part else rebuild
             raise ProjectError(what, code="project-prebuilt-differs", where=str(opened.path), hint=hint)
         fragments = tuple(opened.fragments())
-        advice = prove([*opened.families.values()], fragments, opened.gaps, allow_incomplete=allow_incomplete)
+        advice = require_kernels(opened, allow_incomplete=allow_incomplete)
         _copy(path, output)
         return BuildReport(output, opened.digest, fragments, 0, tuple(advice), time.perf_counter() - begin)
 

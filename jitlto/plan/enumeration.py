@@ -16,10 +16,10 @@ from typing import TypeAlias
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import PlanError
 from jitlto.base.mangling import base_name
+from jitlto.database.index import Index
 from jitlto.plan.resolve import Resolution, Selection, choose_entry
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Symbol
-from jitlto.record.index import Index
 
 # Comments and includes: they declare nothing.
 _NO_DECLARATION = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*include[^\n]*", re.S | re.M)
@@ -132,8 +132,20 @@ def _kernels_of(
             seen.add(device)
             whole = dict(resolution.configuration)
             agreed = len(whole) == len(_names(resolution.fragments))
+            # A value that no fragment of the kernel has may still exclude another fragment.
+            if agreed and not whole.keys() >= selection.configuration.keys():
+                agreed = _plans(index, whole, resolution, user_symbols)
             users = tuple([selection.required[name][0] for name in sorted(selection.required.keys() & user_symbols)])
             yield Kernel(whole if agreed else selection.configuration, resolution, users)
+
+
+def _plans(index: Index, configuration: Mapping[str, str], kernel: Resolution, user_symbols: Collection[str]) -> bool:
+    """Return whether a configuration plans to a kernel."""
+    try:
+        entry = choose_entry(index, configuration, kernel.entry.key.group)
+        return Selection(index, configuration, entry, given=user_symbols).finish() == kernel
+    except PlanError:
+        return False
 
 
 def _choice(selection: Selection) -> tuple[str, list[str]] | None:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:  # not imported at run time: a plan without a caller's inputs 
     from typing import Protocol
 
     from jitlto.database import FragmentDatabase
+    from jitlto.database.index import Index
     from jitlto.plan.plan import Services
     from jitlto.plan.user_code import inputs
     from jitlto.plan.user_code.numba_compiler import PythonFunction
     from jitlto.record.family_record import FamilyRecord
-    from jitlto.record.index import Index
 
     class PlannedFamily(Protocol):
         """The parts of a family that a planner uses."""
@@ -252,7 +252,9 @@ class Planner(Generic[Loaded]):
                 supplied.append(inputs.from_binary(_bytes(data, name), kind, name, wanted, store))
         if self._functions:
             plan = partial(self._resolve, index, supplied)
-            supplied += python_functions.from_functions(self._functions, record, fragments, supplied, plan, store)
+            supplied += python_functions.from_functions(
+                self._functions, record, fragments, index, supplied, plan, store
+            )
         return supplied
 
     def _has_binary(self) -> bool:

@@ -14,10 +14,11 @@ from msgspec import Struct
 
 from jitlto.base.errors import InterfaceMismatchError, PlanError
 from jitlto.base.mangling import demangle
+from jitlto.database.index import Index
 from jitlto.plan import resolve_errors
 from jitlto.plan.supplied import UserSymbols, check_inputs_used, missing_provider, name_of
 from jitlto.record.fragment import Fragment, Role, Symbol, SymbolKind
-from jitlto.record.index import Index, agrees
+from jitlto.record.parameters import agrees
 
 
 class Resolution(Struct, frozen=True):
@@ -235,7 +236,7 @@ class Selection:
             if not found:  # and no later round would decide anything
                 if is_opaque:
                     break
-                check_inputs_used(self.index, supplied, self.index.required, list(self.open))
+                check_inputs_used(self.index, supplied, None, list(self.open))
                 fitting = {_provide(name): agreeing[name] or several for name, several in self.open.items()}
                 raise resolve_errors.undecided(fitting, {**given, **bound}, given)
             decided |= {name: (self.open[name], bound) for name in found}
@@ -252,7 +253,8 @@ class Selection:
         """Check that no other fragment could provide what one provides that was chosen for another symbol."""
         explicit = {symbol.name for owners in self._explicit[:2] for owner in owners for symbol in owner.provides}
         own, *others = ({symbol.name for symbol in fragment.provides} for fragment in self.chosen)
-        wanted = self.index.required & (own.union(*others) - explicit - self._sole)
+        mine = own.union(*others) - explicit - self._sole
+        wanted = {name for name in mine if self.index.requires(name)}
         bound = {**self.configuration, **_agreed(self.chosen)} if wanted else {}
         for name in sorted(wanted):
             agreeing = self.index.find_providers(name, bound)

@@ -8,7 +8,7 @@ from jitlto.base.errors import AmbiguousConfigurationError, UnknownValueError
 from jitlto.base.types import is_same_value
 from jitlto.plan.configuration import describe_choice
 from jitlto.record.fragment import Fragment, FragmentKey
-from jitlto.record.index import parameter_values
+from jitlto.record.parameters import parameter_values
 
 
 def undecided(

@@ -10,9 +10,9 @@ from msgspec import Struct
 from jitlto.base.errors import InterfaceMismatchError, MissingProviderError, PlanError
 from jitlto.base.mangling import base_name, demangle, qualified_name
 from jitlto.cuda.ptx import missing_symbol_hint
+from jitlto.database.index import Index
 from jitlto.plan import resolve_errors
 from jitlto.record.fragment import Fragment, Symbol
-from jitlto.record.index import Index
 
 
 class UserSymbols(Struct, frozen=True):
@@ -51,7 +51,7 @@ def missing_provider(
     for item in supplied:
         if found := _find_overload({theirs.name for theirs in item.provides}, [symbol.name], base_name):
             return _mismatch(item.name, *found)
-    check_inputs_used(index, supplied, index.required, [symbol.name])
+    check_inputs_used(index, supplied, None, [symbol.name])
     what, runtime = f"nothing provides {wanted}, which {name_of(requirer)} requires", missing_symbol_hint(symbol.name)
     if runtime:
         return MissingProviderError(what, code="plan-missing-provider-device-runtime", hint=runtime)
@@ -60,15 +60,25 @@ def missing_provider(
     return MissingProviderError(what, hint=f"{others} does not define it" if others else hint)
 
 
-def check_inputs_used(index: Index, supplied: Sequence[UserSymbols], required: Set[str], likely: Sequence[str]) -> None:
+def check_inputs_used(
+    index: Index, supplied: Sequence[UserSymbols], required: Set[str] | None, likely: Sequence[str]
+) -> None:
     """Check that each input provides a required symbol, and no other overload of a likely one in its place.
 
     Otherwise a name or a type is probably misspelled, and fragments would be linked in its place. An overload beside
-    the right one is the caller's affair. ``likely`` are the symbols that an input was most likely meant to provide.
+    the right one is the caller's affair.
+
+    Args:
+        index, supplied: The family's fragments, and the inputs.
+        required: The symbols; None for those that any of the family's fragments requires.
+        likely: Those that an input was most likely meant to provide.
 
     Raises:
         InterfaceMismatchError, PlanError: If one does not.
     """
+    if not supplied:
+        return
+    required = index.required if required is None else required
     right = {symbol.name for item in supplied for symbol in item.provides} & required
     for item in supplied:
         theirs = {symbol.name for symbol in item.provides}

@@ -14,21 +14,23 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 Value: TypeAlias = "int | str | tuple[int | str, ...]"
 
 _LONGEST = 300  # characters
 _LARGEST = 1 << 63  # products of a few numbers stay numbers of the machine
-_ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
+_OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
+    ast.Mod: operator.mod, ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
-_COMPARISONS: Mapping[type, Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}  # fmt: skip
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {"cdiv": lambda a, b: -(-a // b), "min": min, "max": max}
+_FUNCTIONS: Mapping[str, Callable[..., int]] = {"cdiv": lambda a, b: -(-a // b), "min": min, "max": max}
+_KNOWN = (
+    ast.Name, ast.BinOp, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Tuple, ast.Load, ast.And, ast.Or, ast.Not, ast.USub,
+    *_OPERATORS,
+)  # fmt: skip
 
 
 class ExpressionError(ValueError):
@@ -53,7 +55,17 @@ def parse(text: str) -> ast.expr:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise ExpressionError(getattr(error, "msg", None) or "cannot be read") from None
-    _check(tree)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=value) if type(value) in (int, str):
+                pass
+            case ast.Call(func=ast.Name(id=name), args=[_, _, *more], keywords=[]) if name in _FUNCTIONS:
+                if more and name == "cdiv":
+                    raise ExpressionError("cdiv takes two numbers")
+            case ast.Call():
+                raise ExpressionError("the functions are cdiv(a, b), min(a, b, ...) and max(a, b, ...)")
+            case _ if not isinstance(node, _KNOWN):
+                raise ExpressionError(f"{type(node).__name__} is not understood")
     return tree
 
 
@@ -83,58 +95,40 @@ def evaluate(text: str, values: Mapping[str, int | str]) -> Value:
         raise ExpressionError("a text where a number is needed") from None
 
 
-def _check(node: ast.AST) -> None:
-    for each in ast.walk(node):
-        if isinstance(each, ast.Constant):
-            if type(each.value) not in (int, str):
-                raise ExpressionError(f"{each.value!r:.40} is neither a whole number nor a text")
-        elif isinstance(each, ast.Call):
-            arguments = len(each.args)
-            if not isinstance(each.func, ast.Name) or each.func.id not in _FUNCTIONS or each.keywords:
-                raise ExpressionError(f"the functions are {', '.join(sorted(_FUNCTIONS))}")
-            if arguments < 2 or (each.func.id == "cdiv" and arguments != 2):
-                raise ExpressionError(f"{each.func.id} takes {'two' if each.func.id == 'cdiv' else 'several'} numbers")
-        elif not isinstance(each, _KNOWN):
-            raise ExpressionError(f"{type(each).__name__} is not understood")
-
-
-_KNOWN = (
-    ast.Name, ast.BinOp, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Tuple, ast.Load, ast.And, ast.Or, ast.Not, ast.USub,
-    *_ARITHMETIC, *_COMPARISONS,
-)  # fmt: skip
-
-
 def _value(node: ast.expr, values: Mapping[str, int | str]) -> Any:
     match node:
-        case ast.Constant():
-            return node.value
-        case ast.Name():
-            if node.id not in values:
-                raise ExpressionError(f"{node.id} has no value")
-            return values[node.id]
-        case ast.Tuple():
-            return tuple(_value(each, values) for each in node.elts)
-        case ast.Call(func=ast.Name(id=name)):
-            return _number(_FUNCTIONS[name](*(_number(_value(each, values)) for each in node.args)))
-        case ast.BinOp():
-            sides = (_number(_value(side, values)) for side in (node.left, node.right))
-            return _number(_ARITHMETIC[type(node.op)](*sides))
-        case ast.UnaryOp():
-            inner = _value(node.operand, values)
-            return int(not inner) if isinstance(node.op, ast.Not) else -_number(inner)
-        case ast.BoolOp():
-            truths = (bool(_value(each, values)) for each in node.values)
-            return int(all(truths) if isinstance(node.op, ast.And) else any(truths))
-        case ast.Compare():
-            sides_of = [_value(each, values) for each in (node.left, *node.comparators)]
-            pairs = zip(sides_of, sides_of[1:], node.ops, strict=False)
-            return int(all(_COMPARISONS[type(how)](one, other) for one, other, how in pairs))
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            if name not in values:
+                raise ExpressionError(f"{name} has no value")
+            return values[name]
+        case ast.Tuple(elts=parts):
+            return tuple(_value(each, values) for each in parts)
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            return _FUNCTIONS[name](*(_number(each, values) for each in arguments))
+        case ast.BinOp(left=left, op=how, right=right):
+            return _in_range(_OPERATORS[type(how)](_number(left, values), _number(right, values)))
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            return int(not _value(inner, values))
+        case ast.UnaryOp(operand=inner):
+            return -_number(inner, values)
+        case ast.BoolOp(op=how, values=parts):
+            return int((all if isinstance(how, ast.And) else any)([_value(each, values) for each in parts]))
+        case ast.Compare(left=left, ops=hows, comparators=others):
+            sides = [_value(each, values) for each in (left, *others)]
+            return int(all(_OPERATORS[type(how)](*pair) for how, pair in zip(hows, pairwise(sides), strict=True)))
     raise ExpressionError(f"{type(node).__name__} is not understood")
 
 
-def _number(value: Any) -> int:
+def _number(node: ast.expr, values: Mapping[str, int | str]) -> int:
+    value = _value(node, values)
     if type(value) is not int:
         raise TypeError
+    return _in_range(value)
+
+
+def _in_range(value: int) -> int:
     if abs(value) > _LARGEST:
         raise ExpressionError("a number leaves 64 bits")
     return value

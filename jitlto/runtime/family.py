@@ -20,8 +20,9 @@ from jitlto.base.text import check_type
 from jitlto.cuda import device
 from jitlto.launch.core import remembered
 from jitlto.link.kernel_cache import EVENT_OF_LAYER
-from jitlto.link.requests import request_key
+from jitlto.link.requests import find_chosen, request_key
 from jitlto.link.single_flight import raise_copy
+from jitlto.link.sources import REQUESTS, put_all
 from jitlto.runtime import session as sessions
 from jitlto.runtime.discovery.registry import DatabaseFile
 from jitlto.runtime.session import Session
@@ -29,6 +30,7 @@ from jitlto.runtime.session import Session
 if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.base.versions import Architecture
     from jitlto.database import FragmentDatabase
+    from jitlto.database.index import Index
     from jitlto.launch.dispatcher import Dispatcher
     from jitlto.launch.launcher import Launcher
     from jitlto.link.requests import Contents
@@ -36,9 +38,8 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.plan.plan import Plan, Request
     from jitlto.plan.planner import Planner
     from jitlto.record.family_record import FamilyRecord
-    from jitlto.record.index import Index
     from jitlto.tuning.best import Chooser
-    from jitlto.tuning.tune import Measures, TuneReport, Workload
+    from jitlto.tuning.tune import TuneReport, Workload
 
 
 def load(
@@ -288,10 +289,10 @@ class KernelFamily(Shared):
             return family.launcher(entry=entry, **how, **configuration)  # type: ignore[arg-type]  # no parameter has such a name
         capability = device.current().compute_capability
         asked = None if session.is_recording else self._request_key(entry, how, configuration, capability)
-        look_ups = session.look_ups(self.location)
-        chosen = look_ups.find_chosen(asked) if asked else None
+        cache = session.kernel_cache
+        chosen = find_chosen(cache.sources(self.location), asked) if asked else None
         launcher = self._launchers.get(chosen.digest) if chosen else None
-        linked = session.kernel_cache.find(chosen.digest, self.location) if chosen and not launcher else None
+        linked = cache.find(chosen.digest, self.location) if chosen and not launcher else None
         if chosen and linked:
             session.events.emit(EVENT_OF_LAYER[linked.layer], chosen.kernel, chosen.digest, linked.seconds)
             again = self.again()  # because a launcher that refers to its own family would be a reference cycle
@@ -301,11 +302,11 @@ class KernelFamily(Shared):
 
             launcher = self._load(chosen, linked, plan_again)
         if launcher is None:
-            session.open_stores_soon()
+            cache.open_store_soon()
             plan = self.planner(entry, **configuration).plan(**how)
             launcher = self.load(plan)
             if asked and plan.answers(session.linker, capability):
-                look_ups.put_chosen(asked, plan.chosen)
+                put_all(cache.sources(self.location), REQUESTS, asked, plan.chosen.encode())
         return launcher
 
     def _family_for(self, link_options: object) -> KernelFamily:
@@ -374,7 +375,6 @@ class KernelFamily(Shared):
         *,
         budget: float = 60.0,
         save: bool = True,
-        measures: Measures | None = None,
     ) -> TuneReport:
         """Measure which variant is the fastest for a problem on the current device.
 
@@ -386,7 +386,6 @@ class KernelFamily(Shared):
             workload: The arguments to launch with, and the arrays whose contents the variants must agree on.
             budget: Seconds after which no further variant is linked or timed.
             save: Add what is found to the user's wisdom, so that :attr:`best` uses it.
-            measures: What times launches; by default the current device.
 
         Raises:
             PlanError: If it is no problem of the family.
@@ -396,7 +395,7 @@ class KernelFamily(Shared):
         """
         from jitlto.tuning.tune import tune
 
-        report = tune(self, problem, workload, budget=budget, save=save, measures=measures)
+        report = tune(self, problem, workload, budget=budget, save=save)
         if self._best is not None:
             self._best.forget()
         return report
@@ -436,7 +435,9 @@ class KernelFamily(Shared):
         from jitlto.launch.launcher import Launcher
 
         if self._file.location.parent.suffix == TWIN_SUFFIX and not linked.is_ptx:
-            cubin = self._file.point_to_sources(linked.cubin, self.name)
+            from jitlto.runtime.discovery.lineinfo import point_to_sources  # imported lazily: only for profilers
+
+            cubin = point_to_sources(linked.cubin, self.location, self.name)
             linked = type(linked)(**{**linked.as_dict(), "cubin": cubin})
         with self.session.events.step("load", chosen.kernel):
             return Launcher(chosen, linked, plan)

@@ -15,7 +15,7 @@ import logging
 import os
 import stat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -28,29 +28,20 @@ from jitlto.base.versions import Architecture
 from jitlto.cuda.nvjitlink import InputKind
 from jitlto.plan.plan import Plan, Request, SuppliedInput
 
-_SCHEMA = 1
+_DICTS = ("configuration", "link_options")
 _BEGIN = b'{"arch":"'  # of every line, for its names are sorted
 _log = logging.getLogger(__name__)
 
 
-class _Input(Struct, omit_defaults=True):
-    """An input of the caller's: a source, which is text, or PTX or another image as bytes."""
-
-    name: str
-    kind: InputKind | None
-    text: str | None = None
-    base64: bytes | None = None
-
-
 class _Line(Struct):
-    """A recorded plan, as it is stored."""
+    """A recorded plan, as it is stored; an input is a name, a kind, and a text or bytes."""
 
-    recorded: int
+    recorded: Literal[2]
     family: str
     entry: str | None
     configuration: dict[str, str]
     pinned: tuple[str, ...]
-    supplied: tuple[_Input, ...]
+    supplied: tuple[tuple[str, InputKind | None, str | None, bytes | None], ...]
     link_mode: str
     link_options: dict[str, object]
     arch: str
@@ -72,39 +63,33 @@ class UsedPlan(NamedTuple):
 
     def to_line(self) -> bytes:
         """Encode as one line of JSON, with the newline; equal plans make equal lines."""
-        request = self.request
-        supplied = tuple(
-            _Input(name, kind, data) if isinstance(data, str) else _Input(name, kind, base64=data)
-            for name, data, kind in request.supplied
-        )
-        given: dict[str, Any] = request._asdict() | {"supplied": supplied, "configuration": dict(request.configuration)}
-        given["link_options"] = dict(request.link_options)
-        line = _Line(**given, recorded=_SCHEMA, arch=self.arch.sm, database=self.database)
-        return msgspec.json.encode(line, order="sorted") + b"\n"
+        about = {"recorded": 2, "arch": self.arch.sm, "database": self.database}
+        given = self.request._asdict() | {name: dict(getattr(self.request, name)) for name in _DICTS}
+        given["supplied"] = [
+            (name, kind, *((data, None) if isinstance(data, str) else (None, data)))
+            for name, data, kind in self.request.supplied
+        ]
+        return msgspec.json.encode(given | about, order="sorted") + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> UsedPlan:
         """Read a line.
 
         Raises:
-            ValueError: If it is not a recorded plan, or was written by a newer version.
+            ValueError: If it is not a recorded plan, or was written by a different version.
         """
         try:
             read = decoder(_Line).decode(line)
-            if read.recorded != _SCHEMA:
-                raise ValueError("another schema")
-            supplied, how = tuple(map(_supplied, read.supplied)), (read.link_mode, read.link_options)
-            request = Request(read.family, read.entry, read.configuration, read.pinned, supplied, *how)
+            supplied: list[SuppliedInput] = []
+            for name, kind, text, data in read.supplied:
+                if (text is None) == (data is None) or (kind is None and text is None):
+                    raise ValueError("a source is text, and an input is text or bytes")
+                supplied.append((name, text if text is not None else data or b"", kind))
+            how = (read.pinned, tuple(supplied), read.link_mode, read.link_options)
+            request = Request(read.family, read.entry, read.configuration, *how)
             return cls(request, Architecture.parse(read.arch), read.database)
         except (JitltoError, RecursionError) as error:
             raise ValueError(f"not a recorded plan: {error}") from error
-
-
-def _supplied(item: _Input) -> SuppliedInput:
-    data: str | bytes = item.text if item.text is not None else item.base64 or b""
-    if not isinstance(data, {None: str, InputKind.PTX: str | bytes}.get(item.kind, bytes)):
-        raise ValueError("a source is text, and a binary input is not")
-    return (item.name, data, item.kind)
 
 
 def read(path: str | os.PathLike[str]) -> list[UsedPlan]:

@@ -10,7 +10,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from jitlto.base.events import Events
 from jitlto.base.frozen import Shared
 from jitlto.cuda import device
 from jitlto.link.kernel_cache import KernelCache
-from jitlto.link.requests import LookUps, find_linker
+from jitlto.link.requests import find_linker
 from jitlto.link.single_flight import SingleFlight
 from jitlto.link.sources import SharedKernels
 from jitlto.runtime.discovery.registry import Registry
@@ -93,8 +92,6 @@ class Session(Shared):
         self._lock, self.loading = threading.RLock(), threading.RLock()
         self.events.after_fork()
         self.flights.after_fork()
-        if self._registry is not None:
-            self._registry.after_fork()
 
     @property
     def config(self) -> Config:
@@ -114,8 +111,8 @@ class Session(Shared):
         """The databases on ``JITLTO_DATABASE_PATH`` and in installed packages."""
         with self._lock:
             if self._registry is None:
-                how: dict[str, Any] = {"look_ups": self.look_ups, "on_new": self.open_stores_soon}
-                self._registry = Registry(self.config.database_path, settings=self.config, **how)
+                how: dict[str, Any] = {"settings": self.config, "cache": self.kernel_cache}
+                self._registry = Registry(self.config.database_path, **how)
             return self._registry
 
     @property
@@ -133,22 +130,12 @@ class Session(Shared):
                 self._kernel_cache = KernelCache(store, shared=shared, may_link=may_link, **how)
             return self._kernel_cache
 
-    def open_stores_soon(self) -> None:
-        """Open the shared stores, if there are any, in the background: a kernel may be needed that is not here."""
-        shared = self.kernel_cache.shared if self.config.store else None
-        if shared is not None:
-            shared.stores.open_soon()
-
     @property
     def linker(self) -> object:
         """The release of nvJitLink, as requests know it; looked for once, because that takes as long as a look-up."""
         if self._linker is None:
             self._linker = find_linker()
         return self._linker
-
-    def look_ups(self, database: Path) -> LookUps:
-        """Return the look-ups that this machine has of a database."""
-        return LookUps(partial(self.kernel_cache.look_up_sources, database))
 
     @property
     def is_recording(self) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 from jitlto.cuda import device, libraries
-from jitlto.tuning.wisdom import DeviceKind
 
 
-def current_kind() -> DeviceKind:
-    """Return the kind of the current device.
+def current_kind() -> str:
+    """Return the kind of the current device: what of it decides how fast kernels are.
 
     Raises:
         NoDeviceError: If there is none.
@@ -28,9 +27,8 @@ def are_alike() -> bool:
 
 
 @cache
-def _kind(ordinal: int) -> DeviceKind:
+def _kind(ordinal: int) -> str:
     found = libraries.Device(ordinal)
     major, minor = found.compute_capability
-    properties = found.properties
-    clock, count = int(properties.memory_clock_rate), int(properties.multiprocessor_count)
-    return DeviceKind(str(found.name), f"sm_{major}{minor}", max(0, clock), count)
+    clock, count = found.properties.memory_clock_rate, found.properties.multiprocessor_count
+    return f"{found.name} (sm_{major}{minor}, {count} SMs, memory at {clock // 1000} MHz)"

@@ -95,12 +95,10 @@ def test_who_waits_for_another_thread_says_how_long(cache: KernelCache, plan: Pl
 @pytest.mark.slow
 def test_who_waits_for_another_process_says_how_long(cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
     assert cache.store is not None
-    claim = CacheDir(cache.store.directory, 1 << 30).claim(plan.digest)
-    assert claim is not None
     with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(ask, cache, plan)
-        time.sleep(0.2)
-        claim.release()
+        with CacheDir(cache.store.directory, 1 << 30).locked(plan.digest, 0, "links"):
+            asking = pool.submit(ask, cache, plan)
+            time.sleep(0.2)
         assert asking.result(10).layer == "link"
     assert told(heard) == [Kind.WAITED, Kind.LINKED]
     assert 0.15 < heard[0].seconds < 5

@@ -135,11 +135,8 @@ def test_without_locks_every_claim_is_granted_and_one_warning_is_given(
     store = CacheDir(tmp_path / "cache", 1 << 20)
     for _ in range(2):
         for key in (KEY, "cd" * 32):
-            claims = [store.claim(key), store.claim(key)]
-            assert None not in claims
-            for claim in claims:
-                assert claim is not None
-                claim.release()
+            with store.locked(key, 60, "works") as first, store.locked(key, 60, "works") as second:
+                assert first == second == 0
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert str(store.directory) in caplog.text
 
@@ -149,9 +146,8 @@ def test_something_else_in_the_place_of_a_lock_is_in_nobodys_way(tmp_path: Path,
     store = CacheDir(tmp_path / "cache", 1 << 20)
     (tmp_path / "cache" / "locks").mkdir()
     special_file(tmp_path / "cache" / "locks" / f"{KEY[:3]}.lock", kind)
-    claim = store.claim(KEY)
-    assert claim is not None
-    claim.release()
+    with store.locked(KEY, 60, "works") as waited:
+        assert waited == 0
 
 
 @pytest.mark.slow

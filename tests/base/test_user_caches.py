@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.errors import JitltoError
-from jitlto.base.user_caches import Removed, UserCache, user_caches
+from jitlto.base.user_caches import UserCache, user_caches
 from tests.support.errors import raises
 
 
@@ -25,7 +25,7 @@ def test_the_caches_follow_the_settings(empty_cache: Path) -> None:
 
 def test_looking_at_a_cache_does_not_make_it(cache: UserCache) -> None:
     assert (cache.problem(), cache.usage().entries) == (None, {})
-    assert cache.remove(everything=True) == Removed(0, 0, 0)
+    assert cache.prune(-1) == 0
     assert not cache.directory.exists()
 
 
@@ -34,11 +34,10 @@ def test_a_cache_is_cleared_or_pruned_to_a_bound(cache: UserCache) -> None:
     for key in ("ab", "cd", "ef"):
         directory.put("kernels", key * 32, b"payload")
     size = cache.usage().size
-    assert cache.remove() == Removed(0, 0, size)
-    pruned = cache.remove(bound=size - 1)
-    assert pruned.removed == 1
-    assert pruned.bytes + pruned.bytes_left == size
-    assert cache.remove(everything=True).bytes_left == 0
+    assert (cache.prune(), cache.usage().size) == (0, size)
+    assert cache.prune(size - 1) == 1
+    assert cache.prune(-1) == 2
+    assert cache.usage().size == 0
 
 
 def test_a_directory_that_cannot_be_used_is_an_error_that_names_it(cache: UserCache) -> None:

@@ -328,7 +328,7 @@ def _floor(path: Path, place: Path) -> dict[str, object]:
                 times.append(time.perf_counter() - begin)
             if kind == "ltoir":
                 begin = time.perf_counter()
-                ltoir_symbols.read_modules({Architecture(75): output.data}, toolkit.nvrtc_version())
+                ltoir_symbols.read_modules({Architecture(75): output.data})
                 reading.append(time.perf_counter() - begin)
     snapshots.close()
     figures: dict[str, object] = {"fragments": len(seconds["ltoir"])}
@@ -369,7 +369,7 @@ def _no_op(place: Path, rounds: int, fragments: int) -> dict[str, object]:
 def _plans(place: Path, rounds: int) -> dict[str, dict[str, object]]:
     """What planning every kernel adds to a cold build, and to one without work; the least of some rounds."""
     figures: dict[str, dict[str, object]] = {}
-    own = proof.prove
+    own = proof.require_kernels
     planned: list[float] = []
 
     def timed(*of: Any, **how: Any) -> list[str]:
@@ -385,7 +385,7 @@ def _plans(place: Path, rounds: int) -> dict[str, dict[str, object]]:
         for number in range(rounds):
             cache = open_cache(place / f"cache of {family.name} {number}")
             planned.clear()
-            with mock.patch.object(proof, "prove", timed):
+            with mock.patch.object(proof, "require_kernels", timed):
                 for seconds in (cold, again):
                     seconds.append(build([family], place / "planned.fragdb", cache=cache).seconds)
             if len(planned) != 1:

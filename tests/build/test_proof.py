@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -12,18 +12,22 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jitlto.base.cache_dir import CacheDir
+from jitlto.base.errors import CompileError
 from jitlto.base.versions import Architecture
 from jitlto.build import proof
-from jitlto.build.proof import UnplannedKernelsError, prove, prove_once
+from jitlto.build.proof import UnplannedKernelsError, prove_once, require_kernels
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels
 from jitlto.plan.resolve import resolve
 from jitlto.record.check_result import Cause
 from jitlto.record.family_record import FamilyRecord, GroupRecord
-from jitlto.record.fragment import Fragment, FragmentKey, Role
-from jitlto.record.index import Index
+from jitlto.record.fragment import Fragment, FragmentKey, Role, SymbolKind
 from jitlto.record.options import LinkOptions
+from tests.conftest import BuildFamily
 from tests.plan.test_resolve import HELPER, OP, OP_DOUBLE, fragment, function, kernel
+from tests.support.compiled import compiled
 from tests.support.errors import raises
+from tests.support.families import MINI
+from tests.support.index import index_of, open_written
 
 pytestmark = pytest.mark.one_major
 
@@ -39,6 +43,13 @@ def record(
     groups += [GroupRecord("user", Role.DEVICE, (), "user.cuh", True)] * supplied
     texts = (("user.cuh", headers),) if supplied else ()
     return FamilyRecord(name, (), LinkOptions(), (Architecture(75),), tuple(groups), texts, uses)
+
+
+def prove(
+    families: list[FamilyRecord], fragments: Iterable[Fragment], gaps: Iterable[FragmentKey] = (), **how: bool
+) -> list[str]:
+    with open_written(fragments, families, gaps) as database:
+        return require_kernels(database, **how)  # type: ignore[arg-type]
 
 
 def causes(*fragments: Fragment) -> list[Cause]:
@@ -73,6 +84,12 @@ def test_a_helper_of_two_device_fragments_is_refused_where_they_meet() -> None:
     inline = function(HELPER, weak=True)
     shared = kernel(OP, MORE), fragment("op", provides=[OP, inline]), fragment("more", provides=[MORE, inline])
     assert prove([record(*shared)], shared) == []
+    (cause,) = causes(kernel(OP, MORE), op, shared[2])  # inline in one of them alone
+    assert "f/op[]" in cause.message and "f/more[]" in cause.message
+    assert proof.shares_inline_functions(shared)
+    values = [fragment("op", provides=[OP, inline], n=n) for n in "12"]
+    assert not proof.shares_inline_functions([*values, kernel(OP)])
+    assert not proof.shares_inline_functions([kernel(OP), fragment("op", provides=[INLINE_OP])])
 
 
 def test_what_nothing_defines_is_named_with_who_requires_it() -> None:
@@ -167,7 +184,9 @@ def test_a_proof_is_kept_by_digest_and_a_failure_is_not(tmp_path: Path, monkeypa
 
     def once(digest: str, *fragments: Fragment, allow_incomplete: bool = False) -> list[str]:
         advice: list[str] = []
-        prove_once(advice, [record(*fragments)], fragments, (), store, digest * 64, allow_incomplete=allow_incomplete)
+        with open_written(fragments, [record(*fragments)]) as database:
+            monkeypatch.setattr(proof, "FragmentDatabase", lambda _: database)
+            prove_once(advice, database.path, digest * 64, store, allow_incomplete=allow_incomplete)
         return advice
 
     good, bad = (kernel(OP), fragment("op", provides=[OP])), kernel(OP)
@@ -182,6 +201,58 @@ def test_a_proof_is_kept_by_digest_and_a_failure_is_not(tmp_path: Path, monkeypa
         once("3", *good)
 
 
+def made_of(group: str, text: str, role: Role = Role.DEVICE) -> Fragment:
+    """A fragment that was compiled."""
+    module = compiled(text).module
+    entry = next((s.name for s in module.provides if s.kind is SymbolKind.KERNEL), "")
+    return Fragment(FragmentKey.make("f", group, {}), role, entry, (), module.provides, module.requires, ())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("declaration", "call", "definition", "is_right"),
+    [
+        ("__device__ float op(float);", "op(x[0])", "__device__ float op(double x) { return x; }", False),
+        ("__device__ float op(float);", "op(x[0])", "__device__ double op(float x) { return x; }", False),
+        ("__device__ float op(float);", "op(x[0])", "__device__ float op(float x, int) { return x; }", False),
+        ("struct P { float x, y; }; __device__ float op(P);", "op(P{})",
+         "struct P { float x, y, z; }; __device__ float op(P p) { return p.x; }", False),
+        ("extern __constant__ float op[4];", "op[threadIdx.x]", "__constant__ float op[5] = {};", False),
+        ("extern __constant__ float op[4];", "op[threadIdx.x]", "__device__ float op[4] = {};", False),
+        ("extern __constant__ float op[];", "op[threadIdx.x]", "__constant__ float op[5] = {};", True),
+    ],
+)  # fmt: skip
+def test_declarations_of_c_are_compared_by_their_layout(
+    declaration: str, call: str, definition: str, is_right: bool
+) -> None:
+    text = f'extern "C" {{ {declaration} }} __global__ void k(float* x) {{ x[0] = {call}; }}'
+    both = made_of("kern", text, Role.ENTRYPOINT), made_of("op", f'extern "C" {{ {definition} }}')
+    if is_right:
+        assert prove([record(*both)], both) == []
+    else:
+        (cause,) = causes(*both)
+        assert "f/kern[] calls it with layout" in cause.message
+        assert "f/op[]: defines op with layout" in cause.message
+
+
+@pytest.mark.slow
+def test_a_kernel_must_exist_for_every_architecture(build_family: BuildFamily) -> None:
+    files = dict(MINI)
+    files["family.toml"] = files["family.toml"].replace('name = "mini"', 'name = "mini"\narchs = ["75", "90"]')
+    files["kern.cu.jinja"] = "#if __CUDA_ARCH__ < 900\n" + files["kern.cu.jinja"] + "\n#endif\n"
+    with raises(CompileError, "compile-architectures", "compute_75", "compute_90"):
+        build_family(files)
+
+
+@pytest.mark.slow
+def test_a_build_refuses_what_is_inline_in_one_fragment_of_a_kernel_alone(build_family: BuildFamily) -> None:
+    helper = "__device__ __noinline__ {}float help(float x) {{ return x; }}\n".format
+    kernel_ = MINI["kern.cu.jinja"].replace("if (i < n)", "if (i < n && help(1.f) > 0)")
+    op = MINI["op.cu.jinja"].replace("return", "return T(help(1.f)) *")
+    with raises(UnplannedKernelsError, None, "help(float)", "mini/kern", "mini/op"):
+        build_family(MINI | {"kern.cu.jinja": helper("") + kernel_, "op.cu.jinja": helper("inline ") + op})
+
+
 # --- covering sets
 
 
@@ -194,12 +265,12 @@ def many(count: int) -> list[Fragment]:
 
 def test_a_covering_set_holds_every_fragment_and_is_smaller_by_far() -> None:
     fragments = many(12)
-    found = list(enumerate_kernels(Index(fragments), most=0))
+    found = list(enumerate_kernels(index_of(fragments), most=0))
     assert len(found) < 100
     kernels = [each for each in found if isinstance(each, Kernel)]
     assert {f.key for each in kernels for f in each.resolution.fragments} == {f.key for f in fragments}
-    assert len(list(enumerate_kernels(Index(fragments), most=1000))) > 1000
-    assert len(list(enumerate_kernels(Index(many(3)), most=27))) == 27
+    assert len(list(enumerate_kernels(index_of(fragments), most=1000))) > 1000
+    assert len(list(enumerate_kernels(index_of(many(3)), most=27))) == 27
 
 
 def test_a_covering_set_finds_what_fails_in_a_single_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +300,7 @@ def _families() -> Iterator[st.SearchStrategy[Fragment]]:
 @pytest.mark.slow
 @given(st.lists(st.one_of(*_families()), max_size=9, unique_by=lambda f: f.key))
 def test_a_covering_set_fails_where_the_whole_does(fragments: list[Fragment]) -> None:
-    whole, cover = (list(enumerate_kernels(Index(fragments), most=most)) for most in (None, 0))
+    whole, cover = (list(enumerate_kernels(index_of(fragments), most=most)) for most in (None, 0))
     assert any(isinstance(each, DeadEnd) for each in whole) == any(isinstance(each, DeadEnd) for each in cover)
     planned = [[each for each in found if isinstance(each, Kernel)] for found in (whole, cover)]
     assert {k.resolution.entry.key for k in planned[0]} == {k.resolution.entry.key for k in planned[1]}
@@ -241,13 +312,23 @@ def test_a_covering_set_fails_where_the_whole_does(fragments: list[Fragment]) ->
 
 @given(st.lists(st.one_of(*_families()), max_size=9, unique_by=lambda f: f.key))
 def test_each_kernel_is_what_its_configuration_plans(fragments: list[Fragment]) -> None:
-    index = Index(fragments)
+    index = index_of(fragments)
     for each in enumerate_kernels(index):
         if isinstance(each, Kernel):
             assert resolve(index, each.configuration, entry_group=each.resolution.entry.key.group) == each.resolution
 
 
+def test_a_value_that_no_fragment_has_is_in_the_configuration_if_the_kernel_depends_on_it() -> None:
+    a, b, c = "_Z1av", "_Z1bv", "_Z1cv"
+    several = [fragment("y", provides=[c, a], p="1", r="2"), fragment("z", provides=[c], p="1", r="1")]
+    other = fragment("y", provides=[a], requires=[a], q="2", r="1")
+    chosen = fragment("x", provides=[a, c]), fragment("z", provides=[b], p="2")
+    index = index_of([kernel(b, c), *chosen, *several, other])
+    (found,) = (each for each in enumerate_kernels(index) if isinstance(each, Kernel))
+    assert resolve(index, found.configuration) == found.resolution
+
+
 def test_all_values_are_combined_where_something_depends_on_them_together() -> None:
     values = list(product("1234", repeat=2))
     fragments = [kernel("_Z1av"), *(fragment("a", provides=["_Z1av"], p=p, q=q) for p, q in values)]
-    assert len(list(enumerate_kernels(Index(fragments), most=0))) == len(values)
+    assert len(list(enumerate_kernels(index_of(fragments), most=0))) == len(values)

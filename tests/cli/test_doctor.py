@@ -52,9 +52,9 @@ def _circle(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (_file, "is not a directory"),
-        (lambda path: _file(path) / "sub", "is not a directory"),
-        (_circle, "is not a directory"),
+        (_file, "Not a directory"),
+        (lambda path: _file(path) / "sub", "Not a directory"),
+        (_circle, "symbolic links"),
         (lambda path: path.with_name("long" * 70), "File name too long"),
         (_open_to_all, "can be written by others"),
     ],

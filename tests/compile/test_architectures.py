@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from jitlto.base.errors import LinkError
 from jitlto.base.versions import Architecture
-from jitlto.compile import machine_code
-from jitlto.compile.architectures import add_variants
+from jitlto.compile import nvrtc_program as nvrtc
+from jitlto.compile.architectures import add_variants, link_alone
 from jitlto.compile.compiler import CompileJob
 from jitlto.compile.nvrtc import Compiler
+from jitlto.cuda import nvfatbin
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
 
@@ -44,7 +46,45 @@ def test_names_that_contain_the_architecture_have_the_image_of_the_lowest() -> N
     ]
 
 
-def test_equal_ltoir_is_not_linked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_code, "hash_alone", None)
-    text = "#if __CUDA_ARCH__ >= 800\n#endif\n__device__ int f(int x) { return x + x; }"
-    assert architectures(text, CANDIDATES[:3]) == [75]
+# --- one fragment, linked without the others of its kernel ---
+
+BASE, TARGET = Architecture(75), Architecture(90)
+USES = b"""
+struct Pair { float a; int b; };
+struct Byte { char c; };
+struct alignas(16) Wide { int a[8]; };
+extern __device__ Pair other(Pair, Byte, Wide, const float*, double, bool, short);
+extern __device__ float table[7];
+extern __constant__ int sizes[];
+__device__ Wide own(Wide w, Byte b, float4 v) {
+  w.a[0] += sizes[b.c] + other({v.x, 1}, b, w, table, v.y, true, 2).b;
+  return w;
+}
+__device__ float state[3] = {1, 2, 3};
+"""
+
+
+def alone(text: bytes, architecture: Architecture = BASE, symbols: bytes | None = None) -> list[bytes]:
+    compiled = nvrtc.compile_source(Source(text, {}), [architecture], ("--std=c++17",))
+    declared = compiled.module if symbols is None else nvrtc.compile_source(Source(symbols, {}), [BASE], ()).module
+    return link_alone(nvfatbin.wrap_ltoir(compiled.ltoir[architecture], architecture), declared, TARGET)
+
+
+def test_a_fragment_links_without_what_it_requires() -> None:
+    assert alone(USES) != alone(USES.replace(b"+=", b"-="))
+
+
+@pytest.mark.slow
+def test_equal_sources_make_equal_code_for_a_target_whatever_they_were_compiled_for() -> None:
+    assert alone(USES) == alone(USES, Architecture(80)) == alone(USES, TARGET)
+
+
+@pytest.mark.slow
+def test_a_kernel_is_code_too() -> None:
+    text = b'__device__ int f(int); extern "C" __global__ void kern(int* x) { *x = f(*x); }'
+    assert alone(text) != alone(text.replace(b"f(*x);", b"f(*x) + 1;"))
+
+
+def test_a_fragment_that_lacks_a_symbol_is_an_error() -> None:
+    with pytest.raises(LinkError):
+        alone(b"__device__ int f(int x) { return x; }", symbols=b"__device__ int g(int x) { return x; }")

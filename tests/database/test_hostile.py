@@ -22,13 +22,15 @@ from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.mangling import demangle
 from jitlto.database import FragmentDatabase
 from jitlto.database._rows import TABLES, checksum
+from jitlto.database.index import Index
 from jitlto.plan.resolve import Resolution, resolve
 from jitlto.record.fragment import Role
-from jitlto.record.index import Index, agrees
 from jitlto.record.options import LinkOptions
+from jitlto.record.parameters import agrees
 from jitlto.runtime.family import KernelFamily, load
 from tests.support.errors import raises
 from tests.support.fuzz_targets import changed, rows, with_rows
+from tests.support.index import WholeIndex
 from tests.support.process import environment, output_of
 
 PAGE = 1024
@@ -374,7 +376,7 @@ def test_index_rows_that_lie_lead_to_no_fragment_that_does_not_fit(
         one[2] = changed(one[2], chance)
     with_rows(path, content)
     with FragmentDatabase(path) as database:
-        whole = Index(database.fragments())
+        whole = WholeIndex(database.fragments())
         known = {fragment.key: fragment for fragment in database.fragments()}
         for configuration in ({}, {"data_type": "float"}, {"data_type": "float", "op_name": "twice"}):
             expected, found = (answer(index, configuration) for index in (whole, database.index("mini")[1]))

@@ -17,13 +17,15 @@ from jitlto.base.errors import PlanError
 from jitlto.base.versions import Architecture
 from jitlto.database import FragmentDatabase, writer
 from jitlto.database._reader import SqliteReader
+from jitlto.database.index import Index
 from jitlto.plan.resolve import resolve
 from jitlto.plan.supplied import UserSymbols
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
-from jitlto.record.index import Index, parameter_values
 from jitlto.record.options import LinkOptions
+from jitlto.record.parameters import parameter_values
 from jitlto.runtime.family import KernelFamily
+from tests.support.index import WholeIndex
 
 pytestmark = pytest.mark.one_major
 
@@ -86,7 +88,7 @@ def test_look_ups_find_what_reading_everything_finds(
     with FragmentDatabase(tmp_path / "f") as database:
         assert database.verify() == 0
         record, planned = database.planned("f")
-        whole = Index(planned, left_out)
+        whole = WholeIndex(planned)
         assert KernelFamily("f", database).parameters == parameter_values(planned)
         for request in wanted:
             found, index = database.index("f")  # one that has read nothing yet
@@ -94,13 +96,12 @@ def test_look_ups_find_what_reading_everything_finds(
             compare(index, whole, request["configuration"])
             request["pinned"] = [planned[number] for number in request["pinned"] if number < len(planned)]
             assert answer(index, **request) == answer(whole, **request)
-        assert set(index.required) == set(whole.required)
+        assert index.required == whole.required
         assert list(index.entrypoints) == list(whole.entrypoints)
         assert dict(index.providers) == dict(whole.providers)
 
 
 def compare(index: Index, whole: Index, configuration: dict[str, str]) -> None:
-    assert index.gaps == whole.gaps
     assert index.entry_groups() == whole.entry_groups()
     for group in (None, "g", "none"):
         assert index.entry_keys(group) == whole.entry_keys(group)
@@ -108,10 +109,8 @@ def compare(index: Index, whole: Index, configuration: dict[str, str]) -> None:
     for symbol in ("_Zf", "h h", "none"):
         assert index.find_providers(symbol, configuration) == whole.find_providers(symbol, configuration)
         assert index.provider_keys(symbol) == whole.provider_keys(symbol)
-        assert (symbol in index.required) == (symbol in whole.required)
-    some = {"_Zf", "h h", "none"}
-    assert index.required & some == some & index.required == some & whole.required
-    assert some - index.required == some - whole.required
+        assert index.provider_parameters(symbol) == whole.provider_parameters(symbol)
+        assert index.requires(symbol) == whole.requires(symbol)
 
 
 def answer(index: Index, configuration: dict[str, str], **request: Any) -> object:
@@ -126,7 +125,7 @@ def test_what_is_looked_up_by_key_and_what_is_listed_comes_in_one_order(tmp_path
     keys = [FragmentKey.make("f", "g", parameters) for parameters in ({"b": "y"}, {"a": "x", "b": "y"})]
     writer.write(tmp_path / "f", [family("f")], [made(key, (), (), Role.ENTRYPOINT) for key in keys], {})
     with FragmentDatabase(tmp_path / "f") as database:
-        assert answer(database.index("f")[1], {"b": "y"}) == answer(Index(database.fragments()), {"b": "y"})
+        assert answer(database.index("f")[1], {"b": "y"}) == answer(WholeIndex(database.fragments()), {"b": "y"})
 
 
 def large(path: Path, size: int) -> None:
@@ -185,7 +184,7 @@ def test_a_part_of_a_configuration_finds_all_that_agree(tmp_path: Path) -> None:
     large(tmp_path / "f", size)
     with FragmentDatabase(tmp_path / "f") as database:
         assert database.verify() == 0
-        whole, (_, index) = Index(database.planned("f")[1]), database.index("f")
+        whole, (_, index) = WholeIndex(database.planned("f")[1]), database.index("f")
         assert sorted(index.entry_keys(None)) == whole.entry_keys(None)
         assert index.provider_keys("_Zop") == whole.provider_keys("_Zop")
         for configuration in ({"a": "11"}, {"b": "3"}, {"a": "3", "b": "12"}, {}):

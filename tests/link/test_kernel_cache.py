@@ -180,10 +180,10 @@ HOLD = """
 import os, sys, time
 from pathlib import Path
 from jitlto.base.cache_dir import CacheDir
-claim = CacheDir(Path(sys.argv[1]), 1 << 30).claim(sys.argv[2])
-assert claim.is_locked
-print("held", flush=True)
-time.sleep(600)
+with CacheDir(Path(sys.argv[1]), 1 << 30).locked(sys.argv[2], 0, "links") as waited:
+    assert waited == 0
+    print("held", flush=True)
+    time.sleep(600)
 """
 
 
@@ -347,12 +347,11 @@ def test_a_read_only_cache_finds_and_changes_nothing(directory: Path, plan: Plan
     cache = KernelCache(store)
     assert get_or_link(cache, plan).layer == "disk"
     assert get_or_link(cache, another).layer == "link"
-    claim = store.claim(another.digest)
-    assert claim is not None
-    claim.release()
+    with store.locked(another.digest, 0, "links") as waited:
+        assert waited == 0
     store.put(KERNELS, another.digest, b"x")
     store.prune_if_due()
-    assert store.clear() == 0
+    assert store.prune(-1) == 0
     assert state(directory) == before
 
 

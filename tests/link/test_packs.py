@@ -103,7 +103,7 @@ def test_a_database_without_packs_or_a_directory_has_none(tmp_path: Path) -> Non
     assert packs.beside(tmp_path / "none" / "x.fragdb") == []
 
 
-def test_packs_are_read_first_and_nothing_is_written_beside_them(tmp_path: Path, plan: Plan) -> None:
+def test_packs_serve_what_the_cache_lacks_and_nothing_is_written_beside_them(tmp_path: Path, plan: Plan) -> None:
     beside, user = tmp_path / "installed", tmp_path / "user"
     beside.mkdir()
     kernel = plan.link(use_cache=False)
@@ -115,10 +115,10 @@ def test_packs_are_read_first_and_nothing_is_written_beside_them(tmp_path: Path,
         assert found == kernel
         assert found.layer == "pack"
     assert [p for p in user.rglob("*") if p.is_file()] == []
-    # With the kernel in both, the pack's is taken.
+    # With the kernel in both, the cache's is taken.
     cache = KernelCache(CacheDir(user, 1 << 30))
     get_or_link(cache, plan, tmp_path / "none.fragdb")
-    assert get_or_link(cache, plan, beside / "mini.fragdb").layer == "pack"
+    assert get_or_link(cache, plan, beside / "mini.fragdb").layer == "disk"
     assert before == {p: (p.stat().st_mtime_ns, p.stat().st_ctime_ns, p.read_bytes()) for p in beside.iterdir()}
 
 

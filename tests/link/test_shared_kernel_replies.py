@@ -54,9 +54,9 @@ def machine(
 
         def link(op_name: str = "twice") -> LinkedKernel:
             kernel = family.plan(arch="sm_90", data_type="float", op_name=op_name).link()
-            stores = session.kernel_cache.shared
-            assert stores is not None
-            assert stores.stores.flush(10)
+            shared = session.kernel_cache.shared
+            assert shared is not None
+            assert shared.store.flush(10)
             return kernel
 
         return link

@@ -61,7 +61,7 @@ class Host:
         return self.session.kernel_cache.get_or_link(key(name), made, NOWHERE)
 
     def flush(self) -> None:
-        assert self.shared.stores.flush(10)
+        assert self.shared.store.flush(10)
 
     def counts(self) -> dict[str, int]:
         return {kind: count for kind, count in self.session.events.counters().items() if count}
@@ -235,7 +235,7 @@ def test_a_store_that_dies_in_the_middle_costs_its_patience_once(
     proxy: Proxy, host: Callable[..., Host], fault: dict[str, Any]
 ) -> None:
     first = host("first", **own(proxy) | {"JITLTO_STORE_PATIENCE": "0.2"})
-    first.shared.stores.open_soon()
+    first.shared.store.open_soon()
     time.sleep(0.5)
     assert [first.ask(name).layer for name in ("one", "two")] == ["link", "link"]
     first.flush()

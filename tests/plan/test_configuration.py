@@ -13,7 +13,7 @@ from jitlto.base.errors import AmbiguousConfigurationError, PlanError, UnknownPa
 from jitlto.base.types import is_same_value
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.record.fragment import Fragment, FragmentKey, Role
-from jitlto.record.index import parameter_values
+from jitlto.record.parameters import parameter_values
 from tests.support.errors import raises
 
 KNOWN: Mapping[str, Sequence[str]] = {

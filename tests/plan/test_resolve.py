@@ -16,12 +16,13 @@ from jitlto.base.errors import (
     PlanError,
     UnknownValueError,
 )
+from jitlto.database.index import Index
 from jitlto.plan.enumeration import DeadEnd, enumerate_kernels
 from jitlto.plan.resolve import Resolution, is_compatible, resolve
 from jitlto.plan.supplied import UserSymbols
 from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
-from jitlto.record.index import Index
 from tests.support.errors import raises
+from tests.support.index import index_of
 
 pytestmark = pytest.mark.one_major
 
@@ -76,13 +77,13 @@ FAMILY = [
 
 
 def test_a_configuration_leads_to_one_fragment_for_each_requirement() -> None:
-    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "4", "metric": "l1"})
+    found = resolve(index_of(FAMILY), {"data_type": "float", "veclen": "4", "metric": "l1"})
     assert keys(found) == ["f/kern[data_type=float,veclen=4]", "f/op[data_type=float,metric=l1]"]
     assert dict(found.configuration) == {"data_type": "float", "veclen": "4", "metric": "l1"}
 
 
 def test_a_device_fragment_may_require_another() -> None:
-    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "4", "metric": "l2", "mode": "fast"})
+    found = resolve(index_of(FAMILY), {"data_type": "float", "veclen": "4", "metric": "l2", "mode": "fast"})
     assert keys(found) == [
         "f/kern[data_type=float,veclen=4]",
         "f/helper[mode=fast]",
@@ -92,7 +93,7 @@ def test_a_device_fragment_may_require_another() -> None:
 
 def test_a_parameter_that_only_one_value_satisfies_need_not_be_given() -> None:
     # With double there is one kernel and one op.
-    found = resolve(Index(FAMILY), {"data_type": "double"})
+    found = resolve(index_of(FAMILY), {"data_type": "double"})
     assert dict(found.configuration) == {"data_type": "double", "veclen": "1", "metric": "l1"}
 
 
@@ -104,21 +105,22 @@ def test_what_one_requirement_decides_may_decide_another() -> None:
         fragment("a", provides=["_Z1af"], y="2"),
         fragment("b", provides=["_Z1bf"], y="2"),
     ]
-    assert keys(resolve(Index(fragments), {})) == ["f/kern[]", "f/a[y=2]", "f/b[y=2]"]
+    assert keys(resolve(index_of(fragments), {})) == ["f/kern[]", "f/a[y=2]", "f/b[y=2]"]
 
 
-def test_candidates_for_a_symbol_are_looked_up_once_however_long_it_stays_open() -> None:
+def test_candidates_for_a_symbol_are_looked_up_once_however_long_it_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
     several = [fragment("a", provides=["_Z1af"], y=str(n)) for n in range(3)]
     chain = [fragment(f"b{n}", provides=[f"_Z{n}"], requires=[f"_Z{n + 1}"]) for n in range(5)]
     looked_up = []
 
-    class Counting(Index):
-        def find_providers(self, symbol: str, configuration: Mapping[str, str]) -> list[Fragment]:
-            looked_up.extend([symbol] * (not configuration))
-            return super().find_providers(symbol, configuration)
+    def find_providers(self: Index, symbol: str, configuration: Mapping[str, str]) -> list[Fragment]:
+        looked_up.extend([symbol] * (not configuration))
+        return find(self, symbol, configuration)
 
+    find = Index.find_providers
+    monkeypatch.setattr(Index, "find_providers", find_providers)
     last = fragment("last", provides=["_Z5"], y="1")
-    found = resolve(Counting([kernel("_Z1af", "_Z0"), *several, *chain, last]), {})
+    found = resolve(index_of([kernel("_Z1af", "_Z0"), *several, *chain, last]), {})
     assert "f/a[y=1]" in keys(found)
     assert sorted(looked_up) == sorted(set(looked_up))
 
@@ -129,30 +131,30 @@ def test_fragments_may_require_each_other() -> None:
         fragment("a", provides=["_Z1af"], requires=["_Z1bf"]),
         fragment("b", provides=["_Z1bf"], requires=["_Z1af"]),
     ]
-    assert keys(resolve(Index(fragments), {})) == ["f/kern[]", "f/a[]", "f/b[]"]
+    assert keys(resolve(index_of(fragments), {})) == ["f/kern[]", "f/a[]", "f/b[]"]
 
 
 def test_one_fragment_may_provide_several_symbols_and_is_taken_once() -> None:
     fragments = [kernel("_Z1af", "_Z1bf"), fragment("both", provides=["_Z1af", "_Z1bf"])]
-    assert keys(resolve(Index(fragments), {})) == ["f/kern[]", "f/both[]"]
+    assert keys(resolve(index_of(fragments), {})) == ["f/kern[]", "f/both[]"]
 
 
 def test_a_known_but_unused_parameter_is_accepted_and_left_out() -> None:
-    plain = resolve(Index(FAMILY), {"data_type": "double"})
+    plain = resolve(index_of(FAMILY), {"data_type": "double"})
     # `mode` belongs to a group on which this kernel does not depend.
-    assert resolve(Index(FAMILY), {"data_type": "double", "mode": "fast"}) == plain
+    assert resolve(index_of(FAMILY), {"data_type": "double", "mode": "fast"}) == plain
 
 
 def test_all_open_parameters_of_what_is_undecided_are_named_at_once() -> None:
     with raises(AmbiguousConfigurationError, None, "data_type (double, float)", "veclen (1, 4)"):
-        resolve(Index(FAMILY), {})
+        resolve(index_of(FAMILY), {})
     with raises(AmbiguousConfigurationError, None, "metric (l1, l2)") as caught:
-        resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"})
+        resolve(index_of(FAMILY), {"data_type": "float", "veclen": "1"})
     assert "data_type" not in str(caught.value)
 
 
 def test_the_open_parameters_are_named_with_the_entrypoints_to_choose_from() -> None:
-    index = Index(
+    index = index_of(
         [*FAMILY, kernel(HELPER, group="other", n="1"), kernel(group="other", n="2"), kernel(group="third", t="x")]
     )
     with raises(AmbiguousConfigurationError, "plan-ambiguous-entrypoint", "n (1, 2)") as caught:
@@ -169,49 +171,49 @@ def test_open_parameters_of_several_functions_are_named_together() -> None:
         *(fragment("b", provides=["_Z1bf"], y=y) for y in "34"),
     ]
     with raises(AmbiguousConfigurationError, None, "x (1, 2)", "y (3, 4)"):
-        resolve(Index(fragments), {})
+        resolve(index_of(fragments), {})
 
 
 def test_providers_that_no_parameter_tells_apart_are_listed() -> None:
     fragments = [kernel(OP), fragment("one", provides=[OP]), fragment("two", provides=[OP])]
     with raises(AmbiguousConfigurationError, "plan-ambiguous-fragments", "f/one[]", "f/two[]", "planner.add(key)"):
-        resolve(Index(fragments), {})
+        resolve(index_of(fragments), {})
 
 
 def test_a_value_that_no_kernel_has_together_with_the_others_is_named_with_those_that_are() -> None:
     with raises(
         UnknownValueError, "plan-unknown-value-combination", "data_type=double", "veclen=4", "data_type (float)"
     ):
-        resolve(Index(FAMILY), {"data_type": "double", "veclen": "4"})
+        resolve(index_of(FAMILY), {"data_type": "double", "veclen": "4"})
 
 
 def test_two_names_of_one_type_are_the_familys_mistake_and_not_the_callers() -> None:
     fragments = [kernel(OP, data_type="int8_t"), fragment("op", provides=[OP], data_type="signed char")]
     with raises(UnknownValueError, "plan-unknown-value-spelling", "int8_t", "signed char", hint="matrices"):
-        resolve(Index(fragments), {"data_type": "int8_t"})
+        resolve(index_of(fragments), {"data_type": "int8_t"})
 
 
 def test_a_value_that_no_provider_has_names_the_function_and_what_there_is() -> None:
     with raises(UnknownValueError, "plan-unknown-value-combination", "op(double)", "metric=l2", "l1"):
-        resolve(Index(FAMILY), {"data_type": "double", "metric": "l2"})
+        resolve(index_of(FAMILY), {"data_type": "double", "metric": "l2"})
 
 
 def test_a_symbol_that_nobody_provides_is_named_demangled_with_who_asks() -> None:
     with raises(MissingProviderError, None, "op(float)", "f/kern[]"):
-        resolve(Index([kernel(OP)]), {})
+        resolve(index_of([kernel(OP)]), {})
 
 
 def test_dynamic_parallelism_is_named_as_what_it_is() -> None:
     runtime = kernel("__cudaCDP2LaunchDeviceV2")
     with raises(MissingProviderError, "plan-missing-provider-device-runtime", hint="libcudadevrt"):
-        resolve(Index([runtime]), {})
-    (end,) = enumerate_kernels(Index([runtime]))
+        resolve(index_of([runtime]), {})
+    (end,) = enumerate_kernels(index_of([runtime]))
     assert isinstance(end, DeadEnd)
     assert end.error.code == "plan-missing-provider-device-runtime"
 
 
 def test_several_entrypoint_groups_need_a_choice() -> None:
-    index = Index([kernel(group="one"), kernel(group="two")])
+    index = index_of([kernel(group="one"), kernel(group="two")])
     with raises(AmbiguousConfigurationError, "plan-ambiguous-entrypoint", "one, two"):
         resolve(index, {})
     assert keys(resolve(index, {}, entry_group="two")) == ["f/two[]"]
@@ -220,45 +222,47 @@ def test_several_entrypoint_groups_need_a_choice() -> None:
 
 
 def test_a_configuration_may_decide_between_entrypoint_groups() -> None:
-    index = Index([kernel(group="one", t="float"), kernel(group="two", t="double")])
+    index = index_of([kernel(group="one", t="float"), kernel(group="two", t="double")])
     assert keys(resolve(index, {"t": "double"})) == ["f/two[t=double]"]
 
 
 def test_a_pinned_fragment_is_taken_whatever_else_would_be_chosen() -> None:
     special = fragment("special", provides=[OP])
-    found = resolve(Index([*FAMILY, special]), {"data_type": "float", "veclen": "1"}, pinned=[special, special])
+    found = resolve(index_of([*FAMILY, special]), {"data_type": "float", "veclen": "1"}, pinned=[special, special])
     assert keys(found) == ["f/kern[data_type=float,veclen=1]", "f/special[]"]
     # And it decides its parameters.
-    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, pinned=[FAMILY[3]])
+    found = resolve(index_of(FAMILY), {"data_type": "float", "veclen": "1"}, pinned=[FAMILY[3]])
     assert dict(found.configuration)["metric"] == "l1"
 
 
 def test_a_pinned_entrypoint_is_the_kernel() -> None:
-    found = resolve(Index(FAMILY), {"metric": "l1"}, pinned=[FAMILY[1]])
+    found = resolve(index_of(FAMILY), {"metric": "l1"}, pinned=[FAMILY[1]])
     assert keys(found)[0] == "f/kern[data_type=float,veclen=4]"
     with raises(PlanError, "plan-two-entrypoints", str(FAMILY[0].key), str(FAMILY[1].key)):
-        resolve(Index(FAMILY), {"metric": "l1"}, pinned=[FAMILY[0], FAMILY[1]])
+        resolve(index_of(FAMILY), {"metric": "l1"}, pinned=[FAMILY[0], FAMILY[1]])
 
 
 def test_a_pinned_entrypoint_that_contradicts_the_configuration_is_an_error() -> None:
     with raises(UnknownValueError, "plan-unknown-value-combination", "data_type=double"):
-        resolve(Index(FAMILY), {"data_type": "double"}, pinned=[FAMILY[0]])
+        resolve(index_of(FAMILY), {"data_type": "double"}, pinned=[FAMILY[0]])
 
 
 def test_two_pinned_providers_of_one_symbol_are_an_error_that_names_both() -> None:
     with raises(PlanError, "plan-duplicate-definition", "op(float)", "f/op[data_type=float,metric=l1]", "f/x[]"):
-        resolve(Index(FAMILY), {"veclen": "1", "data_type": "float"}, pinned=[FAMILY[3], fragment("x", provides=[OP])])
+        resolve(
+            index_of(FAMILY), {"veclen": "1", "data_type": "float"}, pinned=[FAMILY[3], fragment("x", provides=[OP])]
+        )
 
 
 def test_a_supplied_input_takes_the_place_of_a_group() -> None:
-    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, supplied=[supplied(OP)])
+    found = resolve(index_of(FAMILY), {"data_type": "float", "veclen": "1"}, supplied=[supplied(OP)])
     assert keys(found) == ["f/kern[data_type=float,veclen=1]"]
     assert dict(found.configuration) == {"data_type": "float", "veclen": "1"}
 
 
 def test_a_supplied_input_may_call_a_fragment() -> None:
     found = resolve(
-        Index(FAMILY),
+        index_of(FAMILY),
         {"data_type": "float", "veclen": "1", "mode": "exact"},
         supplied=[supplied(OP, requires=[HELPER])],
     )
@@ -267,23 +271,23 @@ def test_a_supplied_input_may_call_a_fragment() -> None:
 
 def test_a_supplied_input_may_call_another_supplied_input() -> None:
     other = UserSymbols("other.cu", symbols(["_Z5otherf"]), ())
-    found = resolve(Index([kernel(OP)]), {}, supplied=[supplied(OP, requires=["_Z5otherf"]), other])
+    found = resolve(index_of([kernel(OP)]), {}, supplied=[supplied(OP, requires=["_Z5otherf"]), other])
     assert keys(found) == ["f/kern[]"]
 
 
 def test_a_supplied_input_and_a_pinned_fragment_for_one_symbol_are_an_error() -> None:
     with raises(PlanError, "plan-duplicate-definition", "op(float)", "by f/op[", "by user.cu"):
-        resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, pinned=[FAMILY[3]], supplied=[supplied(OP)])
+        resolve(index_of(FAMILY), {"data_type": "float", "veclen": "1"}, pinned=[FAMILY[3]], supplied=[supplied(OP)])
 
 
 def test_a_supplied_input_that_provides_nothing_required_is_an_error_that_says_what_it_defines() -> None:
     with raises(PlanError, "plan-unused-input", "other(float)", where="user.cu", hint="op(double)"):
-        resolve(Index(FAMILY), {"data_type": "double"}, supplied=[supplied("_Z5otherf")])
+        resolve(index_of(FAMILY), {"data_type": "double"}, supplied=[supplied("_Z5otherf")])
 
 
 def test_a_supplied_input_of_other_types_shows_both() -> None:
     with raises(InterfaceMismatchError, None, "op(int)", "op(float)", where="user.cu"):
-        resolve(Index([kernel(OP)]), {}, supplied=[supplied("_Z2opi")])
+        resolve(index_of([kernel(OP)]), {}, supplied=[supplied("_Z2opi")])
 
 
 @pytest.mark.parametrize("configuration", [{}, {"metric": "l1"}])
@@ -293,19 +297,19 @@ def test_a_supplied_input_of_other_types_is_not_ignored_beside_a_function_that_i
     """The group's own function would silently take its place, or a parameter be asked for."""
     family = [kernel(OP, HELPER), *(fragment("op", provides=[OP], metric=metric) for metric in ("l1", "l2"))]
     with raises(InterfaceMismatchError, "plan-interface-mismatch", "op(int)", "op(float)", where="user.cu"):
-        resolve(Index(family), configuration, supplied=[supplied(HELPER, "_Z2opi")])
+        resolve(index_of(family), configuration, supplied=[supplied(HELPER, "_Z2opi")])
 
 
 @pytest.mark.parametrize("more", [[OP, "_Z2opi"], ["_ZN1n2opEi"], ["_Z3opsi"]])
 def test_an_overload_beside_the_right_one_and_functions_of_other_names_are_the_callers_own(more: list[str]) -> None:
-    index = Index([kernel(OP, HELPER), fragment("op", provides=[OP])][: 1 if OP in more else 2])
+    index = index_of([kernel(OP, HELPER), fragment("op", provides=[OP])][: 1 if OP in more else 2])
     assert resolve(index, {}, supplied=[supplied(HELPER, *more)]).entry.key.group == "kern"
 
 
 def test_a_supplied_input_for_another_kernel_of_the_family_is_an_error() -> None:
     # It provides what the float kernels call; this plan is for double.
     with raises(InterfaceMismatchError, None, "defines op(float)", "calls op(double)"):
-        resolve(Index(FAMILY), {"data_type": "double"}, supplied=[supplied(OP)])
+        resolve(index_of(FAMILY), {"data_type": "double"}, supplied=[supplied(OP)])
 
 
 @pytest.mark.parametrize(
@@ -314,7 +318,7 @@ def test_a_supplied_input_for_another_kernel_of_the_family_is_an_error() -> None
 )
 def test_a_mismatch_says_what_to_change(found: str, wanted: str, hint: str) -> None:
     with pytest.raises(InterfaceMismatchError) as caught:
-        resolve(Index([kernel(wanted)]), {}, supplied=[supplied(found)])
+        resolve(index_of([kernel(wanted)]), {}, supplied=[supplied(found)])
     assert hint in (caught.value.hint or "")
 
 
@@ -323,8 +327,8 @@ OPAQUE = UserSymbols("user.o", (), (), opaque=True)
 
 def test_an_opaque_input_is_taken_to_provide_what_no_one_fragment_does() -> None:
     # Nobody has the one, several have the other.
-    assert keys(resolve(Index([kernel(OP)]), {}, supplied=[OPAQUE])) == ["f/kern[]"]
-    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, supplied=[OPAQUE])
+    assert keys(resolve(index_of([kernel(OP)]), {}, supplied=[OPAQUE])) == ["f/kern[]"]
+    found = resolve(index_of(FAMILY), {"data_type": "float", "veclen": "1"}, supplied=[OPAQUE])
     assert keys(found) == ["f/kern[data_type=float,veclen=1]"]
 
 
@@ -336,18 +340,18 @@ def test_an_opaque_input_leaves_to_the_fragments_what_they_decide_among_themselv
         fragment("a", provides=["_Z1af"], y="2"),
         fragment("b", provides=["_Z1bf"], y="2"),
     ]
-    assert keys(resolve(Index(fragments), {}, supplied=[OPAQUE])) == ["f/kern[]", "f/a[y=2]", "f/b[y=2]"]
+    assert keys(resolve(index_of(fragments), {}, supplied=[OPAQUE])) == ["f/kern[]", "f/a[y=2]", "f/b[y=2]"]
 
 
 def test_other_layouts_of_one_symbol_are_an_error_that_shows_both() -> None:
     with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", "(8)(4,4)", "(4)(4)", "user.cu"):
-        resolve(Index([kernel(function("op", "(4)(4)"))]), {}, supplied=[supplied(function("op", "(8)(4,4)"))])
+        resolve(index_of([kernel(function("op", "(4)(4)"))]), {}, supplied=[supplied(function("op", "(8)(4,4)"))])
 
 
 def test_a_layout_is_checked_between_fragments_too() -> None:
     fragments = [kernel(function("op", "(4)(4)")), fragment("op", provides=[function("op", "(4)(8)")])]
     with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", where="f/op[]"):
-        resolve(Index(fragments), {})
+        resolve(index_of(fragments), {})
 
 
 def test_weak_helpers_may_stand_in_several_fragments() -> None:
@@ -356,7 +360,7 @@ def test_weak_helpers_may_stand_in_several_fragments() -> None:
         fragment("kern", provides=[helper], requires=[OP], role=Role.ENTRYPOINT),
         fragment("op", provides=[OP, helper]),
     ]
-    assert keys(resolve(Index(fragments), {})) == ["f/kern[]", "f/op[]"]
+    assert keys(resolve(index_of(fragments), {})) == ["f/kern[]", "f/op[]"]
 
 
 def test_strong_helpers_of_one_name_are_an_error() -> None:
@@ -365,21 +369,21 @@ def test_strong_helpers_of_one_name_are_an_error() -> None:
         fragment("op", provides=[OP, "_Z4helpf"]),
     ]
     with raises(PlanError, "plan-duplicate-definition", "help(float)", "by f/kern[]", "by f/op[]"):
-        resolve(Index(fragments), {})
+        resolve(index_of(fragments), {})
 
 
 def test_variables_are_required_like_functions() -> None:
     table = Symbol("table", SymbolKind.VARIABLE, "const 16@4")
     open_size = Symbol("table", SymbolKind.VARIABLE, "const ?@4")
     with raises(MissingProviderError, None, "table"):
-        resolve(Index([kernel(open_size)]), {})
-    found = resolve(Index([kernel(open_size), fragment("tables", provides=[table])]), {})
+        resolve(index_of([kernel(open_size)]), {})
+    found = resolve(index_of([kernel(open_size), fragment("tables", provides=[table])]), {})
     assert keys(found) == ["f/kern[]", "f/tables[]"]
 
 
 def test_no_entrypoint_at_all_is_a_plan_error() -> None:
     with raises(PlanError, "plan-unknown-entrypoint"):
-        resolve(Index([fragment("op", provides=[OP])]), {})
+        resolve(index_of([fragment("op", provides=[OP])]), {})
 
 
 @pytest.mark.slow
@@ -390,13 +394,13 @@ def test_the_order_does_not_matter_for_an_error_either(fragments: list[Fragment]
             resolve(index, configuration)
         return str(caught.value)
 
-    assert message(Index(fragments), dict(items)) == message(Index(FAMILY), dict(sorted(items)))
+    assert message(index_of(fragments), dict(items)) == message(index_of(FAMILY), dict(sorted(items)))
 
 
 @given(st.permutations([FAMILY[3], FAMILY[4], FAMILY[6]]))
 def test_the_order_of_what_is_pinned_does_not_matter(pinned: list[Fragment]) -> None:
     chosen = [f for f in pinned if f is not FAMILY[3]]
-    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, pinned=chosen)
+    found = resolve(index_of(FAMILY), {"data_type": "float", "veclen": "1"}, pinned=chosen)
     assert keys(found) == [
         "f/kern[data_type=float,veclen=1]",
         "f/helper[mode=fast]",
@@ -411,7 +415,7 @@ def test_a_parameter_in_which_required_fragments_differ_decides_nothing() -> Non
     )
     both = [fragment("which", provides=["which"], data_type=name) for name in ("float", "double")]
     with raises(AmbiguousConfigurationError, "plan-ambiguous", "data_type", "float", "double"):
-        resolve(Index([kernel("aaa", "bbb", "which"), floats, doubles, *both]), {})
+        resolve(index_of([kernel("aaa", "bbb", "which"), floats, doubles, *both]), {})
 
 
 def test_a_parameter_that_is_contradicted_only_later_decides_nothing_either() -> None:
@@ -423,7 +427,7 @@ def test_a_parameter_that_is_contradicted_only_later_decides_nothing_either() ->
         fragment("late", provides=["late"], data_type="double"),
     ]
     with raises(AmbiguousConfigurationError, "plan-ambiguous", "data_type"):
-        resolve(Index(fragments), {})
+        resolve(index_of(fragments), {})
 
 
 @pytest.mark.parametrize("configuration", [{"w": "b"}, {"w": "b", "v": "1"}])
@@ -431,8 +435,8 @@ def test_a_fragment_does_not_silently_take_the_place_of_a_group(configuration: d
     both = fragment("h", provides=["g", "h"], w="b")
     fragments = [kernel("g", "h"), fragment("g", provides=["g"], v="1"), fragment("h", provides=["h"], w="a"), both]
     with raises(AmbiguousConfigurationError, "plan-ambiguous-fragments", "f/g[v=1]", "f/h[w=b]"):
-        resolve(Index(fragments), configuration)
-    assert keys(resolve(Index(fragments), configuration, pinned=[both])) == ["f/kern[]", "f/h[w=b]"]
+        resolve(index_of(fragments), configuration)
+    assert keys(resolve(index_of(fragments), configuration, pinned=[both])) == ["f/kern[]", "f/h[w=b]"]
 
 
 def test_a_kernel_that_defines_what_a_group_provides_does_not_silently_take_its_place() -> None:
@@ -442,7 +446,7 @@ def test_a_kernel_that_defines_what_a_group_provides_does_not_silently_take_its_
         with raises(
             PlanError, "plan-duplicate-definition", "f/kern[]", "helper(int)", "group helper", hint="interface"
         ):
-            resolve(Index(fragments), configuration)
+            resolve(index_of(fragments), configuration)
 
 
 SYMBOLS = "abcd"
@@ -491,12 +495,12 @@ def test_no_renaming_and_no_order_leads_to_another_kernel(
     shuffled = data.draw(st.permutations(renamed(fragments, new)))
     changed = {new[name]: new[value] for name, value in configuration.items()}
     try:
-        found = resolve(Index(fragments), configuration)
+        found = resolve(index_of(fragments), configuration)
     except PlanError:
         with pytest.raises(PlanError):
-            resolve(Index(shuffled), changed)
+            resolve(index_of(shuffled), changed)
         return
-    other = resolve(Index(shuffled), changed)
+    other = resolve(index_of(shuffled), changed)
     assert sorted(keys(other)) == sorted(str(f.key) for f in renamed(found.fragments, new))
     assert dict(other.configuration) == {new[name]: new[value] for name, value in found.configuration}
 
@@ -507,10 +511,10 @@ def test_no_renaming_and_no_order_leads_to_another_kernel(
 def test_the_configuration_of_a_kernel_leads_to_it_again(family: tuple[list[Fragment], dict[str, str]]) -> None:
     fragments, configuration = family
     try:
-        found = resolve(Index(fragments), configuration)
+        found = resolve(index_of(fragments), configuration)
     except PlanError:
         return
-    assert resolve(Index(fragments), dict(found.configuration) | configuration) == found
+    assert resolve(index_of(fragments), dict(found.configuration) | configuration) == found
 
 
 def test_two_symbols_of_one_kernel_may_want_two_values_of_one_parameter() -> None:
@@ -518,7 +522,7 @@ def test_two_symbols_of_one_kernel_may_want_two_values_of_one_parameter() -> Non
     mixed = kernel("op_float", "op_half")
     floats = fragment("op", provides=["op_float"], type="float")
     halves = fragment("op", provides=["op_half"], type="half")
-    assert resolve(Index([mixed, floats, halves]), {}).device == (floats, halves)
+    assert resolve(index_of([mixed, floats, halves]), {}).device == (floats, halves)
 
 
 # --- layouts ---
@@ -554,5 +558,5 @@ def test_inline_functions_of_an_input_are_not_demangled_to_look_for_overloads(mo
 
     monkeypatch.setattr("jitlto.plan.supplied.qualified_name", spy)
     helpers = [function(f"_Z7another{n}f", weak=True) for n in range(1000)]
-    resolve(Index([kernel(OP)]), {}, supplied=[supplied(OP, *helpers)])
+    resolve(index_of([kernel(OP)]), {}, supplied=[supplied(OP, *helpers)])
     assert len(asked) < 10

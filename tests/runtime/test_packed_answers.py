@@ -21,7 +21,7 @@ from jitlto.base.errors import JitltoError, UnknownValueError
 from jitlto.base.versions import Architecture
 from jitlto.cuda import nvjitlink
 from jitlto.link import packs, requests
-from jitlto.link.requests import LookUps, request_key
+from jitlto.link.requests import find_chosen, request_key
 from jitlto.link.sources import REQUESTS
 from jitlto.plan.plan import Request
 from jitlto.runtime import recording, session
@@ -202,10 +202,9 @@ def test_requests_name_no_more_than_they_have_to(search: KernelFamily, tmp_path:
         path.with_suffix(".pack"), {REQUESTS: find_answers(search, Request("search", None, configuration), plan)}
     )
     without = {n: value for n, value in configuration.items() if n != "optimized_name"}
-    look_ups = LookUps(lambda: packs.beside(path))
     for named in (configuration, without):
-        assert look_ups.find_chosen(asked(search, named)) == plan.chosen
-    assert look_ups.find_chosen(asked(search, configuration | {"unknown": "1"})) is None
+        assert find_chosen(packs.beside(path), asked(search, named)) == plan.chosen
+    assert find_chosen(packs.beside(path), asked(search, configuration | {"unknown": "1"})) is None
 
 
 def test_a_request_that_needs_no_parameter_is_answered_too(build_family: BuildFamily) -> None:
@@ -240,7 +239,7 @@ def test_what_a_pack_answers_is_what_planning_answers(
     if data.draw(st.booleans()):
         configuration = dict(data.draw(st.sampled_from(list(search.configurations())))) | configuration
         configuration.pop(data.draw(st.sampled_from(sorted(configuration))))
-    found = LookUps(lambda: packs.beside(whole_pack)).find_chosen(asked(search, configuration))
+    found = find_chosen(packs.beside(whole_pack), asked(search, configuration))
     try:
         expected = search.plan(arch="sm_90", **configuration).chosen
     except JitltoError:

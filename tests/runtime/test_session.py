@@ -169,7 +169,7 @@ def test_a_forked_process_holds_no_lock_of_its_parents_threads(make: Callable[[]
             threading.Thread(target=lambda: own.kernel_cache).start()
             with own.flights.of("key") as flight:
                 flight.value = own.config.mode
-            os._exit(0 if flight.value and own.registry.databases() == [] else 1)
+            os._exit(0 if flight.value and own.registry.files() == [] else 1)
         finally:
             os._exit(2)
     for lock in held:

@@ -26,7 +26,7 @@ from jitlto.base.files import digest_of
 from jitlto.base.types import Parameter
 from jitlto.build.cache.cache import Unit, decode_unit, encode_unit
 from jitlto.build.merge import merge_databases
-from jitlto.check import check
+from jitlto.build.proof import prove
 from jitlto.compile.compiler import CompiledSource
 from jitlto.cuda import nvjitlink, ptx
 from jitlto.cuda.nvfatbin import list_images
@@ -37,7 +37,7 @@ from jitlto.families.templates import render_family
 from jitlto.launch.arguments import make_converter
 from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
-from jitlto.link.requests import Contents, LookUps, hash_key, request_key
+from jitlto.link.requests import Contents, find_chosen, find_contents, hash_key, request_key
 from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, Disk
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
 from jitlto.plan.user_code.inputs import from_ptx
@@ -260,7 +260,7 @@ def use(path: Path) -> None:
         refused(lambda: page.to_html(describe(opened)).encode())
         for name in opened.families:
             refused(lambda name=name: plan(name, opened))  # type: ignore[misc]
-            refused(lambda name=name: check.prove(KernelFamily(name, opened)))  # type: ignore[misc]
+            refused(lambda name=name: prove(opened, [name]))  # type: ignore[misc]
     refused(lambda: merge_databases([path, path], path.with_name("merged.fragdb")))
     path.with_name("merged.fragdb").unlink(missing_ok=True)
 
@@ -360,9 +360,8 @@ def _pack(ground: Ground, data: bytes) -> None:
     if data[:1] == b"j":
         made_up = {REQUESTS: {_REQUEST: data[1:]}, CONTENTS: {hash_key("0" * 64): data[1:]}}
         packs.write(path, {KERNELS: ground.kernels, **made_up})
-        look_ups = LookUps(lambda: packs.beside(database))
-        look_ups.find_contents("0" * 64)
-        look_ups.find_chosen(_REQUEST)
+        find_contents(packs.beside(database), "0" * 64)
+        find_chosen(packs.beside(database), _REQUEST)
     for pack in packs.beside(database):
         for digest in ground.kernels:
             pack.find(digest)
@@ -389,7 +388,7 @@ def _entry(ground: Ground, data: bytes) -> None:
     if kernel is not None:
         LinkKey.from_entry(data)
     decode_unit(data)
-    LookUps(lambda: [Disk(ground.store)]).find_contents(key)
+    find_contents([Disk(ground.store)], key)
 
 
 def _entry_seeds(ground: Ground) -> list[bytes]:

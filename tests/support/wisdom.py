@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from jitlto.record.tuning import Variant
-from jitlto.tuning.wisdom import DeviceKind, Entry, Trial, Wisdom, make_entry
+from jitlto.tuning.wisdom import Entry, Trial, Wisdom, make_entry
 
-H200 = DeviceKind("NVIDIA H200", "sm_90", 3201000, 132)
-A100 = DeviceKind("NVIDIA A100", "sm_80", 1215000, 108)
+H200 = "NVIDIA H200 (sm_90, 132 SMs, memory at 3201 MHz)"
+A100 = "NVIDIA A100 (sm_80, 108 SMs, memory at 1215 MHz)"
 KERNEL = "ab" * 32
 
 
@@ -23,7 +23,7 @@ def trial(seconds: float, count: int = 10, *, spread: float = 0.0, kernel: str =
 
 
 def entry(
-    *trials: Trial, device: DeviceKind = H200, rows: int = 1024, data_type: str = "float", family: str = "mini"
+    *trials: Trial, device: str = H200, rows: int = 1024, data_type: str = "float", family: str = "mini"
 ) -> Entry:
     """What was measured for a family with one size and one parameter."""
     return make_entry(family, "kern", {"data_type": data_type}, (("rows", rows),), device, trials)

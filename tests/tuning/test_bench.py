@@ -17,7 +17,6 @@ from jitlto.cuda import device, libraries
 from jitlto.tuning import bench as bench_module
 from jitlto.tuning import devices
 from jitlto.tuning.bench import Bench
-from jitlto.tuning.wisdom import DeviceKind
 from tests.support.errors import raises
 
 _MILLISECONDS = 0.05  # that a launch takes
@@ -149,7 +148,7 @@ def test_the_kind_of_a_device(counting: CountingDriver, monkeypatch: pytest.Monk
             return every
 
     monkeypatch.setattr(libraries, "Device", Device)
-    assert devices.current_kind() == DeviceKind("NVIDIA H200", "sm_90", 3201000, 132)
+    assert devices.current_kind() == "NVIDIA H200 (sm_90, 132 SMs, memory at 3201 MHz)"
     assert devices.are_alike()
     every.append(smaller)
     assert not devices.are_alike()

@@ -13,7 +13,7 @@ from jitlto.base.errors import PlanError
 from jitlto.record.tuning import Launch, Variant
 from jitlto.tuning import devices, wisdom_file
 from jitlto.tuning.best import Best, Problem
-from jitlto.tuning.wisdom import DeviceKind, Entry, Trial, Wisdom, make_entry
+from jitlto.tuning.wisdom import Entry, Trial, Wisdom, make_entry
 from tests.support import launch_core
 from tests.support.errors import raises
 from tests.support.tuned import PlannedFamily, open_tuned
@@ -27,7 +27,7 @@ def measured(
     times: dict[int, float],
     *,
     n: int = 1024,
-    device: DeviceKind = H200,
+    device: str = H200,
     data_type: str = "float",
     kernel: str | None = None,
 ) -> Entry:

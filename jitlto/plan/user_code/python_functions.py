@@ -15,6 +15,7 @@ from jitlto.base.text import abbreviate, check_type, suggest
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda.nvjitlink import LinkInput
 from jitlto.cuda.ptx import Module
+from jitlto.database.index import Index
 from jitlto.plan.enumeration import find_user_symbols
 from jitlto.plan.resolve import Resolution, is_compatible
 from jitlto.plan.supplied import UserSymbols
@@ -23,7 +24,6 @@ from jitlto.plan.user_code.inputs import UserInput, base_architecture, link_imag
 from jitlto.plan.user_code.numba_compiler import PythonFunction, compile_function
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, Symbol, SymbolKind
-from jitlto.record.index import Index
 
 
 def python_function(function: object, group: str | None = None) -> PythonFunction:
@@ -47,6 +47,7 @@ def from_functions(
     functions: Sequence[PythonFunction],
     family: FamilyRecord,
     fragments: Sequence[Fragment],
+    index: Index,
     supplied: Sequence[UserInput],
     plan: Callable[[Sequence[UserSymbols]], Resolution],
     store: CacheDir | None,
@@ -56,7 +57,7 @@ def from_functions(
     Args:
         functions: The caller's functions.
         family: The family whose interfaces they implement.
-        fragments: All fragments of the family.
+        fragments, index: All fragments of the family, and their index.
         supplied: The caller's other inputs.
         plan: Resolves the kernel with these and with further symbols.
         store: The user's cache, if any.
@@ -69,7 +70,6 @@ def from_functions(
         CompileError: If Numba cannot compile a function for the interface's types.
         ToolchainError: If numba-cuda is not installed.
     """
-    index = Index(fragments)
     places = [UserSymbols(each.where, tuple(_defined_by(each, family, fragments, index)), ()) for each in functions]
     owners: list[Fragment | UserSymbols] = [*plan(places).fragments, *(item.symbols for item in supplied)]
     needed = {symbol.name for owner in owners for symbol in owner.requires}

@@ -9,6 +9,7 @@ but it misses no change, and the build takes unchanged sources from its own cach
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import logging
@@ -18,6 +19,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,10 +60,16 @@ def ensure_database(installed: InstalledFamily, source: Path, settings: Config) 
         JitltoError: If the user's cache cannot be used.
     """
     path = locate_database(installed, source, settings)
-    if path.is_relative_to(settings.cache_dir):
-        UserCache("editable", "databases", path.parent.parent, 0).open()  # this user's own: it becomes code
-        if not _is_current(path, _state(source, settings)):
-            _build_once(installed, source, path, settings)
+    if not path.is_relative_to(settings.cache_dir):
+        return path
+    UserCache("editable", "databases", path.parent.parent, 0).open()  # this user's own: it becomes code
+    if not _is_current(path, _state(source, settings)):
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with locked(path.with_suffix(".lock"), _PATIENCE, f"builds the fragments of {installed.title}"):
+            state = _state(source, settings)
+            if not _is_current(path, state):  # nor after another process
+                _build(installed, source, path)
+                files.write(path.with_suffix(".json"), json.dumps([state, digest_of(path)]).encode())
     return path
 
 
@@ -78,24 +86,24 @@ def locate_database(installed: InstalledFamily, source: Path, settings: Config) 
 
 def declared_families(source: Path) -> set[str]:
     """Return the families that a source tree's ``pyproject.toml`` declares now; none if it does not say."""
-    with contextlib.suppress(OSError, ValueError, RecursionError, KeyError, TypeError):
+    with contextlib.suppress(KeyError, TypeError):
         return set(_read_project(source)["project"]["entry-points"][GROUP])
     return set()
 
 
 def _read_project(source: Path) -> dict[str, Any]:
-    return tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig"))
-
-
-def _settings_of(source: Path) -> dict[str, Any] | None:
-    """Return a package's ``[tool.jitlto]``, or None; an invalid one is returned empty and left to the build."""
+    """Return a package's pyproject.toml: nothing if there is none; what the build takes one for that is malformed."""
     try:
-        table = _read_project(source).get("tool", {}).get("jitlto")
+        return tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig"))
     except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError, AttributeError):
         return {}
-    return table if isinstance(table, dict | None) else {}
+    except (OSError, ValueError, RecursionError):
+        return {"tool": {"jitlto": {}}}
+
+
+def _settings_of(source: Path) -> Any:
+    tool = _read_project(source).get("tool")
+    return tool.get("jitlto") if isinstance(tool, dict) else tool
 
 
 def _state(source: Path, settings: Config) -> str | None:
@@ -107,26 +115,16 @@ def _state(source: Path, settings: Config) -> str | None:
     digest = hashlib.sha256(json.dumps(tools).encode("utf-8", "surrogateescape"))
     try:
         digest.update((source / "pyproject.toml").read_bytes())
-        for path in _families(source):
+        names = _settings_of(source).get("families")
+        paths = [declaration.find_family(name, source) for name in names or ()]
+        for path in paths or sorted((source / "fragments").glob("*/family.toml")):
             family = declaration.load_family(path)
             for each in (family, *family.all_used().values()):
                 for name, content in _sources(each):
                     digest.update(os.fsencode(name) + b"\0" + hashlib.sha256(content).digest())
-    except (OSError, JitltoError):
+    except (OSError, JitltoError, AttributeError, TypeError):  # the last two of malformed settings
         return None
     return digest.hexdigest()
-
-
-def _families(source: Path) -> list[Path]:
-    """Return the declarations that ``families`` names.
-
-    Raises:
-        FamilyError: If one is not found.
-    """
-    names = (_settings_of(source) or {}).get("families")
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        return sorted((source / "fragments").glob("*/family.toml"))
-    return [declaration.find_family(name, source) for name in names]
 
 
 def _sources(family: declaration.FamilyDeclaration) -> Iterator[tuple[str, bytes]]:
@@ -135,7 +133,10 @@ def _sources(family: declaration.FamilyDeclaration) -> Iterator[tuple[str, bytes
     for group in family.groups:
         folders.update(path.parent for path in (*group.matrices, group.template) if path)
     search = HeaderSearch(family.include)
-    for path in list(walk_sources(sorted(folders), thorough=True, limit=_MOST_FILES)):  # before any is read
+    paths = list(islice(walk_sources(sorted(folders), thorough=True), _MOST_FILES + 1))  # before any is read
+    if len(paths) > _MOST_FILES:
+        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG), str(family.path.parent))
+    for path in paths:
         content = path.read_bytes()
         yield str(path), content
         # Headers outside the directories, such as "../common.cuh", are found by the includes.
@@ -152,30 +153,17 @@ def _is_current(path: Path, state: str | None) -> bool:
     return False
 
 
-def _build_once(installed: InstalledFamily, source: Path, path: Path, settings: Config) -> None:
-    """Build the database, unless a concurrent process has just built it."""
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    with locked(path.with_suffix(".lock"), _PATIENCE, f"builds the fragments of {installed.title}"):
-        state = _state(source, settings)
-        if _is_current(path, state):
-            return
-        _log.warning("%s is installed editable from %s: building its fragments", installed.title, source)
-        begin = time.monotonic()
-        if digest_of(path) is None:
-            with contextlib.suppress(OSError):
-                path.unlink()  # damaged: a build replaces only databases
-        _build(installed, source, path)
-        _log.warning("built the fragments of %s in %.1f s", installed.title, time.monotonic() - begin)
-        if state is not None:
-            files.write(path.with_suffix(".json"), json.dumps([state, digest_of(path)]).encode())
-
-
 def _build(installed: InstalledFamily, source: Path, path: Path) -> None:
+    _log.warning("%s is installed editable from %s: building its fragments", installed.title, source)
+    begin = time.monotonic()
+    if digest_of(path) is None:
+        path.unlink(missing_ok=True)  # damaged: a build replaces only databases
     # Whoever works on a family tries the kernels that it has; planning says what another lacks.
     arguments = ["build", "--project", str(source), "-o", str(path), "--quiet", "--allow-incomplete"]
     command = [sys.executable, "-c", _COMMAND, json.dumps(sys.path), *arguments]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode == 0 and digest_of(path) is not None:
+        _log.warning("built the fragments of %s in %.1f s", installed.title, time.monotonic() - begin)
         return
     message = done.stderr.decode("utf-8", "replace").strip().removeprefix("error: ") or f"exit status {done.returncode}"
     lines = "\n".join(f"    {line}" for line in message.splitlines())

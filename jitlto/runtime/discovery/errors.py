@@ -48,23 +48,22 @@ def unknown(family: str, distribution: str | None, on_path: Sequence[Contents]) 
     installed, declared = entry_points.families(), declaration.list_families()
     known = {name: name for contents in on_path for name in contents.families}
     known |= {each.family: f"{each.family} ({each.distribution})" for each in installed}
-    names = [*known, *declared, *({each.distribution for each in installed} if distribution else ())]
-    nearest = "" if family in declared else suggest(family, names)
+    packages = sorted({each.distribution for each in installed})
+    nearest = "" if family in declared else suggest(family, [*known, *declared, *(packages if distribution else ())])
     if distribution and family in known:
-        nearest = suggest(distribution, names)
+        nearest = suggest(distribution, packages)
     for each in installed:
         if each.source is not None and family in editable.declared_families(each.source):
             nearest = f"{each.title} declares it since it was installed editable: pip install -e {each.source};"
     if family.endswith(SUFFIX):
         nearest = "this names a database: give a family that it holds as well;"
-    packages = pluralize(len({each.distribution for each in installed}), "installed package")
-    where = f"the package {distribution!r}" if distribution else "no database"
-    return RegistryError(
-        f"{where} {'provides no' if distribution else 'holds the'} family {family!r}",
-        code="registry-unknown-family",
-        hint=f"{nearest} searched {pluralize(len(on_path), 'database')} on JITLTO_DATABASE_PATH and {packages}, with "
-        f"the known families: {', '.join(known[name] for name in sorted(known)) or 'none'}; {_REMEDY} "
-        f"{f'{family} -o {family}{SUFFIX}' if family in declared else 'FAMILY -o DB'}".lstrip(),
+    return _not_found(
+        f"the package {distribution!r} provides no" if distribution else "no database holds the",
+        family,
+        f"{nearest} searched {pluralize(len(on_path), 'database')} on JITLTO_DATABASE_PATH and "
+        f"{pluralize(len(packages), 'installed package')}, with the known families: "
+        f"{', '.join(known[name] for name in sorted(known)) or 'none'}; {_REMEDY} "
+        f"{f'{family} -o {family}{SUFFIX}' if family in declared else 'FAMILY -o DB'}",
     )
 
 
@@ -74,12 +73,13 @@ def not_held(name: str, contents: Contents, path: Path) -> JitltoError:
         what = f"database is {contents.part} of a build: its kernels lack fragments"
         return DatabaseError(what, code="database-part", where=str(path), hint=MERGE_HINT)
     known = sorted(contents.families)
-    return RegistryError(
-        f"database holds no family {name!r}",
-        code="registry-unknown-family",
-        where=str(path),
-        hint=f"{suggest(name, known)} it holds {', '.join(known) or 'none'}".lstrip(),
-    )
+    hint = f"{suggest(name, known)} it holds {', '.join(known) or 'none'}"
+    return _not_found("database holds no", name, hint, str(path))
+
+
+def _not_found(who: str, family: str, hint: str, where: str | None = None) -> RegistryError:
+    what = f"{who} family {family!r}"
+    return RegistryError(what, code="registry-unknown-family", where=where, hint=hint.lstrip())
 
 
 def not_found_again(family: str, digest: str, paths: Sequence[Path]) -> RegistryError:
@@ -90,13 +90,12 @@ def not_found_again(family: str, digest: str, paths: Sequence[Path]) -> Registry
         digest: The database's digest.
         paths: Its path in the other process, and the databases that this one sees, with other digests.
     """
-    others = {path: digest_of(path) for path in paths}
-    named = [f"{path} ({other[:_DIGITS]}…)" for path, other in others.items() if other is not None][:_MOST_NAMED]
-    seen = f"others are {', '.join(named) or 'none'}"
+    named = [f"{path} ({other[:_DIGITS]}…)" for path in dict.fromkeys(paths) if (other := digest_of(path))]
     return RegistryError(
         f"this process finds no database with the digest {digest[:_DIGITS]}…, from which {family!r} was loaded",
         code="registry-not-found-again",
         where=str(paths[0]),
-        hint=f"{seen}; have the same one on both sides: in an installed package, on JITLTO_DATABASE_PATH, at the same "
-        f"path, or loaded there before: jitlto.load({family!r}, DB)",
+        hint=f"others are {', '.join(named[:_MOST_NAMED]) or 'none'}; have the same one on both sides: in an installed "
+        "package, on JITLTO_DATABASE_PATH, at the same path, or loaded there before: "
+        f"jitlto.load({family!r}, DB)",
     )

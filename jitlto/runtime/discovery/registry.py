@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jitlto.base import config
 from jitlto.base.errors import DatabaseError, JitltoError
-from jitlto.base.files import SUFFIX, Identity, digest_of, identity
+from jitlto.base.files import SUFFIX, digest_of
 from jitlto.base.frozen import Frozen
-from jitlto.link.requests import Contents, FamilyContents, LookUps
+from jitlto.link.kernel_cache import KernelCache
+from jitlto.link.requests import Contents, FamilyContents, find_contents
+from jitlto.link.sources import CONTENTS, put_all
 from jitlto.runtime.discovery import entry_points
 from jitlto.runtime.discovery.entry_points import InstalledFamily
 
@@ -28,20 +28,20 @@ class DatabaseFile(Frozen):
         path: As the caller names it.
         location: The absolute path, which a later change of the working directory does not affect.
         contents: The summary.
-        open_database: Opens a database.
+        database: The database, if it is open.
     """
 
     path: Path
     location: Path
     contents: Contents
-    open_database: Callable[[Path], FragmentDatabase]
+    database: FragmentDatabase | None = None
 
     @classmethod
     def from_database(cls, database: FragmentDatabase) -> DatabaseFile:
         """Wrap an open database."""
         if not hasattr(database, "families"):
             raise TypeError(f"database must be a path or a FragmentDatabase, not {type(database).__name__}")
-        return cls(database.path, database.location, Contents.from_database(database), lambda _: database)
+        return cls(database.path, database.location, Contents.from_database(database), database)
 
     def require(self, family: str) -> FamilyContents:
         """Return what it holds of a family.
@@ -55,17 +55,17 @@ class DatabaseFile(Frozen):
             raise _errors().not_held(family, self.contents, self.path)
         return contents
 
-    def point_to_sources(self, cubin: bytes, family: str) -> bytes:
-        """Return a kernel of a twin with a line table that names the files which the twin holds."""
-        return bytes(_lineinfo().point_to_sources(cubin, self.location, family))
-
     def open(self) -> FragmentDatabase:
         """Open the database.
 
         Raises:
             DatabaseError: If it can no longer be read, or was replaced by a different database.
         """
-        database = self.open_database(self.location)
+        if self.database is not None:
+            return self.database
+        from jitlto.database import FragmentDatabase  # imported lazily: loads SQLite
+
+        database = FragmentDatabase(self.location)
         if database.digest != self.contents.digest:
             what, hint = "the database was replaced since the family was loaded from it", "load the family again"
             raise DatabaseError(what, code="database-replaced", where=str(self.path), hint=hint)
@@ -73,14 +73,13 @@ class DatabaseFile(Frozen):
 
 
 class Registry:
-    """Databases by path, opened once each, and families by name.
+    """Databases by path, and families by name.
 
     Args:
         paths: Database files, and directories whose ``*.fragdb`` are taken in the order of their names; texts are
             addresses of databases in stores, which are fetched into the user's cache when the path is searched.
         settings: Where databases of editable installs are built; by default the process's.
-        look_ups: Path of a database → the look-ups that this machine has of it.
-        on_new: Called before a database is read that this machine has not seen.
+        cache: The kernel cache, in which the contents of databases lie too.
     """
 
     def __init__(
@@ -88,39 +87,13 @@ class Registry:
         paths: tuple[Path | str, ...] = (),
         *,
         settings: config.Config | None = None,
-        look_ups: Callable[[Path], LookUps] = lambda _: LookUps(tuple),
-        on_new: Callable[[], object] = lambda: None,
+        cache: KernelCache | None = None,
     ) -> None:
         self._paths = paths
         self.settings = settings or config.current()
-        self._look_ups, self._on_new = look_ups, on_new
-        self._databases: dict[Path, FragmentDatabase] = {}
-        self.after_fork()
-
-    def after_fork(self) -> None:
-        """Begin with a lock of its own: in a forked process, a thread that does not exist may hold the old one."""
-        self._lock = threading.Lock()
+        self._cache = cache or KernelCache(None)
 
     # --- by path ---
-
-    def open(self, path: str | os.PathLike[str]) -> FragmentDatabase:
-        """Open a database, or return the one that was opened from the same file, unchanged since.
-
-        Raises:
-            DatabaseError: If it cannot be read.
-        """
-        try:
-            resolved = Path(os.path.realpath(path))  # Path.resolve raises at a circle of links
-        except ValueError:
-            resolved = Path(path)  # that no file can have, which opening it reports
-        with self._lock:
-            database = self._databases.get(resolved)
-            # A database is replaced whole, by a new file under the old name.
-            if database is None or _identity(resolved) != database.identity:
-                from jitlto.database import FragmentDatabase  # imported lazily: loads SQLite
-
-                database = self._databases[resolved] = FragmentDatabase(path)
-            return database
 
     def file(self, path: str | os.PathLike[str]) -> DatabaseFile:
         """Return the database at a path; it is opened only if its summary is in no cache and in no pack beside it.
@@ -136,19 +109,23 @@ class Registry:
 
     def twin(self, file: DatabaseFile, *, is_required: bool = False) -> DatabaseFile | None:
         """Return the twin of a database with line information; None if it has none."""
-        twin = _lineinfo().find_twin(file.location, file.contents.digest, is_required=is_required)
+        from jitlto.runtime.discovery.lineinfo import find_twin  # imported lazily: only for profilers
+
+        twin = find_twin(file.location, file.contents.digest, is_required=is_required)
         return None if twin is None else self._file(twin)
 
     def _file(self, path: Path) -> DatabaseFile:
         location = path.absolute()
-        look_ups, digest = self._look_ups(location), digest_of(location)
-        contents = look_ups.find_contents(digest) if digest else None
-        if contents is None:
-            self._on_new()
-            contents = Contents.from_database(self.open(path))
-            if digest == contents.digest:
-                look_ups.put_contents(contents)
-        return DatabaseFile(path, location, contents, self.open)
+        digest = digest_of(location)
+        if digest and (contents := find_contents(self._cache.sources(location), digest)):
+            return DatabaseFile(path, location, contents)
+        self._cache.open_store_soon()
+        from jitlto.database import FragmentDatabase  # imported lazily: loads SQLite
+
+        file = DatabaseFile.from_database(FragmentDatabase(path))
+        if digest == file.contents.digest:
+            put_all(self._cache.sources(location), CONTENTS, file.contents.key, file.contents.encode())
+        return file
 
     def files(self) -> list[Path]:
         """Return the databases on the search path; those of stores are fetched."""
@@ -160,14 +137,6 @@ class Registry:
             directory = os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises on a name that is too long
             files += sorted(path.glob(f"*{SUFFIX}")) if directory else [path]
         return list(dict.fromkeys(files))
-
-    def databases(self) -> list[FragmentDatabase]:
-        """Open every database on the search path.
-
-        Raises:
-            DatabaseError: If one of them cannot be read.
-        """
-        return [self.open(path) for path in self.files()]
 
     def _fetch(self, address: str) -> Path:
         from jitlto.stores.artifacts import copy_of  # imported lazily: few databases come from a store
@@ -269,17 +238,3 @@ def _errors() -> Any:
     from jitlto.runtime.discovery import errors  # imported lazily: loads what can be built, to name it
 
     return errors
-
-
-def _lineinfo() -> Any:
-    from jitlto.runtime.discovery import lineinfo  # imported lazily: only for profilers
-
-    return lineinfo
-
-
-def _identity(path: Path) -> Identity | None:
-    """Return the identity of a file; None if there is no such file, which opening it will report."""
-    try:
-        return identity(path.stat())
-    except OSError:
-        return None

@@ -15,7 +15,7 @@ from jitlto.base.versions import Architecture
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import Role
-from jitlto.record.index import agrees
+from jitlto.record.parameters import agrees
 from tests.benchmarks.families.compile import compile_text
 from tests.benchmarks.families.databases import BASE, declared, rendered
 

@@ -16,7 +16,7 @@ from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource, render_family
 from jitlto.record.fragment import FragmentKey
-from jitlto.record.index import agrees
+from jitlto.record.parameters import agrees
 from jitlto.runtime.family import KernelFamily
 
 NAMES = ("ivf_flat", "fft", "transport")

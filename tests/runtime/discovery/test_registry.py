@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import DatabaseError, RegistryError
 from jitlto.database import FragmentDatabase, writer
-from jitlto.link.requests import LookUps
-from jitlto.link.sources import Disk
+from jitlto.link.kernel_cache import KernelCache
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import load
 from tests.support.distributions import install
@@ -29,25 +28,6 @@ def rewritten(source: Path, target: Path, *, name: str = "mini", options: tuple[
     return target
 
 
-def test_a_database_is_opened_by_path_and_once(mini_path: Path) -> None:
-    registry = Registry()
-    opened = registry.open(mini_path)
-    assert list(opened.families) == ["mini"]
-    assert registry.open(str(mini_path)) is opened
-    assert registry.open(mini_path.parent / "." / mini_path.name) is opened
-
-
-def test_a_relative_path_and_a_link_name_the_same_database(
-    mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    registry = Registry()
-    opened = registry.open(mini_path)
-    (tmp_path / "link.fragdb").symlink_to(mini_path)
-    assert registry.open(tmp_path / "link.fragdb") is opened
-    monkeypatch.chdir(mini_path.parent)
-    assert registry.open(mini_path.name) is opened
-
-
 def test_families_are_found_in_files_and_in_directories(mini_path: Path, tmp_path: Path) -> None:
     directory = tmp_path / "databases"
     directory.mkdir()
@@ -55,7 +35,7 @@ def test_families_are_found_in_files_and_in_directories(mini_path: Path, tmp_pat
     rewritten(mini_path, directory / "first.fragdb", name="first")
     (directory / "notes.txt").write_text("no database")
     registry = Registry((mini_path, directory))
-    assert [d.path.name for d in registry.databases()] == ["mini.fragdb", "first.fragdb", "second.fragdb"]
+    assert [path.name for path in registry.files()] == ["mini.fragdb", "first.fragdb", "second.fragdb"]
     assert registry.find("mini").path == mini_path
     assert registry.find("second").path == directory / "second.fragdb"
 
@@ -91,7 +71,7 @@ def test_two_databases_with_different_content_of_one_family_are_an_error_that_na
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     missing = tmp_path / "missing.fragdb"
     with raises(DatabaseError, "database-not-found", where="missing.fragdb"):
-        Registry().open(missing)
+        Registry().file(missing)
     with raises(DatabaseError, "database-not-found", where="missing.fragdb", hint="JITLTO_DATABASE_PATH"):
         Registry((missing,)).find("mini")
 
@@ -100,7 +80,7 @@ def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
 def test_a_link_that_leads_nowhere_or_to_itself_is_one_clear_error(tmp_path: Path, leads_to: str) -> None:
     link = tmp_path / "loop.fragdb"
     link.symlink_to(leads_to)
-    for ask in (FragmentDatabase, Registry().open, lambda path: load("mini", path)):
+    for ask in (FragmentDatabase, Registry().file, lambda path: load("mini", path)):
         with raises(DatabaseError, "database-not-found", where="loop.fragdb"):
             ask(link)
     for path in (link, tmp_path / ("long" * 100)):
@@ -132,8 +112,7 @@ def renamed(source: Path, directory: Path, count: int) -> list[Path]:
 
 def fresh(*paths: Path, cache: Path) -> Registry:
     """A registry as a process has it that begins."""
-    look_ups = LookUps(lambda: [Disk(CacheDir(cache, 1 << 30))])
-    return Registry(paths, look_ups=lambda _: look_ups)
+    return Registry(paths, cache=KernelCache(CacheDir(cache, 1 << 30)))
 
 
 def test_of_many_installed_databases_one_is_opened_to_find_a_family(

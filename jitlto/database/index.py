@@ -1,41 +1,41 @@
-"""The index of a stored family: fragments by entrypoint and by symbol, read when they are looked up."""
+"""The index of a family: its fragments by entrypoint and by symbol, read when they are looked up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from jitlto.base.cached import cached_property
 from jitlto.database import _records as records
 from jitlto.database._rows import ListedKey, Shape, StoredRows, SymbolUse
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role
-from jitlto.record.index import Index
 
 _ENTRYPOINTS = partial(records.decode, tuple[ListedKey, ...])
 _PROVIDERS = partial(records.decode, dict[str, tuple[ListedKey, ...]])
 _USES = partial(records.decode, dict[str, SymbolUse])
+_Names: TypeAlias = tuple[str, ...]
 
 
-class StoredIndex(Index):
-    """An :class:`~jitlto.record.index.Index` that reads a database.
+class Index:
+    """A family's fragments, and the device fragments of those that it uses, by role and by symbol.
 
     With values for all parameters of a group, a fragment is looked up by its key; otherwise the keys of all candidates
-    are read. The attributes of the base class, which hold all fragments, are read as a whole on first use.
+    are read.
 
     Args:
         rows: The rows of the database.
         family: The family's record, as it is stored.
-        gaps: What a merge left out of the database.
         shapes: Returns the shapes of a family.
-        read_all: Reads all fragments of the family and of those that it uses.
+        read_all: Reads all of these fragments, sorted by key.
     """
 
     def __init__(
         self,
         rows: StoredRows,
         family: FamilyRecord,
-        gaps: Iterable[FragmentKey],
         shapes: Callable[[str], Sequence[Shape]],
         read_all: Callable[[], Sequence[Fragment]],
     ) -> None:
@@ -43,65 +43,79 @@ class StoredIndex(Index):
         self._family = family.name
         self._families = (family.name, *family.uses)
         self._uses: dict[str, dict[str, SymbolUse]] = {}  # by symbol
-        self.gaps = [key for key in gaps if key.family in self._families]
         self._fragments: dict[FragmentKey, Fragment | None] = {}
-        self._entries = {}
-        self._candidates = {}
+        self._entries: dict[str | None, _Candidates] = {}  # by group
+        self._providers: dict[str, _Candidates] = {}  # by symbol
 
     @cached_property
-    def _whole(self) -> Index:
-        return Index(self._read_all())
-
-    @property
-    def entrypoints(self) -> Sequence[Fragment]:  # type: ignore[override]
-        return self._whole.entrypoints
-
-    @property
-    def providers(self) -> Mapping[str, Sequence[Fragment]]:  # type: ignore[override]
-        return self._whole.providers
+    def entrypoints(self) -> Sequence[Fragment]:
+        """All entrypoints; the first use reads all fragments."""
+        return [fragment for fragment in self._read_all() if fragment.role is Role.ENTRYPOINT]
 
     @cached_property
-    def required(self) -> Set[str]:  # type: ignore[override]
-        return _Required(self)
+    def providers(self) -> Mapping[str, Sequence[Fragment]]:
+        """All device fragments by the symbols that they provide; the first use reads all fragments."""
+        providers: dict[str, list[Fragment]] = defaultdict(list)
+        for fragment in self._read_all():
+            if fragment.role is Role.DEVICE:
+                for symbol in fragment.provides:
+                    providers[symbol.name].append(fragment)
+        return dict(providers)
+
+    @cached_property
+    def required(self) -> frozenset[str]:
+        """The symbols that fragments require; the first use reads all fragments."""
+        return frozenset(symbol.name for fragment in self._read_all() for symbol in fragment.requires)
+
+    def requires(self, symbol: str) -> bool:
+        """Return whether a fragment requires a symbol."""
+        uses = self._use(symbol).items()
+        return any(Role.DEVICE in use.required_by or (use.required_by and name == self._family) for name, use in uses)
 
     def entry_groups(self) -> set[str]:
+        """Return the groups of entrypoints."""
         return {shape.group for shape in self._entry_shapes()}
 
     def entry_keys(self, group: str | None) -> list[FragmentKey]:
+        """Return the keys of all entrypoints, or of those of one group; sorted."""
         if not self._entry_shapes():
             return []
         listed = self._rows.require("entrypoint", self._family, _ENTRYPOINTS)
         return sorted(key for key in self._keys(self._family, listed) if group in (None, key.group))
 
     def provider_keys(self, symbol: str) -> list[FragmentKey]:
+        """Return the keys of the device fragments that provide a symbol, sorted."""
         if not any(use.shapes for use in self._use(symbol).values()):
             return []
         listed = self._rows.require("provider", symbol, _PROVIDERS)
         return sorted(key for name in self._families for key in self._keys(name, listed.get(name, ())))
 
+    def provider_parameters(self, symbol: str) -> set[str]:
+        """Return the parameters of the device fragments that provide a symbol."""
+        return {name for _, shape in self._provider_shapes(symbol) for name in shape.parameters}
+
     def find_entries(self, group: str | None, configuration: Mapping[str, str]) -> list[Fragment]:
+        """Return the entrypoints, of one group if it is given, that agree with a configuration; sorted by key."""
         shapes = ((self._family, shape) for shape in self._entry_shapes() if group in (None, shape.group))
         found = self._find_by_key(shapes, configuration)
         if found is None:
-            found = super().find_entries(group, configuration)
+            if group not in self._entries:
+                self._entries[group] = _Candidates(self.entry_keys(group))
+            found = map(self._get, self._entries[group].find(configuration))
         return [fragment for fragment in found if fragment.role is Role.ENTRYPOINT]
 
     def find_providers(self, symbol: str, configuration: Mapping[str, str]) -> list[Fragment]:
-        uses = self._use(symbol).items()
-        shapes = ((name, self._shape(name, number)) for name, use in uses for number in use.shapes)
-        found = self._find_by_key(shapes, configuration)
+        """Return the device fragments that provide a symbol and agree with a configuration, sorted by key."""
+        found = self._find_by_key(self._provider_shapes(symbol), configuration)
         if found is None:
-            found = super().find_providers(symbol, configuration)
+            if symbol not in self._providers:
+                self._providers[symbol] = _Candidates(self.provider_keys(symbol))
+            found = map(self._get, self._providers[symbol].find(configuration))
         return [f for f in found if f.role is Role.DEVICE and any(symbol == each.name for each in f.provides)]
-
-    def requires(self, symbol: str) -> bool:
-        """Return whether a fragment requires a symbol; of used families, only device fragments count."""
-        uses = self._use(symbol).items()
-        return any(Role.DEVICE in use.required_by or (use.required_by and name == self._family) for name, use in uses)
 
     def _find_by_key(
         self, shapes: Iterable[tuple[str, Shape]], configuration: Mapping[str, str]
-    ) -> list[Fragment] | None:
+    ) -> Iterable[Fragment] | None:
         """Return the fragments of some shapes that agree with a configuration; None if their keys do not follow."""
         found = []
         for family, shape in shapes:
@@ -136,13 +150,17 @@ class StoredIndex(Index):
     def _entry_shapes(self) -> list[Shape]:
         return [shape for shape in self._shapes(self._family) if shape.role is Role.ENTRYPOINT]
 
+    def _provider_shapes(self, symbol: str) -> Iterable[tuple[str, Shape]]:
+        uses = self._use(symbol).items()
+        return ((name, self._shape(name, number)) for name, use in uses for number in use.shapes)
+
     def _shape(self, family: str, number: int) -> Shape:
         shapes = self._shapes(family)
         if number >= len(shapes):
             raise self._rows.damaged(f"family {family} has no shape {number}")
         return shapes[number]
 
-    def _keys(self, family: str, listed: Iterable[ListedKey]) -> Iterator[FragmentKey]:
+    def _keys(self, family: str, listed: Iterable[ListedKey]) -> Iterable[FragmentKey]:
         for number, values in listed:
             shape = self._shape(family, number)
             if len(values) != len(shape.parameters):
@@ -150,21 +168,28 @@ class StoredIndex(Index):
             yield shape.key(family, values)
 
 
-class _Required(Set[str]):
-    """The symbols that fragments require; iterating reads all fragments."""
+class _Candidates:
+    """Keys that agree with configurations; a look-up does not compare each of them."""
 
-    def __init__(self, index: StoredIndex) -> None:
-        self._index = index
+    def __init__(self, keys: Iterable[FragmentKey]) -> None:
+        self._shapes: dict[_Names, list[FragmentKey]] = defaultdict(list)
+        for key in keys:
+            self._shapes[tuple(name for name, _ in key.parameters)].append(key)
+        # By the parameters of a shape that configurations give: configurations mostly give the same ones.
+        self._groups: dict[tuple[_Names, _Names], dict[_Names, list[FragmentKey]]] = {}
 
-    @classmethod
-    def _from_iterable(cls, symbols: Iterable[str]) -> set[str]:  # type: ignore[override]
-        return set(symbols)
+    def find(self, configuration: Mapping[str, str]) -> list[FragmentKey]:
+        """Return those that no value of the configuration contradicts, sorted."""
+        found: list[FragmentKey] = []
+        for shape in self._shapes:
+            given = tuple(name for name in shape if name in configuration)
+            groups = self._groups.get((shape, given)) or self._group(shape, given)
+            found += groups.get(tuple(configuration[name] for name in given), ())
+        return sorted(found) if len(self._shapes) > 1 else found
 
-    def __contains__(self, symbol: object) -> bool:
-        return isinstance(symbol, str) and self._index.requires(symbol)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._index._whole.required)
-
-    def __len__(self) -> int:
-        return len(self._index._whole.required)
+    def _group(self, shape: _Names, given: _Names) -> dict[_Names, list[FragmentKey]]:
+        groups = self._groups[shape, given] = defaultdict(list)
+        for key in self._shapes[shape]:
+            values = dict(key.parameters)
+            groups[tuple(values[name] for name in given)].append(key)
+        return groups

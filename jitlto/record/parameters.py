@@ -1,0 +1,39 @@
+"""The parameters of fragment keys: whether they agree with a configuration, and the values that occur."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from jitlto.record.fragment import Fragment, FragmentKey
+
+
+def agrees(key: FragmentKey, configuration: Mapping[str, str]) -> bool:
+    """Return whether no parameter of a key contradicts a configuration; parameters that it does not name are free."""
+    return all(configuration.get(name, value) == value for name, value in key.parameters)
+
+
+def parameter_values(fragments: Iterable[Fragment]) -> dict[str, tuple[str, ...]]:
+    """Return the key parameters of fragments and the values of each, both sorted."""
+    return sorted_values((name, (value,)) for fragment in fragments for name, value in fragment.key.parameters)
+
+
+def sorted_values(several: Iterable[tuple[str, Iterable[str]]]) -> dict[str, tuple[str, ...]]:
+    """Join values by parameter: return each parameter with all of its values, both sorted."""
+    values: dict[str, set[str]] = {}
+    for name, some in several:
+        values.setdefault(name, set()).update(some)
+    return {name: tuple(sorted(values[name], key=numbers_first)) for name in sorted(values)}
+
+
+def merge_values(mappings: Iterable[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    """Join what :func:`sorted_values` returned; a parameter of one mapping alone is not sorted again."""
+    parts: dict[str, list[tuple[str, ...]]] = {}
+    for mapping in mappings:
+        for name, values in mapping.items():
+            parts.setdefault(name, []).append(values)
+    joined = sorted_values((name, values) for name, several in parts.items() if len(several) > 1 for values in several)
+    return {name: joined[name] if name in joined else parts[name][0] for name in sorted(parts)}
+
+
+def numbers_first(text: str) -> tuple[int, float, str]:
+    return (0, float(text), text) if text.isdecimal() else (1, 0.0, text)
