@@ -34,7 +34,8 @@ from jitlto.database import FragmentDatabase
 from jitlto.database.index import Index
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
 from jitlto.record.check_result import Cause
-from jitlto.record.fragment import Fragment, FragmentKey, Role, SymbolKind
+from jitlto.record.family_record import FamilyRecord
+from jitlto.record.fragment import Fragment, FragmentKey, Role
 from jitlto.record.parameters import agrees
 
 _Planned: TypeAlias = Sequence[Kernel | DeadEnd]
@@ -132,13 +133,12 @@ def require_kernels(
         Advice on fragments that no kernel contains. There is none on a family with gaps.
 
     Raises:
-        UnplannedKernelsError: If something that a kernel requires is missing, defined twice or ambiguous.
-        BuildError: If two groups of a kernel set one link option differently.
+        UnplannedKernelsError: If something that a kernel requires is missing, defined twice or ambiguous, or if two
+            of its groups set one link option differently.
     """
     failed: dict[str, Sequence[Cause]] = {}
     unused: list[Cause] = []
     for name, proof in prove(database, most=MOST_KERNELS, show=show).items():
-        _check_link_options(database, proof)
         gaps = [key for key in database.gaps if key.family in (name, *database.families[name].uses)]
         of_kind = {kind: [f for f in proof.failures if f.kind is kind] for kind in (Kind.UNUSED, Kind.EMPTY)}
         ends = [f for f in proof.failures if f.kind not in of_kind]
@@ -159,17 +159,6 @@ def require_kernels(
         more = f" (and {pluralize(cause.count - 1, 'more fragment')} likewise)" if cause.count > 1 else ""
         advice.append(f"{cause.message}{more}; {cause.hint}")
     return advice
-
-
-def _check_link_options(database: FragmentDatabase, proof: FamilyProof) -> None:
-    record, _ = database.index(proof.family)
-    for kernel in proof.kernels if record.groups_disagree() else ():
-        try:
-            record.link_options(kernel.resolution.fragments)
-        except PlanError as error:
-            what = f"{error.what} (kernel {kernel.resolution.entry.key})"
-            hint = "set it for one of the groups, or to one value in all groups of a kernel"
-            raise BuildError(what, code="build-conflicting-link-options", where=record.name, hint=hint) from None
 
 
 def prove(
@@ -205,6 +194,7 @@ def _prove(database: FragmentDatabase, name: str, found: _Planned, elsewhere: _P
     (record, index), own = database.index(name), database.fragments(name)
     planned = tuple(each for each in found if isinstance(each, Kernel))
     failures = _explain(index, [each for each in found if isinstance(each, DeadEnd)], show)
+    failures += _find_conflicting_options(record, planned)
     notes = list(_list_supplied(name, planned))
     is_shared = bool(record.groups) and not any(group.role is Role.ENTRYPOINT for group in record.groups)
     if is_shared:
@@ -223,6 +213,16 @@ def _prove(database: FragmentDatabase, name: str, found: _Planned, elsewhere: _P
         callers = any(group.supplied for group in record.groups)
         (notes if callers else failures).extend(_find_unused(index, own, used, used | seen))
     return FamilyProof(name, len(own), planned, tuple(failures), tuple(notes))
+
+
+def _find_conflicting_options(record: FamilyRecord, planned: Iterable[Kernel]) -> Iterator[Finding]:
+    for kernel in planned if record.groups_disagree() else ():
+        try:
+            record.link_options(kernel.resolution.fragments)
+        except PlanError as error:
+            hint = "set it for one of the groups, or to one value in all groups of a kernel"
+            subject, configuration = str(kernel.resolution.entry.key), dict(kernel.configuration)
+            yield Finding(Kind.CONFLICT, message_of(error), hint, subject, configuration, code=error.code)
 
 
 def _list_supplied(family: str, planned: Iterable[Kernel]) -> Iterator[Finding]:
@@ -337,14 +337,3 @@ def _why_unused(
     has = ", ".join(f"{name}={theirs[name]}" for name, _ in apart)
     does = f"has {has}" if has else "is planned with a different fragment"
     return f"{first.key}, which requires its symbols, {does}", remedy
-
-
-def shares_inline_functions(fragments: Sequence[Fragment]) -> bool:
-    """Return whether fragments of several groups define one inline function each for themselves."""
-    interface = {symbol.name for fragment in fragments for symbol in fragment.requires}
-    groups: dict[str, set[str]] = defaultdict(set)
-    for fragment in fragments:
-        for symbol in fragment.provides:
-            if symbol.weak and symbol.kind is not SymbolKind.KERNEL and symbol.name not in interface:
-                groups[symbol.name].add(fragment.key.group)
-    return any(len(several) > 1 for several in groups.values())

@@ -110,13 +110,6 @@ def made(group: str, provides: str = "", requires: str = "", role: Role = Role.D
 KERN = made("kern", requires="op", role=Role.ENTRYPOINT)
 
 
-def test_inline_functions_that_fragments_share_are_known() -> None:
-    meet = [made("kern", "help*", "op", role=Role.ENTRYPOINT), made("op", "op help*")]
-    assert proof.shares_inline_functions(meet)
-    assert not proof.shares_inline_functions([made("op", "op help*", n="1"), made("op", "op help*", n="2"), KERN])
-    assert not proof.shares_inline_functions([KERN, made("op", "op*")])
-
-
 def test_a_helper_may_be_inline_where_it_is_not_if_the_two_never_meet() -> None:
     kernels = [made(f"kern{n}", requires=f"op{n}", role=Role.ENTRYPOINT) for n in "12"]
     one, other = made("op1", "op1 help"), made("op2", "op2 help*")
