@@ -27,7 +27,6 @@ STALE = 86400.0
 _TOUCH_INTERVAL = 3600.0  # seconds: resolution of an entry's time of last use
 _LOCK_DIGITS = 3  # hexadecimal digits of a key that choose its lock: at most 4096 lock files
 _ROOT = 0  # user id
-_MAX_LINKS = 40  # as many as Linux follows (path_resolution(7))
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
@@ -245,30 +244,19 @@ def require_owned_path(path: str) -> None:
         PermissionError: If another user could change where it leads.
         OSError: If the path has too many links.
     """
-    own = (_ROOT, os.getuid())
-    place, open_to_all, links = "/", False, 0
-    pending = [part for part in path.split("/") if part][::-1]
-    while pending:
-        part = pending.pop()
-        if part == "..":  # of a link's target
-            place, open_to_all = os.path.dirname(place), False  # noqa: PTH120
-            continue
-        below = os.path.join(place, part)  # noqa: PTH118
+    place, open_to_all = "/", False
+    for part in filter(None, path.split("/")):
+        below = os.path.normpath(f"{place}/{part}")
         try:
             status = os.lstat(below)
+            if open_to_all and part != ".." and status.st_uid not in (_ROOT, os.getuid()):
+                raise PermissionError(f"{below} belongs to user {status.st_uid}, and {place} can be written by all")
+            if stat.S_ISLNK(status.st_mode):
+                status = os.stat(below)  # noqa: PTH116 - fails for a circle
+                require_owned_path(os.path.join(place, os.readlink(below)))  # noqa: PTH115, PTH118
+                below = os.path.realpath(below)
         except FileNotFoundError:
             return
-        if open_to_all and status.st_uid not in own:
-            raise PermissionError(f"{below} belongs to user {status.st_uid}, and {place} can be written by all")
-        if stat.S_ISLNK(status.st_mode):
-            links += 1
-            if links > _MAX_LINKS:
-                raise OSError(f"{path}: too many symbolic links")
-            target = os.readlink(below)  # noqa: PTH115
-            if target.startswith("/"):
-                place, open_to_all = "/", False
-            pending += [part for part in target.split("/") if part not in ("", ".")][::-1]
-            continue
         place, open_to_all = below, bool(status.st_mode & stat.S_IWOTH)
         if open_to_all and not status.st_mode & stat.S_ISVTX:
             raise PermissionError(

@@ -1,8 +1,4 @@
-"""Failures grouped by cause, so that a bug in a template is reported once and not for every combination.
-
-Failures have one cause if the first thing that their compilers say of a template or header is the same, apart from what
-varies with the combination: parameter values, numbers, scalar types, names of files and white space.
-"""
+"""Fragments that do not compile, grouped by the first thing that their compilers say of a template or header."""
 
 from __future__ import annotations
 
@@ -20,11 +16,6 @@ from jitlto.record.fragment import FragmentKey
 # What NVRTC and nvcc say of a file, and ptxas or a host compiler.
 _DIAGNOSTIC = re.compile(r"^(.+?)\(\d+\): [\w ]*error(?: #[\w-]+)?: (.*)$", re.M)
 _OTHER_ERROR = re.compile(r"^.*\b(?:error|fatal)\b.*$", re.M | re.I)
-_PATH = r"(?:/[\w.+-]+){2,}|\b[0-9a-f]{20}\b"  # the hash is a program's, see nvrtc.program_name
-_NUMBER = r"\b(?:0[xX][0-9a-fA-F]+|\d[\d.]*(?:[eE][-+]?\d+)?)[uUlLfF]*|\d+"
-# A typedef among the values appears in messages as the type that it names.
-_SCALAR = r"\b(?:unsigned|signed|long|short|char|bool|__half|__nv_bfloat16|(?:u?int|float|double)(?:\d*|\d+_t))\b"
-_SHORT = 3  # characters; a shorter value is matched as a whole word, because "a" occurs inside many names
 _MOST_KEYS, _MOST_EXAMPLES, _LONGEST_TITLE = 8, 10, 160
 
 
@@ -95,35 +86,22 @@ def group_failures(failures: Iterable[Failure], sources: Iterable[RenderedSource
 
     Args:
         failures: In the order of the build.
-        sources: All sources of the build. A 4 that is a value in one may be a constant in another, and is left out of
-            the messages of both.
+        sources: All sources of the build.
     """
     sources = list(sources)
     tried = Counter(f"{source.key.family}/{source.key.group}" for source in sources)
-    values = {line.strip() for each in sources for value in each.combination.values() for line in value.split("\n")}
-    words = [_word(value) for value in sorted(values - {""}, key=lambda value: (-len(value), value))]
-    varying = re.compile("|".join([*words, _PATH, _SCALAR, _NUMBER]))
+    values = [value for source in sources for value in source.combination.values()]
 
-    def signature(failure: Failure) -> object:
+    def message(failure: Failure) -> tuple[object, str]:
         file, text = failure.message
-        # Without white space too, because a value may be empty.
-        text = "".join(varying.sub("", text.replace(str(failure.rendered.key), "")).split())
-        return type(failure.error), file, text
+        return (type(failure.error), file), text.replace(str(failure.rendered.key), "")
 
     found = []
-    for members in group_by_cause(failures, signature):
+    for members in group_by_cause(failures, message, values):
         counts = Counter(failure.group for failure in members).items()
         extent = (f"{'all' if n == tried[group] else f'{n} of the'} {tried[group]} of {group}" for group, n in counts)
         found.append(FailureGroup(tuple(members), tuple(extent)))
     return found
-
-
-def _word(value: str) -> str:
-    if len(value) >= _SHORT:
-        return re.escape(value)
-    before = r"(?<!\w)" if re.match(r"\w", value) else ""
-    after = r"(?!\w)" if re.search(r"\w\Z", value) else ""
-    return f"{before}{re.escape(value)}{after}"
 
 
 def _describe(groups: Sequence[FailureGroup]) -> Iterator[str]:

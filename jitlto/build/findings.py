@@ -1,4 +1,8 @@
-"""Findings of a check, and their grouping by cause."""
+"""Findings of a check, and the grouping by cause of all that failed.
+
+A bug in a template is reported once, and not for every combination: what varies with the combination is left out when
+messages are compared.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +13,33 @@ from enum import StrEnum
 from typing import TypeVar
 
 from jitlto.base.errors import JitltoError, LoggedError
-from jitlto.base.mangling import base_name, demangle
+from jitlto.base.mangling import base_name
 from jitlto.record.check_result import Cause, Place
-from jitlto.record.fragment import Fragment
 
 T = TypeVar("T")
+
+_WORD = re.compile(r"[^\W\d_]+")
+_MANGLED = re.compile(r"\b_Z\w+")
+# Files, the hash that is a program's name (see nvrtc.program_name), and values.
+_PLACE = re.compile(r"(?:/[\w.+-]+){2,}|\b[0-9a-f]{20}\b|=[^,;\s\]]+")
+# A typedef among the values appears in messages as the type that it names.
+_TYPES = re.compile("unsigned|signed|long|short|char|bool|u?int|float|double|half|nv|bfloat|[tuxlfe]")
 
 
 class Kind(StrEnum):
     """What a finding is about."""
 
-    #: A requirement that no fragment meets.
-    REQUIREMENT = "requirement"
-    #: A requirement that several fragments meet, in every configuration.
-    AMBIGUITY = "ambiguity"
-    #: Provider and requirer disagree about a layout.
-    INTERFACE = "interface"
-    #: Fragments that conflict in a different way, e.g. two definitions of one function.
-    CONFLICT = "conflict"
-    #: A device fragment that no kernel contains.
-    UNUSED = "unused"
-    #: A family without kernels.
-    EMPTY = "empty"
-    #: A function that callers supply at run time. Not a failure.
-    SUPPLIED = "supplied"
-    #: An inline function that two fragments of a kernel define differently.
-    DEFINITION = "definition"
-    #: A family whose inline functions could not be compared. Not a failure.
-    UNCOMPARED = "uncompared"
-    #: A kernel that nvJitLink cannot link.
-    LINK = "link"
-    #: A call of an operator that chooses no kernel, or does not fit it.
-    CALL = "call"
+    REQUIREMENT = "requirement"  # that no fragment meets
+    AMBIGUITY = "ambiguity"  # of a requirement that several fragments meet, in every configuration
+    INTERFACE = "interface"  # about which provider and requirer disagree
+    CONFLICT = "conflict"  # of another kind, e.g. two definitions of one function
+    UNUSED = "unused"  # device fragment, which no kernel contains
+    EMPTY = "empty"  # family, without kernels
+    SUPPLIED = "supplied"  # function, by callers at run time: not a failure
+    DEFINITION = "definition"  # of an inline function, different in two fragments of a kernel
+    UNCOMPARED = "uncompared"  # inline functions of a family: not a failure
+    LINK = "link"  # that nvJitLink cannot do
+    CALL = "call"  # of an operator, which chooses no kernel or does not fit it
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,33 +76,32 @@ def message_of(error: JitltoError) -> str:
     return f"{error.where}: {error.what}" if error.where else error.what
 
 
-def group_by_cause(items: Iterable[T], cause: Callable[[T], object]) -> list[list[T]]:
-    """Group items that have the same cause, the most frequent first, and otherwise in their order."""
+def group_by_cause(
+    items: Iterable[T], message: Callable[[T], tuple[object, str]], values: Iterable[str]
+) -> list[list[T]]:
+    """Group items that have the same cause, the most frequent first, and otherwise in their order.
+
+    Args:
+        items: What failed.
+        message: What must be equal, and a text, which may differ in values, numbers, scalar types, names of files and
+            the types in names of functions.
+        values: Of parameters, in all combinations. A ``T`` that is a value in one may be a constant in another, and is
+            left out of the texts of both.
+    """
+    varying = {word for value in set(values) for word in _WORD.findall(value)}
     groups: dict[object, list[T]] = {}
     for item in items:
-        groups.setdefault(cause(item), []).append(item)
+        what, text = message(item)
+        text = _MANGLED.sub(lambda match: base_name(match[0]), _PLACE.sub(" ", text))
+        words = tuple(word for word in _WORD.findall(text) if not (word in varying or _TYPES.fullmatch(word)))
+        groups.setdefault((what, words), []).append(item)
     return sorted(groups.values(), key=len, reverse=True)
 
 
-def group_findings(findings: Iterable[Finding], fragments: Iterable[Fragment]) -> tuple[Cause, ...]:
-    """Group findings by cause, the most frequent first.
-
-    Args:
-        findings: The findings; the first of a cause represents it.
-        fragments: The fragments whose keys and symbols may occur in messages. Messages that differ only in these, in
-            values and in numbers have the same cause.
-    """
-    names = {symbol.name for fragment in fragments for symbol in (*fragment.provides, *fragment.requires)}
-    spellings = {spelled: base_name(name) for name in names for spelled in (name, demangle(name))}
-    symbols = re.compile("|".join(map(re.escape, sorted(spellings, key=lambda s: (-len(s), s)))) or "(?!)")
-
-    def signature(finding: Finding) -> object:
-        text = symbols.sub(lambda match: spellings[match[0]], finding.message)
-        text = re.sub(r"([\w.-]+/[\w.-]+)\[[^\]]*\]", r"\1[]", text)
-        text = re.sub(r"([A-Za-z_][\w.-]*)=[^,\s;]+", r"\1=", text)
-        return finding.kind, finding.code, re.sub(r"0x[0-9a-fA-F]+|\d+", "0", text)
-
-    return tuple(map(_cause, group_by_cause(findings, signature)))
+def group_findings(findings: Sequence[Finding]) -> tuple[Cause, ...]:
+    """Group findings by cause, the most frequent first; the first of a cause represents it."""
+    values = [value for finding in findings for value in finding.configuration.values()]
+    return tuple(map(_cause, group_by_cause(findings, lambda each: ((each.kind, each.code), each.message), values)))
 
 
 def _cause(findings: Sequence[Finding]) -> Cause:

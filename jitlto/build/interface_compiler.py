@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -15,13 +15,14 @@ from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution import transport
 from jitlto.compile.compiler import CompileJob
 from jitlto.compile.nvrtc_program import program_name
+from jitlto.cuda.ptx import parse_ptx
 from jitlto.record.headers import Source
 
-#: What logs call the text of a question.
+#: What logs call a text.
 PROBE_NAME = "interfaces.cu"
 #: The beginning of the names of variables whose texts are wanted.
 TEXT = "jitlto_text_"
-_KIND, _REVISION = "interfaces", 4  # of entries in the build cache
+_KIND, _REVISION = "interfaces", 5  # of entries in the build cache
 _NUMBER = re.compile(r"-?\d+")
 
 
@@ -35,40 +36,16 @@ class Answer(msgspec.Struct, frozen=True):
     found: dict[str, str] = {}
 
 
-@dataclass(frozen=True)
-class Question:
-    """A text, how it is compiled, and the headers that it can reach."""
-
-    config: CompileConfig
-    text: str
-    headers: Mapping[str, bytes] = field(compare=False)
-
-    @property
-    def source(self) -> Source:
-        """The text and the headers."""
-        return Source(self.text.encode(), self.headers)
-
-    @property
-    def key(self) -> str:
-        """The key of its answer in the build cache."""
-        return self.config.key(self.source, f"{_KIND} {_REVISION}")
-
-    def job(self) -> CompileJob:
-        """What a worker compiles."""
-        tool, how = self.config.toolchain, self.config
-        return CompileJob(tool.name, tool.identify(()), self.source, how.architectures, how.options, ())
-
-
-def ask(job: CompileJob) -> Answer:
+def compile_text(job: CompileJob) -> Answer:
     """Compile a job to PTX for each of its architectures."""
     compiler = transport.find_compiler(job.toolchain)
     found: dict[str, str] = {}
     try:
-        for architecture in job.architectures:
-            for name, each in compiler.compile_ptx(job, architecture).declarations.items():
+        for text in compiler.make(job, job.architectures, ptx=True).ptx.values():
+            for name, each in parse_ptx(text.decode()).declarations.items():
                 found[name] = _decode_text(each.text) if name.startswith(TEXT) else ""
     except CompileError as error:
-        return Answer(error.log or str(error))
+        return Answer((error.log or str(error)).replace(program_name(job.source), PROBE_NAME))
     return Answer(found=found)
 
 
@@ -78,7 +55,7 @@ def _decode_text(initialiser: str) -> str:
 
 
 class InterfaceCompiler:
-    """Has questions compiled, all at the same time and each once.
+    """Has texts compiled, all at the same time and each once.
 
     Args:
         submit: Runs a function with a job in a worker.
@@ -87,27 +64,30 @@ class InterfaceCompiler:
 
     def __init__(self, submit: Callable[..., Future[Answer]], cache: Cache | None) -> None:
         self._submit, self._cache = submit, cache
-        self._running: dict[Question, tuple[str, Answer | Future[Answer]]] = {}
+        self._asked: dict[str, Callable[[], Answer]] = {}
 
-    def start(self, questions: Iterable[Question]) -> None:
-        """Compile what the cache does not know."""
-        keys = {question: question.key for question in questions if question not in self._running}
-        found = self._cache.find(_KIND, keys.values()) if self._cache else {}
-        for question, key in keys.items():
-            known = _decode(found[key][0]) if key in found else None
-            self._running[question] = key, self._submit(question.job(), run=ask) if known is None else known
+    def ask(self, config: CompileConfig, text: str, headers: Mapping[str, bytes]) -> Callable[[], Answer]:
+        """Begin to compile a text, which can reach some headers; return what waits for the answer."""
+        source = Source(text.encode(), headers)
+        key = config.key(source, f"{_KIND} {_REVISION}")
+        if key not in self._asked:
+            tool = config.toolchain
+            job = CompileJob(tool.name, tool.identify(()), source, config.architectures, config.options, ())
+            self._asked[key] = functools.cache(self._start(key, job))
+        return self._asked[key]
 
-    def answer(self, question: Question) -> Answer:
-        """Return the answer, with a log if the text does not compile."""
-        self.start([question])
-        key, answer = self._running[question]
-        if isinstance(answer, Answer):
+    def _start(self, key: str, job: CompileJob) -> Callable[[], Answer]:
+        if self._cache is not None and (known := _decode(self._cache.find(_KIND, [key]).get(key, (b"",))[0])):
+            return lambda: known
+        running = self._submit(job, run=compile_text)
+
+        def finish() -> Answer:
+            answer = running.result()
+            if self._cache is not None:
+                self._cache.put(_KIND, key, msgspec.json.encode(answer))
             return answer
-        made = answer.result()
-        made = Answer(made.log.replace(program_name(question.source), PROBE_NAME), made.found)
-        if self._cache is not None:
-            self._cache.put(_KIND, key, msgspec.json.encode(made))
-        return made
+
+        return finish
 
 
 def _decode(data: bytes) -> Answer | None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from jitlto.base.errors import BuildError, FamilyError
 from jitlto.base.mangling import demangle, parameter_types, qualified_name
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
-from jitlto.build.interface_compiler import PROBE_NAME, Answer, InterfaceCompiler, Question
+from jitlto.build.interface_compiler import PROBE_NAME, InterfaceCompiler
 from jitlto.build.interfaces import path_of
 from jitlto.compile.compiler import CompiledSource
 from jitlto.record.headers import interfaces_first
@@ -55,7 +55,7 @@ class InterfaceProof:
 
     Args:
         sources: What was compiled.
-        compiler: Compiles the questions, from now on.
+        compiler: Compiles the probes, from now on.
         own: The interfaces of each family itself, without those of the families that it uses.
     """
 
@@ -66,27 +66,29 @@ class InterfaceProof:
         own: Mapping[str, Sequence[str]],
     ) -> None:
         self._compiler, self._own = compiler, own
-        self._required: dict[tuple[str, CompileConfig], set[str]] = defaultdict(set)
         self._types: dict[str, dict[str, str]] = defaultdict(dict)  # of each symbol, with a family that has it
         compiled = [(request, source) for request, source in sources.items() if request.config.interfaces]
         families: dict[str, set[str]] = defaultdict(set)  # that require a symbol
         for request, source in compiled:
             for symbol in source.requires:
                 families[symbol.name].add(request.key.family)
+        required: dict[tuple[str, CompileConfig], set[str]] = defaultdict(set)
         for request, source in compiled:
-            family, wanted = request.key.family, {symbol.name for symbol in source.requires}
-            wanted |= {s.name for s in source.provides if families.get(s.name, set()) - {family}}
-            if wanted:
-                self._required[family, request.config] |= wanted
-        compiler.start(
-            question
-            for (family, config), names in self._required.items()
-            for question, _ in (_probe(config, config.interfaces[::-1], names), *self._in_order(family, config, names))
-        )
-
-    def _in_order(self, family: str, config: CompileConfig, names: set[str]) -> list[tuple[Question, dict[int, str]]]:
-        """Return the question that types need which families share: interfaces of one may hide names of another's."""
-        return [_probe(config, config.interfaces, names)] if len(self._own[family]) < len(config.interfaces) else []
+            family = request.key.family
+            required[family, request.config].update(symbol.name for symbol in source.requires)
+            shared = {symbol.name for symbol in source.provides if families.get(symbol.name, set()) - {family}}
+            required[family, request.config] |= shared
+        self._probes = {
+            way: (
+                _Probe(compiler, way[1], way[1].interfaces[::-1], names),
+                # The types that families share: interfaces of one may hide names of another's.
+                _Probe(compiler, way[1], way[1].interfaces, names)
+                if len(own[way[0]]) < len(way[1].interfaces)
+                else None,
+            )
+            for way, names in required.items()
+            if names
+        }
 
     def faults(self) -> Faults:
         """Return what the interfaces do not declare, for symbols which the fragments require.
@@ -96,15 +98,13 @@ class InterfaceProof:
             FamilyError: A symbol has another type in a family than in another that uses it.
         """
         found: set[tuple[str, str, str]] = set()
-        for (family, config), names in self._required.items():
-            question, lines = _probe(config, config.interfaces[::-1], names)
-            answer = self._compiler.answer(question)
-            if answer.log and (error := find_broken(self._compiler, config, self._own[family])):
+        for (family, config), (probe, in_order) in self._probes.items():
+            if probe.answer().log and (error := find_broken(self._compiler, config, self._own[family])):
                 raise error
-            if answer.log or self._in_order(family, config, names) or any(_undeclared(answer, lines)):
-                found.update((family, name, reason) for name, reason in self._judge(family, config, names))
+            if probe.answer().log or in_order or any(probe.undeclared()):
+                found.update((family, name, reason) for name, reason in self._judge(family, config, probe.names))
             else:
-                self._keep_types(family, names, answer)
+                self._keep_types(family, probe)
         for name, types in self._types.items():
             if len(types) > 1:
                 forms = " and ".join(f"`{each}` in {family}" for each, family in types.items())
@@ -112,35 +112,56 @@ class InterfaceProof:
                 raise FamilyError(f"the type of {demangle(name)} is {forms}", code="family-use", hint=hint)
         return tuple(sorted(found))
 
-    def _judge(self, family: str, config: CompileConfig, names: set[str]) -> Iterator[tuple[str, str]]:
+    def _judge(self, family: str, config: CompileConfig, names: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yield the symbols that the interfaces do not declare, with the reasons, and keep the types of the others."""
         while names:
-            question, lines = _probe(config, config.interfaces, names)
-            answer = self._compiler.answer(question)
-            if not answer.log:
-                self._keep_types(family, names, answer)
-                for name in _undeclared(answer, lines):
+            probe = _Probe(self._compiler, config, config.interfaces, names)
+            if not (log := probe.answer().log):
+                self._keep_types(family, probe)
+                for name in probe.undeclared():
                     yield name, f"{demangle(name)} is not what the interfaces declare by this name"
                 return
-            errors = [*_ERROR.finditer(answer.log)]
-            faulty = {lines[int(m["line"])]: m["text"] for m in reversed(errors) if int(m["line"]) in lines}
+            errors = [(int(match["line"]), match["text"]) for match in _ERROR.finditer(log)]
+            faulty = {probe.lines[line]: text for line, text in reversed(errors) if line in probe.lines}
             if not faulty:
-                raise _alone_error(config, config.interfaces[-1], answer.log)
+                raise _alone_error(config, config.interfaces[-1], log)
             # Private members are declared, and cannot be referred to.
             yield from ((name, text) for name, text in faulty.items() if "inaccessible" not in text)
-            names = names - faulty.keys()
+            names = [name for name in names if name not in faulty]
 
-    def _keep_types(self, family: str, names: set[str], answer: Answer) -> None:
-        asked = sorted(names)
-        for found in answer.found:
+    def _keep_types(self, family: str, probe: _Probe) -> None:
+        for found in probe.answer().found:
             if match := _TYPE.match(found):
                 type_ = demangle(found).partition(", ")[2].removesuffix(">").rstrip()
-                self._types[asked[int(match[1])]].setdefault(type_, family)
+                self._types[probe.names[int(match[1])]].setdefault(type_, family)
 
 
-def _undeclared(answer: Answer, lines: Mapping[int, str]) -> Iterator[str]:
-    """Yield symbols that PTX lacks: what compiles may have found another declaration of the name."""
-    return (name for name in lines.values() if name not in answer.found and not _is_structor(name))
+class _Probe:
+    """A source that refers to symbols behind some interfaces, each of which may leave no pragma open.
+
+    Attributes:
+        answer: Waits for what the compiler says.
+        names: The symbols, sorted.
+        lines: Those that C++ can name, by the line that refers to each.
+    """
+
+    def __init__(
+        self, compiler: InterfaceCompiler, config: CompileConfig, interfaces: Sequence[str], names: Iterable[str] = ()
+    ) -> None:
+        self.names = sorted(names)
+        parts = (f"{interfaces_first([each])}{_PACKED.replace('@', str(n))}" for n, each in enumerate(interfaces))
+        every = " ".join(map(demangle, self.names))
+        toolkit = "".join(f"#include <{header}>\n" for header, word in _TOOLKIT_TYPES.items() if word.search(every))
+        asked = {name: line for number, name in enumerate(self.names) if (line := _line(number, name))}
+        self.lines = dict(enumerate(asked, _TOOLS.count("\n") + 1))
+        text = "".join([*parts, toolkit, "#line 1\n", _TOOLS, *(f"{line}\n" for line in asked.values())])
+        headers = config.complete(config.closure(toolkit + interfaces_first(interfaces))).headers
+        self.answer = compiler.ask(config, text, headers)
+
+    def undeclared(self) -> Iterator[str]:
+        """Yield symbols that PTX lacks: what compiles may have found another declaration of the name."""
+        found = self.answer().found
+        return (name for name in self.lines.values() if name not in found and not _is_structor(name))
 
 
 def find_broken(compiler: InterfaceCompiler, config: CompileConfig, interfaces: Sequence[str]) -> BuildError | None:
@@ -148,11 +169,10 @@ def find_broken(compiler: InterfaceCompiler, config: CompileConfig, interfaces: 
 
     Its sources, which are compiled behind it, then fail wherever the compiler happens to notice.
     """
-    if len(interfaces) > 1 and not compiler.answer(_probe(config, interfaces[::-1], ())[0]).log:
+    if len(interfaces) > 1 and not _Probe(compiler, config, interfaces[::-1]).answer().log:
         return None
-    questions = [(interface, _probe(config, [interface], ())[0]) for interface in interfaces]
-    compiler.start(question for _, question in questions)
-    logs = ((interface, compiler.answer(question).log) for interface, question in questions)
+    probes = [(interface, _Probe(compiler, config, [interface])) for interface in interfaces]
+    logs = ((interface, probe.answer().log) for interface, probe in probes)
     return next((_alone_error(config, interface, log) for interface, log in logs if log), None)
 
 
@@ -160,13 +180,13 @@ def _alone_error(config: CompileConfig, interface: str, log: str) -> BuildError:
     texts = config.own_closure(interfaces_first([interface])).headers
     first, message = _ERROR.search(log), _ANY_ERROR.search(log)
     said = message["text"] if message else log
+    what, code = f"interface {interface} does not compile alone: ", "build-interface-alone"
     if _PACK in said:
         opened = ((name, text, each) for name, text in texts.items() for each in _PACKS.finditer(text))
         places = [f"{path_of(config, name)}:{text.count(10, 0, each.start()) + 1}" for name, text, each in opened]
+        where, code = (places or [interface])[-1], "build-interface-pack"
         what, hint = f"{interface} leaves #pragma pack open", "end it with #pragma pack(pop) in the same header"
-        return BuildError(what, code="build-interface-pack", where=places[-1] if places else interface, hint=hint)
-    what = f"interface {interface} does not compile alone: "
-    if first and first["file"] != PROBE_NAME:
+    elif first and first["file"] != PROBE_NAME:
         where, lines = f"{path_of(config, first['file'])}:{first['line']}", log[first.end() :].partition("\n\n")[0]
         what += "\n  ".join([first["text"], *filter(None, lines.splitlines())])
         hint = "include in it what it uses: every source is compiled behind it"
@@ -174,26 +194,7 @@ def _alone_error(config: CompileConfig, interface: str, log: str) -> BuildError:
         where = f"{path_of(config, interface)}:{texts.get(interface, b'').rstrip().count(10) + 1}"
         what += f"at its end: {said}"
         hint = "end in it what it begins, a declaration with a semicolon: every source is compiled behind it"
-    return BuildError(what, code="build-interface-alone", where=where, hint=hint)
-
-
-def _probe(
-    config: CompileConfig, interfaces: Sequence[str], names: set[str] | tuple[()]
-) -> tuple[Question, dict[int, str]]:
-    """Return a source that refers to some symbols, and the symbol that each of its lines refers to.
-
-    Behind each of the interfaces no pragma may be left open.
-    """
-    parts = (f"{interfaces_first([each])}{_PACKED.replace('@', str(n))}" for n, each in enumerate(interfaces))
-    every = " ".join(map(demangle, names))
-    toolkit = "".join(f"#include <{header}>\n" for header, word in _TOOLKIT_TYPES.items() if word.search(every))
-    head = f"{''.join(parts)}{toolkit}#line 1\n"
-    asked = {name: line for n, name in enumerate(sorted(names)) if (line := _line(n, name))}
-    lines = dict(enumerate(asked, _TOOLS.count("\n") + 1))
-    text = "".join([head, _TOOLS, *(f"{line}\n" for line in asked.values())])
-    return Question(
-        config, text, config.complete(config.closure(toolkit + interfaces_first(interfaces))).headers
-    ), lines
+    return BuildError(what, code=code, where=where, hint=hint)
 
 
 def _line(number: int, name: str) -> str | None:

@@ -11,7 +11,6 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import combinations, zip_longest
 from typing import NamedTuple, TypeAlias
 
@@ -19,7 +18,7 @@ from jitlto.base.errors import BuildError, FamilyError, JitltoError
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
-from jitlto.build.interface_compiler import TEXT, InterfaceCompiler, Question
+from jitlto.build.interface_compiler import TEXT, Answer, InterfaceCompiler
 from jitlto.compile.declarations import line_of, macros, words
 from jitlto.compile.heads import heads
 from jitlto.compile.tokens import TOKEN, is_balanced, plain_text, skip, stretches
@@ -52,120 +51,83 @@ class _Way(NamedTuple):
 
     who: str
     config: CompileConfig
-    architecture: Architecture
 
     def __str__(self) -> str:
-        tool = self.config.toolchain.name
-        return f"{self.who} ({' '.join([tool, *self.config.options])} for {self.architecture})"
+        tool, (architecture,) = self.config.toolchain.name, self.config.architectures
+        return f"{self.who} ({' '.join([tool, *self.config.options])} for {architecture})"
 
 
 _Texts: TypeAlias = dict[bytes, list[_Piece]]  # of headers, by their contents, since families have copies
 
 
-class InterfaceTexts:
-    """Compares what preprocessors make of the interfaces of a build's families.
+def compare_texts(
+    families: Sequence[FamilyDeclaration],
+    requests: Iterable[CompileRequest],
+    compiler: InterfaceCompiler,
+    callers: Callable[[FamilyDeclaration], CompileConfig | None],
+) -> dict[str, str]:
+    """Check that interfaces have one text in all ways in which the fragments that share them are compiled.
 
     Args:
         families: All of a build.
         requests: Those of all fragments.
         compiler: Compiles the texts.
+        callers: Gives how callers' sources are compiled for a family; None if that cannot be told here.
+
+    Returns:
+        What has another text in callers' sources, for each family of which something has.
+
+    Raises:
+        BuildError: Something has not one text in all fragments; or in callers' sources, where callers supply a group.
+        FamilyError: A used family's interfaces have another text alone than behind those of another.
     """
-
-    def __init__(
-        self,
-        families: Sequence[FamilyDeclaration],
-        requests: Iterable[CompileRequest],
-        compiler: InterfaceCompiler,
-    ) -> None:
-        self._families, self._compiler = families, compiler
-        self._sides: dict[str, dict[CompileConfig, str]] = defaultdict(dict)  # each with whose sources it is for
-        for request in requests:
-            self._sides[request.key.family].setdefault(request.config, f"{request.key.family}/{request.key.group}")
-        self._question = cache(_question)
-
-    def check(self, callers: Callable[[FamilyDeclaration], CompileConfig | None]) -> dict[str, str]:
-        """Check that interfaces have one text in all ways in which the fragments that share them are compiled.
-
-        Args:
-            callers: Gives how callers' sources are compiled for a family; None if that cannot be told here.
-
-        Returns:
-            What has another text in callers' sources, for each family of which something has.
-
-        Raises:
-            BuildError: Something has not one text in all fragments; or in callers' sources, where callers supply a
-                group.
-            FamilyError: A used family's interfaces have another text alone than behind those of another.
-        """
-        found: dict[str, str] = {}
-        for family in self._families:
-            own = self._sides[family.name]
-            if not own or not family.interfaces:
-                continue
-            users = [each for each in self._families if family.name in each.all_used()]
-            sides = own | {config: who for each in users for config, who in self._sides[each.name].items()}
-            if error := self._compare_ways(family, sides):
+    sides: dict[str, dict[CompileConfig, str]] = defaultdict(dict)  # of each family, with whose sources they are for
+    for request in requests:
+        sides[request.key.family].setdefault(request.config, f"{request.key.family}/{request.key.group}")
+    found: dict[str, str] = {}
+    for family in families:
+        own = sides[family.name]
+        if not own or not family.interfaces:
+            continue
+        users = [sides[each.name] for each in families if family.name in each.all_used()]
+        if error := _find_difference(family, own | {how: who for each in users for how, who in each.items()}, compiler):
+            raise error
+        theirs = callers(family)
+        if theirs is not None and (error := _find_difference(family, own | {theirs: _CALLERS}, compiler)):
+            every = (family, *family.all_used().values())
+            if any(group.template is None for each in every for group in each.groups):
                 raise error
-            theirs = callers(family)
-            if theirs is not None and (error := self._compare_ways(family, own | {theirs: _CALLERS})):
-                groups = (group for each in (family, *family.all_used().values()) for group in each.groups)
-                if any(group.template is None for group in groups):
-                    raise error
-                found[family.name] = error.what
-        return found
+            found[family.name] = error.what
+    return found
 
-    def _compare_ways(self, family: FamilyDeclaration, sides: Mapping[CompileConfig, str]) -> JitltoError | None:
-        """Return what has not one text for all sides."""
-        several = any(config.candidates for config in sides) or len({_architectures(config) for config in sides}) > 1
-        unlike: dict[object, CompileConfig] = {}
-        for config in sides:
-            headers = digest_headers(config.own_closure(interfaces_first(family.interfaces)).headers)
-            unlike.setdefault((_settings(config), headers, *_left_macros(config, family)), config)
-        if len(unlike) == 1 and not several:
-            return None
-        groups: dict[Architecture | None, list[_Way]] = defaultdict(list)
-        for config in unlike.values():
-            for each in _architectures(config):
-                alone = replace(config, architectures=(each,), candidates=())
-                groups[None if several else each].append(_Way(sides[config], alone, each))
-        self._compiler.start(self._question(way.config) for ways in groups.values() for way in ways)
-        for ways in groups.values():
-            read = [(way, text) for way in ways if (text := self._read(way, family.interfaces)) is not None]
-            for (one, text), (other, others) in sorted(combinations(read, 2), key=lambda two: _same_side(*two)):
-                for content in sorted(text.keys() | others.keys()):
-                    both = text.get(content, []), others.get(content, [])
-                    if place := _compare(*both, is_outline=_settings(one.config) != _settings(other.config)):
-                        return _error(family, one, other, place, both)
+
+def _find_difference(
+    family: FamilyDeclaration, sides: Mapping[CompileConfig, str], compiler: InterfaceCompiler
+) -> JitltoError | None:
+    several = any(config.candidates for config in sides) or len({_architectures(config) for config in sides}) > 1
+    unlike: dict[object, CompileConfig] = {}
+    for config in sides:
+        headers = digest_headers(_own_headers(config, family.interfaces))
+        unlike.setdefault((_settings(config), headers, *_left_macros(config, family)), config)
+    if len(unlike) == 1 and not several:
         return None
-
-    def _read(self, way: _Way, interfaces: Sequence[str]) -> _Texts | None:
-        """Return the texts of some of the interfaces; None if callers' sources do not compile behind them.
-
-        What they include has the text that it has there, or, if it was included before, the one that it has there.
-        """
-        config = way.config
-        answer = self._compiler.answer(self._question(config))
-        if answer.log:
-            if way.who == _CALLERS:
-                return None
-            what = f"the text of the interfaces cannot be compared: {answer.log.partition(chr(10))[0]}"
-            raise BuildError(what, code="build-interface-alone", where=str(way))
-        headers, names = config.own_closure(interfaces_first(config.interfaces)).headers, []
-        for name in answer.found:
-            if name.startswith(TEXT):
-                count, header, line = map(int, name.removeprefix(TEXT).split("_"))
-                names.append((count, line, sorted(headers)[header], answer.found[name][1:]))
-        found: tuple[_Texts, _Texts] = defaultdict(list), defaultdict(list)
-        interface = ""
-        for _, number, place, text in sorted(names):
-            interface = interface if number else place
-            found[interface not in interfaces][headers[place]].append(_Piece(place, number, text))
-        wanted = config.own_closure(interfaces_first(interfaces)).headers.values()
-        return {content: found[content not in found[0]][content] for content in wanted}
-
-
-def _same_side(one: tuple[_Way, object], other: tuple[_Way, object]) -> bool:
-    return one[0].who == other[0].who
+    groups: dict[Architecture | None, list[tuple[_Way, Callable[[], Answer]]]] = defaultdict(list)
+    for config in unlike.values():
+        for each in _architectures(config):
+            way = _Way(sides[config], replace(config, architectures=(each,), candidates=()))
+            groups[None if several else each].append((way, _ask(compiler, way.config)))
+    for asked in groups.values():
+        ways = [(way, text) for way, answer in asked if (text := _read(way, answer(), family)) is not None]
+        # What differs between two sides says more than what differs within one.
+        for (one, text), (other, others) in sorted(
+            combinations(ways, 2), key=lambda two: two[0][0].who == two[1][0].who
+        ):
+            is_outline = _settings(one.config) != _settings(other.config)
+            for content in sorted(text.keys() | others.keys()):
+                both = text.get(content, []), others.get(content, [])
+                if place := _compare(*both, is_outline=is_outline):
+                    return _error(family, one, other, place, both)
+    return None
 
 
 def _settings(config: CompileConfig) -> tuple[str, tuple[str, ...], tuple[Architecture, ...]]:
@@ -176,17 +138,43 @@ def _architectures(config: CompileConfig) -> tuple[Architecture, ...]:
     return tuple(sorted({*config.architectures, *config.candidates}))
 
 
-def _question(config: CompileConfig) -> Question:
-    includes = interfaces_first(config.interfaces)
-    own = config.own_closure(includes).headers
-    headers = dict(config.complete(config.closure(includes)).headers)
+def _own_headers(config: CompileConfig, interfaces: Sequence[str]) -> Mapping[str, bytes]:
+    return config.own_closure(interfaces_first(interfaces)).headers
+
+
+def _ask(compiler: InterfaceCompiler, config: CompileConfig) -> Callable[[], Answer]:
+    headers = dict(config.complete(config.closure(interfaces_first(config.interfaces))).headers)
+    own = _own_headers(config, config.interfaces)
     names = sorted(own)
     headers |= {name: _as_strings(number, own[name]) for number, name in enumerate(names)}
     # Where each begins, line 0 says.
     begins = "".join(
         f'#include "{_NEXT}"\n{_keep(names.index(each), 0)}\n#include "{each}"\n' for each in config.interfaces
     )
-    return Question(config, f"{_HEAD}{begins}", HeaderSet({**headers, _NEXT: _count(_DIGITS).encode()}))
+    return compiler.ask(config, f"{_HEAD}{begins}", HeaderSet({**headers, _NEXT: _count(_DIGITS).encode()}))
+
+
+def _read(way: _Way, answer: Answer, family: FamilyDeclaration) -> _Texts | None:
+    """Return the texts of a family's interfaces; None if callers' sources do not compile behind them.
+
+    What they include has the text that it has there, or, if it was included before, the one that it has there.
+    """
+    if answer.log:
+        if way.who == _CALLERS:
+            return None
+        what = f"the text of the interfaces cannot be compared: {answer.log.partition(chr(10))[0]}"
+        raise BuildError(what, code="build-interface-alone", where=str(way))
+    headers = _own_headers(way.config, way.config.interfaces)
+    named = (name.removeprefix(TEXT).split("_") for name in answer.found if name.startswith(TEXT))
+    texts: tuple[_Texts, _Texts] = defaultdict(list), defaultdict(list)  # behind others' interfaces, and the family's
+    interface = ""
+    for count, number, line in sorted((int(count), int(number), int(line)) for count, number, line in named):
+        place = sorted(headers)[number]
+        interface = interface if line else place
+        text = answer.found[f"{TEXT}{count:03}_{number}_{line}"][1:]
+        texts[interface in family.interfaces][headers[place]].append(_Piece(place, line, text))
+    wanted = _own_headers(way.config, family.interfaces).values()
+    return {content: texts[content in texts[1]][content] for content in wanted}
 
 
 def _as_strings(number: int, text: bytes) -> bytes:
@@ -238,8 +226,8 @@ def _compare(one: Sequence[_Piece], other: Sequence[_Piece], *, is_outline: bool
     for mine, theirs in zip_longest(_tokens(one, is_outline=is_outline), _tokens(other, is_outline=is_outline)):
         if mine is None or theirs is None or mine[0] != theirs[0]:
             places = [each[1] for each in (mine, theirs) if each]
-            held = [{piece[:2] for piece in text} for text in (one, other)]
-            return next((place for place in places if not all(place[:2] in each for each in held)), places[0])
+            in_both = {piece[:2] for piece in one} & {piece[:2] for piece in other}
+            return next((place for place in places if place[:2] not in in_both), places[0])
     return None
 
 
@@ -247,8 +235,7 @@ def _left_macros(config: CompileConfig, family: FamilyDeclaration) -> dict[str, 
     """Return the macros that a family's interfaces mention and that others' headers change, each with one of those."""
     if config.interfaces == family.interfaces:
         return {}
-    own = config.own_closure(interfaces_first(family.interfaces)).headers
-    every = config.own_closure(interfaces_first(config.interfaces)).headers
+    own, every = _own_headers(config, family.interfaces), _own_headers(config, config.interfaces)
     changed = {macro: (n, text) for n, text in every.items() if n not in own for macro in macros(text)}
     return {macro: changed[macro] for text in own.values() for macro in sorted(words(text) & changed.keys())}
 

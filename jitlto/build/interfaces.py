@@ -37,28 +37,12 @@ _KINDS = {
     "macro": (
         "macro",
         "defines the macro",
-        "define it for all, in {header} or in [family] options; or make it a template parameter of the interface",
+        "define it in {} or in [family] options, or use a template parameter",
     ),
-    "undef": (
-        "macro",
-        "undefines the macro",
-        "remove that; if nothing behind the interfaces is to see the macro, undefine it at the end of {header}",
-    ),
-    "specialisation": (
-        "specialisation",
-        "specialises",
-        "move the specialisation into {header}, so that both sides see it",
-    ),
-    "overload": (
-        "specialisation",
-        "overloads",
-        "declare the overload in {header}, so that both sides see it, or give it another name",
-    ),
-    "definition": (
-        "definition",
-        "defines",
-        "move the definition into {header}; a type that is opaque is defined nowhere",
-    ),
+    "undef": ("macro", "undefines the macro", "remove that, or undefine it at the end of {}"),
+    "specialisation": ("specialisation", "specialises", "move it into {}, so that both sides see it"),
+    "overload": ("specialisation", "overloads", "declare it in {}, so that both sides see it, or give it another name"),
+    "definition": ("definition", "defines", "move the definition into {}; a type that is opaque is defined nowhere"),
 }
 
 #: How the interfaces and the source of a fragment declare a symbol, for messages; a merge does not know.
@@ -99,13 +83,13 @@ class InterfaceRules:
     def _error(self, conflict: Conflict, place: str, where: str) -> BuildError:
         code, does, hint = _KINDS[conflict.kind]
         what = f"{place} {does} {conflict.name}, which the interfaces mention ({conflict.mention(self._headers)})"
-        return BuildError(what, code=f"build-interface-{code}", where=where, hint=hint.format(header=conflict.header))
+        return BuildError(what, code=f"build-interface-{code}", where=where, hint=hint.format(conflict.header))
 
     def _check_types(self) -> None:
         """Check that types are defined or opaque, and that no variable is each source's own."""
-        where, texts = str(self._family.path), self._headers.values()
-        every, undefined = [*map(read_declarations, texts)], undefined_types(texts)
-        known = undefined.union(*(each.declared | each.defined for each in every))
+        where, every = str(self._family.path), {h: read_declarations(text) for h, text in self._headers.items()}
+        undefined = undefined_types(self._headers.values())
+        known = undefined.union(*(each.declared | each.defined for each in every.values()))
         for name in sorted(set(self._family.opaque) - known):
             what = f"[family] opaque names {name}, a type that no interface declares"
             hint = suggest(name, sorted(known), "remove it, or write its name with its namespaces")
@@ -117,11 +101,10 @@ class InterfaceRules:
                 what = f"{header}:{line_of(self._headers[header], name)} declares {name}, and no interface defines it"
                 hint = f'define it there; or, if no fragment looks into it, write [family] opaque = ["{name}"]'
                 raise BuildError(what, code="build-interface-incomplete", where=where, hint=hint)
-        for (header, text), read in zip(self._headers.items(), every, strict=True):
-            for name in sorted(read.internal):
-                what = f"{header}:{line_of(text, name)} defines the variable {name}, of which every source then has "
-                hint = "declare it extern there and define it in one group, or make it const"
-                raise BuildError(f"{what}one of its own", code="build-interface-variable", where=where, hint=hint)
+        for header, name in ((header, name) for header, read in every.items() for name in sorted(read.internal)):
+            what = f"{header}:{line_of(self._headers[header], name)} defines the variable {name}, of which every source"
+            hint = "declare it extern there and define it in one group, or make it const"
+            raise BuildError(f"{what} then has its own", code="build-interface-variable", where=where, hint=hint)
 
     def _is_in_toolkit(self, name: str) -> bool:
         """Return whether a header of the toolkit that the interfaces include defines a type."""
@@ -164,24 +147,18 @@ def check_interfaces(
         for symbol in fragment.provides:
             providers[symbol.name].setdefault(fragment.key.group, fragment)
     undeclared = {(owner, name) for owner, name, _ in faults}
-    for fragment in fragments:
-        for symbol in fragment.requires:
-            for provider in providers[symbol.name].values():
-                group, place = family.group(provider.key.group), None
-                what, code = f"{fragment.key} requires {demangle(symbol.name)} of {provider.key}", ""
-                if group is not None and group.interface is None:
-                    what, code = f"{what}, whose group {group.name} has no interface", "build-no-interface"
-                    hint = "declare it in a header that both include, and name that in the group's table: "
-                    hint += (
-                        f'interface = "{group.name}.cuh"; or write interface = false, and only its layout is compared'
-                    )
-                elif group and group.interface and (fragment.key.family, symbol.name) in undeclared:
-                    what += f", and the interface {group.interface} does not declare it"
-                    what += show(fragment.key, symbol.name)
-                    code, place = "build-interface-undeclared", where(fragment.key)
-                    hint = "declare it there and nowhere else"
-                if code:
-                    raise BuildError(what, code=code, where=place, hint=hint)
+    required = ((fragment.key, symbol.name) for fragment in fragments for symbol in fragment.requires)
+    for key, name, provider in ((*each, one) for each in required for one in providers[each[1]].values()):
+        group, what = family.group(provider.key.group), f"{key} requires {demangle(name)} of {provider.key}"
+        if group is not None and group.interface is None:
+            hint = f'declare it in a header, and name that in the group\'s table: interface = "{group.name}.cuh"; '
+            hint += "or write interface = false, and only its layout is compared"
+            what += f", whose group {group.name} has no interface"
+            raise BuildError(what, code="build-no-interface", hint=hint)
+        if group and group.interface and (key.family, name) in undeclared:
+            what += f", and the interface {group.interface} does not declare it{show(key, name)}"
+            hint = "declare it there and nowhere else"
+            raise BuildError(what, code="build-interface-undeclared", where=where(key), hint=hint)
 
 
 def path_of(config: CompileConfig, header: str) -> str:

@@ -143,11 +143,10 @@ def require_kernels(
         of_kind = {kind: [f for f in proof.failures if f.kind is kind] for kind in (Kind.UNUSED, Kind.EMPTY)}
         ends = [f for f in proof.failures if f.kind not in of_kind]
         lacking = [f for f in ends if not any(agrees(key, f.configuration) for key in gaps)]
-        fragments = database.planned(name)[1] if proof.failures else ()
         if lacking:
-            failed[name] = group_findings(lacking, fragments)
+            failed[name] = group_findings(lacking)
         if not gaps:
-            unused += group_findings(of_kind[Kind.UNUSED], fragments)
+            unused += group_findings(of_kind[Kind.UNUSED])
     if failed and not allow_incomplete:
         raise UnplannedKernelsError(failed)
     advice = [
@@ -216,7 +215,7 @@ def _prove(database: FragmentDatabase, name: str, found: _Planned, elsewhere: _P
 
 
 def _find_conflicting_options(record: FamilyRecord, planned: Iterable[Kernel]) -> Iterator[Finding]:
-    for kernel in planned if record.groups_disagree() else ():
+    for kernel in planned if any(group.link for group in record.groups) else ():
         try:
             record.link_options(kernel.resolution.fragments)
         except PlanError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from jitlto.base.errors import CompileError
@@ -24,8 +24,7 @@ _CONTRADICTION = re.compile(
 
 
 class _Form(NamedTuple):
-    file: str
-    line: int
+    place: str
     text: str  # up to its semicolon or opening brace
     names: list[str]  # the words outside of parentheses
 
@@ -35,19 +34,8 @@ class _Form(NamedTuple):
 
 
 def show_sides(symbol: str, rendered: RenderedSource, config: CompileConfig) -> str:
-    """Return how the interfaces and a source declare a symbol, each with its place, for the end of a message.
-
-    Of several overloads one is shown that the other side does not have.
-    """
-    name, shown = base_name(symbol), ""
-    texts = _interfaces(config), own_texts(rendered, config)
-    declared, own = ([form for form in _forms(each) if name in form.names] for each in texts)
-    for forms, others, what in ((declared, own, "declares"), (own, declared, "has")):
-        known = {form.head for form in others}
-        if form := next((form for form in forms if form.head not in known), forms[0] if forms else None):
-            place = path_of(config, form.file) if what == "declares" else form.file
-            shown += f"; {place}:{form.line} {what} `{form.text if what == 'declares' else form.head}`"
-    return shown
+    """Return how the interfaces and a source declare a symbol, each with its place, for the end of a message."""
+    return _show(base_name(symbol), *_both(rendered, config))
 
 
 def explain(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> None:
@@ -55,25 +43,35 @@ def explain(error: CompileError, rendered: RenderedSource, config: CompileConfig
     contradiction = _CONTRADICTION.search(error.log)
     if contradiction is None or error.hint:
         return
-    declared, own = ([*_forms(each)] for each in (_interfaces(config), own_texts(rendered, config)))
-    for name in re.findall(r"\w+", error.log[contradiction.start() :].partition("\n\n")[0]):  # with the source's line
-        if form := next((form for form in declared if name in form.names and form.text.endswith(";")), None):
-            found = (f", but {each.file}:{each.line} has `{each.head}`" for each in own if name in each.names)
-            hint = f"the interface {form.file}:{form.line} declares `{form.text}`{next(found, '')}"
-            error.hint = f"{hint}: give both the same types"
-            return
+    declared, own = _both(rendered, config)
+    names = {name for form in declared if form.text.endswith(";") for name in form.names}
+    said = re.findall(r"\w+", error.log[contradiction.start() :].partition("\n\n")[0])  # with the source's line
+    if name := next((name for name in said if name in names), None):
+        error.hint = f"give both sides the same types{_show(name, declared, own)}"
 
 
-def _interfaces(config: CompileConfig) -> Mapping[str, bytes]:
-    return config.own_closure(interfaces_first(config.interfaces)).headers
+def _show(name: str, declared: Sequence[_Form], own: Sequence[_Form]) -> str:
+    """Describe how both sides declare a name; of several overloads, one that the other side does not have."""
+    mine, theirs = ([form for form in forms if name in form.names] for forms in (declared, own))
+    shown = ""
+    for forms, others, what in ((mine, theirs, "declares"), (theirs, mine, "has")):
+        known = {form.head for form in others}
+        if form := next((form for form in forms if form.head not in known), forms[0] if forms else None):
+            shown += f"; {form.place} {what} `{form.text if what == 'declares' else form.head}`"
+    return shown
 
 
-def _forms(texts: Mapping[str, bytes]) -> Iterator[_Form]:
-    """Yield what some texts declare for devices, but for instances of templates."""
-    for file, text in texts.items():
-        plain = plain_text(text)
-        spans = [match.span() for match in TOKEN.finditer(plain)]
-        for head in heads([plain[begin:end] for begin, end in spans]):
-            if not {"__device__", "__constant__"}.isdisjoint(head.tokens) and head.tokens[0] != "template":
-                begin, end = spans[head.begin][0], spans[head.end][1]
-                yield _Form(file, line_at(plain, begin), " ".join(plain[begin:end].split()), head.outer)
+def _both(rendered: RenderedSource, config: CompileConfig) -> tuple[list[_Form], list[_Form]]:
+    interfaces = config.own_closure(interfaces_first(config.interfaces)).headers
+    declared = [form for name, text in interfaces.items() for form in _forms(path_of(config, name), text)]
+    return declared, [form for name, text in own_texts(rendered, config).items() for form in _forms(name, text)]
+
+
+def _forms(file: str, text: bytes) -> Iterator[_Form]:
+    """Yield what a text declares for devices, but for instances of templates."""
+    plain = plain_text(text)
+    spans = [match.span() for match in TOKEN.finditer(plain)]
+    for head in heads([plain[begin:end] for begin, end in spans]):
+        if not {"__device__", "__constant__"}.isdisjoint(head.tokens) and head.tokens[0] != "template":
+            begin, end = spans[head.begin][0], spans[head.end][1]
+            yield _Form(f"{file}:{line_at(plain, begin)}", " ".join(plain[begin:end].split()), head.outer)

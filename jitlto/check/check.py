@@ -88,7 +88,7 @@ def _family_check(family: KernelFamily, proof: FamilyProof, compare: bool, work:
     failures, notes, pairs = compare_family(family, proof, work) if compare else ([], [], None)
     failures, notes = [*proof.failures, *failures], [*proof.notes, *notes]
     completed = sum(bool(kernel.user_symbols) for kernel in proof.kernels)
-    causes = group_findings(failures, family.database.planned(family.name)[1])
+    causes = group_findings(failures)
     told = tuple(Note(n.kind, n.message, n.subject, dict(n.configuration)) for n in notes)
     counts = len(proof.kernels), completed
     return FamilyCheck(proof.family, not failures, *counts, causes, told, proof.fragments, pairs)
@@ -105,7 +105,7 @@ def _link(
     # A kernel that is linked with a warning is linked again by the next check, which warns too.
     failed, known = work.do(lambda job: job.plan().link(use_cache=False).warnings or None, jobs, "link")
     failures = [link_failure(error, job.subject, job.kernel.configuration, job.arch.sm) for job, error in failed]
-    causes = group_findings(failures, family.database.planned(family.name)[1])
+    causes = group_findings(failures)
     counts = len(mine), len(complete), strength, tuples
     return FamilyLinks(family.name, not failures, *counts, causes, len(proof.kernels) - len(complete), known)
 

@@ -120,7 +120,7 @@ def _check(operator: Operator, archs: Sequence[Architecture], workers: int | Non
         if isinstance(result, JitltoError):
             failures.append(link_failure(result, operator.qualname, plan.configuration, plan.target.sm))
     targets = tuple(target.sm for target in sorted({job.target for job in jobs}))
-    return OperatorCheck(operator.qualname, calls, len(plans), targets, group_findings(failures, ()))
+    return OperatorCheck(operator.qualname, calls, len(plans), targets, group_findings(failures))
 
 
 def _call_failure(operator: Operator, call: Mapping[str, object], error: Exception) -> Finding:

@@ -47,11 +47,11 @@ def add_variants(compiler: Toolchain, job: CompileJob, compiled: CompiledSource)
         if architecture in made:
             return made[architecture]
         try:
-            bare, headers = compiler.compile_ltoir(job, architecture)
+            one = compiler.make(job, [architecture], ltoir=True)
         except CompileError:
             return None
-        reads.update(headers)
-        return nvfatbin.wrap_ltoir(bare, architecture)
+        reads.update(one.reads)
+        return nvfatbin.wrap_ltoir(one.ltoir[architecture], architecture)
 
     @cache
     def code(architecture: Architecture, target: Architecture) -> list[bytes] | None:

@@ -102,10 +102,6 @@ class Toolchain(ABC):
         """
 
     @abstractmethod
-    def reads_ltoir(self) -> bool:
-        """Return whether nvJitLink tells the symbols of its LTO-IR, so that nothing else need be made for them."""
-
-    @abstractmethod
     def make(
         self, job: CompileJob, architectures: Sequence[Architecture], *, ltoir: bool = False, ptx: bool = False
     ) -> Made:
@@ -116,6 +112,10 @@ class Toolchain(ABC):
                 :func:`jitlto.compile.nvrtc_program.program_name`.
             ToolchainError: If the compiler cannot be run.
         """
+
+    def reads_ltoir(self) -> bool:
+        """Return whether nvJitLink tells the symbols of its LTO-IR with kernels, so that nothing else need be made."""
+        return ltoir_symbols.can_read(self.version)
 
     def identify(self, images: Sequence[ImageKind]) -> str:
         """Return the identity; without PTX nvJitLink reads the symbols if it can, and lists other helpers."""
@@ -130,9 +130,9 @@ class Toolchain(ABC):
         """Compile one job; errors as of :meth:`make`."""
         architectures = sorted(job.architectures)
         wants_ptx = ImageKind.PTX in job.images
-        is_read = not wants_ptx and self.reads_ltoir()
+        is_read = not wants_ptx and b"__global__" in job.source.text and self.reads_ltoir()
         made = self.make(job, architectures, ltoir=ImageKind.LTOIR in job.images, ptx=not is_read)
-        modules = ltoir_symbols.read_modules(made.ltoir, self.version) if is_read else None
+        modules = ltoir_symbols.read_modules(made.ltoir) if is_read else None
         if modules is None:
             texts = self.make(job, architectures, ptx=True).ptx if is_read else made.ptx
             modules = [parse_ptx(texts[each].decode()) for each in architectures]
@@ -147,19 +147,6 @@ class Toolchain(ABC):
             tuple(sorted(kernels)), tuple(sorted(images)), made.reads, made.log,
             bodies=hash_weak(module) if wants_ptx else (),
         )  # fmt: skip
-
-    def compile_ltoir(self, job: CompileJob, architecture: Architecture) -> tuple[bytes, tuple[str, ...]]:
-        """Compile one job to LTO-IR for another architecture; errors as of :meth:`make`.
-
-        Returns:
-            The LTO-IR, not in a fatbin, and the headers as in :attr:`CompiledSource.reads`.
-        """
-        made = self.make(job, [architecture], ltoir=True)
-        return made.ltoir[architecture], made.reads
-
-    def compile_ptx(self, job: CompileJob, architecture: Architecture) -> Module:
-        """Compile one job to PTX for an architecture; errors as of :meth:`make`."""
-        return parse_ptx(self.make(job, [architecture], ptx=True).ptx[architecture].decode())
 
 
 def merge_modules(architectures: Sequence[Architecture], modules: Sequence[Module]) -> Module:

@@ -43,7 +43,7 @@ class Declarations:
 
     def _types(self, *, has_body: bool, is_template: bool | None = None) -> set[str]:
         return {
-            _qualify(head.scope, named["name"].replace(" ", ""))
+            head.qualify(named["name"])
             for head in self._heads
             if (named := head.class_head) and named["name"] and not named["arguments"] and head.has_body == has_body
             if head.tokens[0] != "friend" and is_template in (None, bool(head.prefixes))
@@ -70,7 +70,7 @@ class Declarations:
     def variables(self) -> set[str]:
         """Templates of variables."""
         found = ((h, _VARIABLE.fullmatch(h.text)) for h in self._heads if h.prefixes and h.class_head is None)
-        return {_qualify(head.scope, match[1]) for head, match in found if match}
+        return {head.qualify(match[1]) for head, match in found if match}
 
     @cached_property
     def special(self) -> set[Special]:
@@ -90,13 +90,13 @@ class Declarations:
     @cached_property
     def functions(self) -> set[tuple[str, tuple[str, ...]]]:
         """Functions outside of classes, with their parameters: without names, and templates' own as numbers."""
-        found = ((head, head.function) for head in self._heads if not head.in_class)
+        found = ((head, head.function) for head in self._heads if not head.scope.in_class)
         return {(function[0], tuple(_spell(head, function[1]))) for head, function in found if function}
 
     @cached_property
     def called(self) -> set[str]:
         """Functions that declarations of templates call, outside of bodies."""
-        found = (head for head in self._heads if head.prefixes or head.in_template)
+        found = (head for head in self._heads if head.prefixes or head.scope.in_template)
         texts = ("".join(f"( {' '.join(prefix)} ) " for prefix in head.prefixes) + head.text for head in found)
         return {name for text in texts for name in _CALLED.findall(text)} - KEYWORDS
 
@@ -138,7 +138,9 @@ def _special(head: Head) -> Iterator[Special]:
     named, tokens = head.class_head, head.tokens
     if named and named["name"]:
         if named["arguments"] and head.has_body:
-            yield Special(head.scope, _last(named["name"].replace(" ", "")), named["arguments"].strip(), is_class=True)
+            yield Special(
+                head.scope.name, _last(named["name"].replace(" ", "")), named["arguments"].strip(), is_class=True
+            )
         return
     position = 0 if head.prefixes else len(tokens)
     while position < len(tokens) and tokens[position] not in ("(", "="):
@@ -149,7 +151,7 @@ def _special(head: Head) -> Iterator[Special]:
             constants = {"constexpr"} if follows == ["("] else {"const", "constexpr"}
             is_constant = not constants.isdisjoint(tokens[:position])
             if follows in ([], ["="], ["("]) and (is_constant or not (is_member or follows == ["("])):
-                yield Special(head.scope, tokens[position - 1], " ".join(tokens[position:end]), is_class=False)
+                yield Special(head.scope.name, tokens[position - 1], " ".join(tokens[position:end]), is_class=False)
         position = end
 
 
@@ -163,8 +165,8 @@ def _spell(head: Head, parameters: Sequence[str]) -> Iterator[str]:
 
 def _internal(head: Head) -> Iterator[str]:
     is_constant = "constexpr" in head.tokens or ("const" in head.tokens and "*" not in head.tokens)
-    is_own = "static" in head.tokens or head.is_internal
-    if is_own and not (is_constant or head.in_class or head.class_head or head.function):
+    is_own = "static" in head.tokens or head.scope.is_internal
+    if is_own and not (is_constant or head.scope.in_class or head.class_head or head.function):
         for part in split_parameters(head.tokens) if not _MEMORY.isdisjoint(head.tokens) else ():
             names = part[: part.index("[")] if "[" in part else part
             yield next(token for token in reversed(names) if WORD.match(token))

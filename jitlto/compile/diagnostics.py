@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from jitlto.base.errors import CompileError, ToolchainError
+from jitlto.base.errors import CompileError
 from jitlto.cuda import toolkit
 
 _C_HEADERS = frozenset((
@@ -48,9 +48,9 @@ def find_hint(log: str, otherwise: str = 'compile the family with toolchain = "n
     if name is None:
         return None
     if is_host_header(log):
-        device = _find_device_header(name)
+        device = f"cuda/std/{f'c{name[:-2]}' if name.endswith('.h') else name}"  # of the installed libcu++
         instead = f"remove the include of <{name}> (printf and the like are built in)"
-        if device:
+        if any((root / device).is_file() for root in toolkit.header_roots()):
             instead = f"include <{device}> instead of <{name}>"
         return f"NVRTC has no host C++ library: {instead}, or {otherwise}"
     if "@" in name:
@@ -59,16 +59,6 @@ def find_hint(log: str, otherwise: str = 'compile the family with toolchain = "n
         f"{name} is not beside the including file, in the family's include directories or in the toolkit; packages of "
         "their own, such as nvidia-curand and nvidia-cutlass, have the headers of device libraries"
     )
-
-
-def _find_device_header(name: str) -> str | None:
-    """Return the header of the installed libcu++ that stands for one of the host's."""
-    device = f"cuda/std/{f'c{name[:-2]}' if name.endswith('.h') else name}"
-    try:
-        roots = toolkit.header_roots()
-    except ToolchainError:
-        return None
-    return device if any((root / device).is_file() for root in roots) else None
 
 
 def annotate(error: CompileError, name: str, text: str, where: str) -> CompileError:
@@ -84,13 +74,9 @@ def annotate(error: CompileError, name: str, text: str, where: str) -> CompileEr
     if not log:  # jitlto's own error, not the compiler's
         return CompileError(error.what, code=error.code, where=where, hint=error.hint)
     if log.startswith(("nvrtc: error", "nvcc fatal")):
-        return CompileError(
-            f"the compiler rejected its options: {log}",
-            code="compile-options",
-            where=where,
-            hint="check std, archs and options in family.toml, and in a package those under [tool.jitlto]",
-            log=log,
-        )
+        what = f"the compiler rejected its options: {log}"
+        hint = "check std, archs and options in family.toml, and in a package those under [tool.jitlto]"
+        return CompileError(what, code="compile-options", where=where, hint=hint, log=log)
     numbers = sorted({int(n) for n in re.findall(rf"^{re.escape(name)}\((\d+)\): [\w ]*error", log, re.M)})
     excerpts = "\n    ...\n".join(_excerpt(text.splitlines(), number) for number in numbers[:_CONTEXT_LINES])
     what = "\n".join(["does not compile", *(f"    {line}" for line in log.splitlines())])

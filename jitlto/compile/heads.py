@@ -25,41 +25,28 @@ _NO_BODIES = CLASS_KEYS | {"constexpr", "consteval", "namespace"}
 
 
 class Scope(NamedTuple):
-    """A namespace or class around a declaration."""
+    """The namespaces and classes around a declaration."""
 
-    name: str = ""  # empty for one without
-    is_class: bool = False
-    is_template: bool = False
-    is_internal: bool = False  # a namespace without a name
+    name: str = ""  # of all of them
+    in_class: bool = False
+    in_template: bool = False
+    is_internal: bool = False  # in a namespace without a name
 
 
 @dataclass(frozen=True)
 class Head:
     """A declaration up to its semicolon or opening brace."""
 
-    scopes: tuple[Scope, ...]
+    scope: Scope
     prefixes: list[list[str]]  # what stands in the brackets of ``template <...>``
     tokens: list[str]  # behind those
     begin: int  # where it begins among all tokens
     end: int  # where its semicolon or brace is
     has_body: bool  # a brace
 
-    @property
-    def scope(self) -> str:
-        """The namespaces and classes around it."""
-        return "::".join(each.name for each in self.scopes if each.name)
-
-    @property
-    def in_class(self) -> bool:
-        return any(each.is_class for each in self.scopes)
-
-    @property
-    def in_template(self) -> bool:
-        return any(each.is_template for each in self.scopes)
-
-    @property
-    def is_internal(self) -> bool:
-        return any(each.is_internal for each in self.scopes)
+    def qualify(self, name: str) -> str:
+        """Return a name with the namespaces and classes around it."""
+        return "::".join(filter(None, (self.scope.name, name.replace(" ", "").removeprefix("::"))))
 
     @cached_property
     def text(self) -> str:
@@ -112,18 +99,18 @@ class Head:
         if "namespace" in self.tokens:
             rest = self.tokens[self.tokens.index("namespace") + 1 :]
             name = "".join(token for token in rest if token == "::" or WORD.match(token))
-            return Scope(name, is_internal=not name)
+            return self.scope._replace(name=self.qualify(name), is_internal=self.scope.is_internal or not name)
         if self.tokens[-2:] == ["extern", '"C"']:
-            return Scope()
+            return self.scope
         if (found := self.class_head) is None:
             return None
-        name = (found["name"] or "").replace(" ", "")
-        return Scope(name, is_class=True, is_template=bool(self.prefixes) or self.in_template)
+        in_template = bool(self.prefixes) or self.scope.in_template
+        return Scope(self.qualify(found["name"] or ""), True, in_template, self.scope.is_internal)
 
 
 def heads(tokens: Sequence[str]) -> Iterator[Head]:
     """Yield the declarations outside of functions, each up to its semicolon or opening brace."""
-    scopes: list[Scope | None] = []  # None for the body of a function, or a value
+    scopes: list[Scope | None] = [Scope()]  # None for the body of a function, or a value
     branches: list[list[Scope | None]] = []
     head: list[int] = []
     position = 0
@@ -132,7 +119,7 @@ def heads(tokens: Sequence[str]) -> Iterator[Head]:
         if is_directive(token):
             follow_condition(token, scopes, branches)
         elif token in ("{", ";", "}"):
-            found = None if None in scopes else _head(tokens, head, position, tuple(filter(None, scopes)))
+            found = _head(tokens, head, position, scopes[-1]) if scopes[-1] else None
             if token == "{" and found and found.is_initialiser:
                 end = skip(tokens, position)
                 head += range(position, end)
@@ -142,7 +129,7 @@ def heads(tokens: Sequence[str]) -> Iterator[Head]:
                 if token == "{":
                     scopes.append(found.opens if found else None)
                 elif token == "}":
-                    del scopes[-1:]
+                    del scopes[max(1, len(scopes) - 1) :]
                 head = []
         elif token == ":" and [tokens[n] for n in head] in (["public"], ["protected"], ["private"]):
             head = []
@@ -152,10 +139,10 @@ def heads(tokens: Sequence[str]) -> Iterator[Head]:
         position = end
 
 
-def _head(tokens: Sequence[str], head: Sequence[int], end: int, scopes: tuple[Scope, ...]) -> Head:
+def _head(tokens: Sequence[str], head: Sequence[int], end: int, scope: Scope) -> Head:
     rest, prefixes = [tokens[n] for n in head], []
     while rest[:2] == ["template", "<"]:
         behind = skip(rest, 1)
         prefixes.append(rest[2 : behind - 1])
         rest = rest[behind:]
-    return Head(scopes, prefixes, rest, head[0] if head else end, end, tokens[end] == "{")
+    return Head(scope, prefixes, rest, head[0] if head else end, end, tokens[end] == "{")

@@ -21,14 +21,16 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import CompileError, ToolchainError
 from jitlto.base.files import temporary_directory
 from jitlto.base.versions import Architecture, Version
-from jitlto.compile import diagnostics, headers, ltoir_symbols
+from jitlto.compile import diagnostics, headers
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.compiler import CompileJob, Made, Toolchain
 from jitlto.compile.includes import scan_quickly
 from jitlto.cuda import toolkit
 
-_INSTALL = "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13"
-_INSTALL_HOST = "install GCC's C++ compiler (g++), or set NVCC_CCBIN to a different host compiler"
+_INSTALL = (
+    "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13; and "
+    "GCC's C++ compiler (g++), or set NVCC_CCBIN to a different host compiler"
+)
 _KEPT = "kept"  # intermediate files, in the private directory
 _HERE = "/proc/self/cwd"
 _TOOLKIT = "toolkit"  # the link to it
@@ -76,25 +78,24 @@ class Compiler(Toolchain):
         if nvcc is None:
             raise ToolchainError("nvcc is not installed", code="toolchain-missing", hint=_INSTALL)
         self._host = self.host_path = _find_host_compiler(environment)
-        text = self._query([nvcc, "--version"], _INSTALL)
-        release = re.search(r"release (\d+\.\d+)", text)
-        if release is None:
-            raise ToolchainError("nvcc prints no version", code="toolchain-failed", where=nvcc, hint=_INSTALL)
-        self.version = Version.parse(release[1])
-        self.host_version = host = self._query([self._host, "--version"], _INSTALL_HOST).partition("\n")[0]
-        machine = self._query([self._host, "-dumpmachine"], _INSTALL_HOST).strip()
-        front_end = self._query([self._host, "-print-prog-name=cc1plus"], _INSTALL_HOST).strip()
+        text = self._query([nvcc, "--version"])
+        self.host_version = host = self._query([self._host, "--version"]).partition("\n")[0]
+        machine = self._query([self._host, "-dumpmachine"]).strip()
+        front_end = self._query([self._host, "-print-prog-name=cc1plus"]).strip()
         builds = [toolkit.file_id(Path(program)) for program in (self._host, front_end) if Path(program).is_file()]
         self._own_identity = "\n".join([text.strip(), host, machine, *builds])
         # The file found may be a script or a link, so ask nvcc for its directory and include directories.
-        settings = self._query([nvcc, "--dryrun", "-ccbin", self._host, "-E", "-x", "cu", os.devnull], _INSTALL_HOST)
+        settings = self._query([nvcc, "--dryrun", "-ccbin", self._host, "-E", "-x", "cu", os.devnull])
         folder = re.search(r"^#\$ _HERE_=(.*\S)", settings, re.M)
-        if folder is None:
-            raise ToolchainError("nvcc prints no directory", code="toolchain-failed", where=nvcc, hint=_INSTALL)
+        release = re.search(r"release (\d+\.\d+)", text)
+        if release is None or folder is None:
+            what = "nvcc prints no version or directory"
+            raise ToolchainError(what, code="toolchain-failed", where=nvcc, hint=_INSTALL)
+        self.version = Version.parse(release[1])
         self._top, self._nvcc = Path(folder[1]).parent, f"{_TOOLKIT}/{Path(folder[1]).name}/nvcc"
         self.path = Path(folder[1]) / "nvcc"
         self.toolkit_headers = _include_roots(settings)
-        verbose = self._query([self._host, "-E", "-v", "-x", "c++", os.devnull], _INSTALL_HOST)
+        verbose = self._query([self._host, "-E", "-v", "-x", "c++", os.devnull])
         self._searched = cache(self._find_searched)  # many sources read the same
         self._directories = (*self.toolkit_headers, *_host_directories(verbose))
 
@@ -102,10 +103,6 @@ class Compiler(Toolchain):
     def identity(self) -> str:
         """What nvcc and the host compiler say of themselves, and the release of nvFatbin, which compresses images."""
         return f"{self._own_identity}\nnvfatbin {toolkit.nvfatbin_version()}"
-
-    def reads_ltoir(self) -> bool:
-        """Whether nvJitLink is of nvcc's release and tells all symbols."""
-        return ltoir_symbols.can_read_all(self.version)
 
     def header_roots(self) -> Sequence[Path]:
         """The directories of the toolkit's headers and the host's, which nvcc searches itself."""
@@ -188,13 +185,12 @@ class Compiler(Toolchain):
         beside = (f"{os.path.dirname(path)}/{each.name}" for each in includes if each.quoted)  # noqa: PTH120
         return {path, *beside, *(each.name for each in includes)}
 
-    def _query(self, command: Sequence[str], hint: str) -> str:
+    def _query(self, command: Sequence[str]) -> str:
         result = self._run(command, Path("/"))
         if result.returncode:
             reason = (result.stderr or result.stdout).strip().partition("\n")[0]
-            raise ToolchainError(
-                f"{Path(command[0]).name} failed: {reason}", code="toolchain-failed", where=command[0], hint=hint
-            )
+            what = f"{Path(command[0]).name} failed: {reason}"
+            raise ToolchainError(what, code="toolchain-failed", where=command[0], hint=_INSTALL)
         return result.stdout + result.stderr
 
     def _run(self, command: Sequence[str], directory: Path) -> subprocess.CompletedProcess[str]:
@@ -205,9 +201,8 @@ class Compiler(Toolchain):
                 check=False, encoding="utf-8", errors="replace",
             )  # fmt: skip
         except OSError as error:
-            raise ToolchainError(
-                f"cannot run {Path(command[0]).name}: {error}", code="toolchain-failed", hint=_INSTALL
-            ) from error
+            what = f"cannot run {Path(command[0]).name}: {error}"
+            raise ToolchainError(what, code="toolchain-failed", hint=_INSTALL) from error
         if result.returncode < 0:
             raise _killed(Path(command[0]).name, -result.returncode)
         if match := re.search(r"'(.+?)' died due to signal (\d+)", result.stderr):
@@ -221,9 +216,8 @@ def _find_host_compiler(environment: Mapping[str, str]) -> str:
         wanted = str(Path(wanted) / "gcc")
     found = shutil.which(wanted, path=environment.get("PATH", os.defpath))
     if found is None:
-        raise ToolchainError(
-            f"nvcc's host compiler {wanted!r} is not installed", code="toolchain-missing", hint=_INSTALL_HOST
-        )
+        what = f"nvcc's host compiler {wanted!r} is not installed"
+        raise ToolchainError(what, code="toolchain-missing", hint=_INSTALL)
     return str(Path(found).absolute())
 
 
@@ -273,9 +267,9 @@ def _log(text: str, names: Mapping[str, str]) -> str:
 
 def _hint(log: str) -> str | None:
     if "cc1plus" in log:
-        return _INSTALL_HOST
+        return _INSTALL
     if diagnostics.is_host_header(log):
-        return f"the host's C++ library is missing: {_INSTALL_HOST}"
+        return f"the host's C++ library is missing: {_INSTALL}"
     return diagnostics.find_hint(log)
 
 

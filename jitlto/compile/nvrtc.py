@@ -7,7 +7,6 @@ from pathlib import Path
 
 from jitlto.base.cached import cached_property
 from jitlto.base.versions import Architecture
-from jitlto.compile import ltoir_symbols
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.compiler import CompileJob, Made, Toolchain
 from jitlto.compile.nvrtc_program import Step
@@ -28,14 +27,6 @@ class Compiler(Toolchain):
     def identity(self) -> str:
         """The release and the build id of the library, and the release of nvFatbin, which compresses images."""
         return f"nvrtc {self.version} {toolkit.build_id('nvrtc')} nvfatbin {toolkit.nvfatbin_version()}"
-
-    @cached_property
-    def _has_linker(self) -> bool:
-        return ltoir_symbols.can_read(self.version)
-
-    def reads_ltoir(self) -> bool:
-        """Whether nvJitLink is of NVRTC's release; what it cannot tell takes another run."""
-        return self._has_linker
 
     def header_roots(self) -> Sequence[Path]:
         """The directories of the toolkit's and CCCL's headers."""

@@ -52,7 +52,9 @@ def find_parameters(
 def _find_kernels(text: bytes) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the kernels that a text defines: the name without namespaces, and what stands in the parentheses."""
     every = heads(TOKEN.findall(plain_text(text))) if b"__global__" in text else ()
-    mine = (h for h in every if "__global__" in h.tokens and h.has_body and not (h.in_class or h.is_internal))
+    mine = (
+        h for h in every if "__global__" in h.tokens and h.has_body and not (h.scope.in_class or h.scope.is_internal)
+    )
     return tuple((name, tuple(inner)) for name, inner in filter(None, (head.function for head in mine)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -13,7 +12,7 @@ _NO_FOLDERS = frozenset({".git", ".hg", ".svn", ".mypy_cache", ".pytest_cache", 
 _EDITORS_FILE = re.compile(r"\..*\.sw[a-z]|\.#.*|.*~|\.DS_Store")
 
 
-def walk_sources(folders: Iterable[Path], *, thorough: bool, limit: int | None = None) -> Iterator[Path]:
+def walk_sources(folders: Iterable[Path], *, thorough: bool) -> Iterator[Path]:
     """Yield the regular files below directories.
 
     Left out are virtual environments, and what version control, Python, tools and editors leave.
@@ -22,18 +21,9 @@ def walk_sources(folders: Iterable[Path], *, thorough: bool, limit: int | None =
         folders: The directories; one that is not there has no files.
         thorough: Whether names count that begin with a dot, and directories behind symbolic links, by every path that
             leads to them. Much more than sources may be found this way.
-        limit: The largest number of files.
-
-    Raises:
-        OSError: There are more.
     """
-    count = 0
     for folder in folders:
-        for path in _walk(str(folder), thorough, ()):
-            count += 1
-            if limit is not None and count > limit:
-                raise OSError(errno.E2BIG, os.strerror(errno.E2BIG), str(folder))
-            yield Path(path)
+        yield from map(Path, _walk(str(folder), thorough, ()))
 
 
 def _walk(folder: str, thorough: bool, above: tuple[tuple[int, int], ...]) -> Iterator[str]:

@@ -99,14 +99,9 @@ def kind() -> int:
     Raises:
         NoDeviceError: As :func:`current`.
     """
-    try:
-        return _thread.kind  # type: ignore[no-any-return]
-    except AttributeError:
-        pass  # so that an error raised below has no context
-    return _kind()
-
-
-def _kind() -> int:
+    known: int | None = getattr(_thread, "kind", None)
+    if known is not None:
+        return known
     major, minor = current().compute_capability
     if len({other.compute_capability for other in libraries.Device.get_all_devices()}) == 1:
         _thread.kind = 0  # only one architecture: the thread's context does not matter

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Version
 from jitlto.cuda import nvjitlink, toolkit
@@ -28,14 +30,12 @@ def explain_load_failure(target: str, code: bytes, error: Exception) -> tuple[st
         error: What the driver reported.
     """
     what = f"the driver cannot load the kernel: {error}"
-    hint = f"it was linked for {target}; `jitlto doctor` shows the device"
-    try:
+    cuda, refusal = cuda_version(), None
+    with suppress(JitltoError):
         isa = parse_ptx(code.decode()).isa if target.startswith("compute_") else None
-        linker, cuda = nvjitlink.version(), cuda_version()
-        refusal = cuda and find_incompatibility(cuda, linker, isa)
-    except JitltoError:
-        refusal = None
-    return (f"{what}: {refusal[0]}", refusal[1]) if refusal else (what, hint)
+        refusal = find_incompatibility(cuda, nvjitlink.version(), isa) if cuda else None
+    why, hint = refusal or ("", f"it was linked for {target}; `jitlto doctor` shows the device")
+    return f"{what}: {why}" if why else what, hint
 
 
 def find_incompatibility(driver: Version, linker: Version, isa: Version | None) -> tuple[str, str] | None:

@@ -1,9 +1,7 @@
-"""Reader for the ELF-64 files that nvJitLink makes: sections, and symbols with their prototypes.
+"""Reader for the ELF-64 files that nvJitLink makes: sections, what is not defined, and the architecture.
 
-Source: System V ABI, chapters «Object Files» and «Symbol Table». NVIDIA's own: symbols of type 13 are variables, bits
-of a symbol's ``other`` mark kernels and state spaces, and the section ``.nv.prototype`` pairs symbols with texts such
-as ``#vib8``, which nvJitLink compares: the result, then parameters, ``v`` for none, ``i`` for 4 bytes, ``l`` for 8 and
-``bN`` for a structure of N. The architecture is in the header's flags: LLVM's BinaryFormat/ELF.h, ``EF_CUDA_SM``.
+Source: System V ABI, chapters «Object Files» and «Symbol Table». NVIDIA's own: symbols of type 13 are variables. The
+architecture is in the header's flags: LLVM's BinaryFormat/ELF.h, ``EF_CUDA_SM``.
 """
 
 from __future__ import annotations
@@ -16,11 +14,7 @@ from jitlto.base.versions import Architecture
 
 # Types of sections: code and data, a table of symbols, notes, and memory without content in the file.
 PROGBITS, _SYMTAB, _NOTE, _NOBITS = 1, 2, 7, 8
-#: Types of symbols; the last is NVIDIA's, for variables.
-OBJECT, FUNCTION, CUDA_OBJECT = 1, 2, 13
-_LOCAL, _WEAK = 0, 2
-_KERNEL = 0x10
-_SPACES = {0x20: "global", 0x40: "shared", 0x80: "const"}
+_NAMED = frozenset({1, 2, 13})  # types of symbols: variables, functions, and NVIDIA's for variables
 _HEAD = struct.Struct("<4s4xB9xH28xI")  # of the file: its magic number, ABI version, machine and flags
 _HEADER = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -45,20 +39,6 @@ class ElfSection(NamedTuple):
     start: int
 
 
-class ElfSymbol(NamedTuple):
-    """A symbol of the table ``.symtab``; functions have a prototype, variables a state space and a size in bytes."""
-
-    name: str
-    kind: int
-    is_local: bool
-    is_weak: bool
-    is_defined: bool
-    is_kernel: bool
-    prototype: str
-    space: str
-    size: int
-
-
 def read_sections(data: bytes) -> list[ElfSection]:
     """Return the sections of a file.
 
@@ -77,24 +57,19 @@ def read_sections(data: bytes) -> list[ElfSection]:
         raise ValueError(f"malformed ELF file: {error}") from error
 
 
-def read_symbols(data: bytes) -> list[ElfSymbol]:
-    """Return the symbols of a file, those of sections among them.
+def read_undefined(data: bytes) -> set[str]:
+    """Return the names of the functions and variables that a file refers to and does not define.
 
     Raises:
         ValueError: If it is malformed.
     """
-    sections = read_sections(data)
-    pairs = next((each.data for each in sections if each.name == ".nv.prototype"), b"")
-    found = []
+    sections, found = read_sections(data), set()
     try:
         for table in (each for each in sections if each.kind == _SYMTAB):
             strings = sections[table.link].data
-            prototypes = {number: _text(strings, start) for number, start in struct.iter_unpack("<II", pairs)}
-            for number, (name, info, other, section, _, size) in enumerate(_SYMBOL.iter_unpack(table.data)):
-                kind, binding, is_function = info & 0xF, info >> 4, info & 0xF == FUNCTION
-                bits = (binding == _LOCAL, binding == _WEAK, section != 0, is_function and bool(other & _KERNEL))
-                space = "" if is_function else _SPACES.get(other & 0xE0, "")
-                found.append(ElfSymbol(_text(strings, name), kind, *bits, prototypes.get(number, ""), space, size))
+            for name, info, _, section, _, _ in _SYMBOL.iter_unpack(table.data):
+                if section == 0 and info & 0xF in _NAMED:
+                    found.add(_text(strings, name))
     except _MALFORMED as error:
         raise ValueError(f"malformed ELF file: {error}") from error
     return found

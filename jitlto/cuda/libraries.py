@@ -38,8 +38,6 @@ FILES = {
     "nvrtc": ("cu13/lib/libnvrtc.so.13", "cuda_nvrtc/lib/libnvrtc.so.12"),
     "nvvm": ("cu13/lib/libnvvm.so.4", "cuda_nvcc/nvvm/lib64/libnvvm.so"),
 }
-# Where cuda.pathfinder looks for what is not in a package.
-_VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 _BY_MODULE = {name.lower(): name for name in FILES}  # module of the bindings → library
 # Programs call the functions of the release whose nvJitLink.h they were compiled with, so that a library exports those
 # of all releases of its major up to its own. The names are at the beginning of the file.
@@ -86,7 +84,7 @@ def load(name: str) -> Loaded:
         name: One of :data:`FILES`.
 
     Raises:
-        FileNotFoundError: If it is not there; ``filename`` lists the directories that were searched.
+        FileNotFoundError: If it is not there; ``filename`` lists ``sys.path``, where it was looked for first.
         OSError, RuntimeError: If it cannot be loaded.
     """
     packaged, names = find_packaged(*FILES[name]), [Path(file).name for file in FILES[name]]
@@ -102,7 +100,7 @@ def load(name: str) -> Loaded:
     if found is None or (packaged is None and found.found_via == "site-packages"):
         major = (bindings_release() or "").partition(".")[0]
         wanted = " or ".join([each for each in names if each.endswith(f".{major}")] or names)
-        raise FileNotFoundError(errno.ENOENT, f"there is no {wanted}", ", ".join(_searched()))
+        raise FileNotFoundError(errno.ENOENT, f"there is no {wanted}", ", ".join(filter(None, sys.path)))
     if packaged is None:
         return Loaded(found.abs_path, found.was_already_loaded_from_elsewhere)
     return Loaded(found.abs_path, Path(found.abs_path).resolve() != Path(packaged).resolve())
@@ -126,14 +124,6 @@ def _load(name: str, mode: int) -> None:
     import ctypes  # 5 ms, which a kernel from a pack does not need
 
     ctypes.CDLL(name, mode)
-
-
-def _searched() -> list[str]:
-    """Return the directories in which a library may be, without those of the standard library."""
-    standard = Path(os.__file__).parent
-    places = [Path(place).absolute() for place in sys.path]
-    packages = [str(each) for each in places if each.is_dir() and each not in (standard, standard / "lib-dynload")]
-    return packages + [os.environ[each] for each in _VARIABLES if os.environ.get(each)]
 
 
 def installed_release(conda: str) -> str | None:

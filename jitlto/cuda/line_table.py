@@ -9,30 +9,19 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
 
 from jitlto.cuda.elf import read_sections
 
 _TABLE, _RELOCATIONS = ".debug_line", ".rela.debug_line"
 _SECTION_OFFSET, _SECTION_SIZE = 24, 32  # in a section's header
-_HEADER = struct.Struct("<IHI")  # the unit's length, its version, the header's length
-_OPCODES = _HEADER.size + 4  # where the number of opcodes stands
+_HEADER = struct.Struct("<IHI")  # of a unit: its length, its version, the length of what stands before its program
 _NEWEST = 4  # version 5 has other tables
 _STEP = 128  # bytes: the file grows by a multiple of the largest alignment of a section
 _NUMBER = rb"[\x80-\xff]*[\x00-\x7f]"  # as LEB128
+_DIRECTORIES = re.compile(rb"(?:[^\0]+\0)*+\0")
 _ENTRY = re.compile(rb"([^\0]+)\0(%b)((?:%b){2})" % (_NUMBER, _NUMBER))  # name, directory; time and size
 _MALFORMED = (struct.error, IndexError, OverflowError, UnicodeError)
-
-
-class _Unit(NamedTuple):
-    """One unit of a line table, by positions in it."""
-
-    start: int
-    end: int
-    directories: tuple[str, ...]  # the first is that of the compile, which has no name
-    files: int  # where the list of files begins
-    rest: int  # behind the last of them
 
 
 def rename_files(cubin: bytes, rename: Callable[[str], str]) -> bytes:
@@ -70,50 +59,29 @@ def rename_files(cubin: bytes, rename: Callable[[str], str]) -> bytes:
 
 
 def _rename(table: bytes, rename: Callable[[str], str]) -> tuple[bytes, list[tuple[int, int]]]:
-    """Return the table with other names, and the positions behind each unit's header with the growth there."""
-    made, moves = [], []
-    for unit in _read_units(table):
-        files = b"".join(_rename_entry(entry, old, rename(old)) for old, entry in _files(table, unit))
-        growth = len(files) - (unit.rest - unit.files)
-        length, version, header = _HEADER.unpack_from(table, unit.start)
-        made += [
-            _HEADER.pack(length + growth, version, header + growth),
-            table[unit.start + _HEADER.size : unit.files],
-            files,
-            table[unit.rest : unit.end],
-        ]
-        moves.append((unit.rest, growth))
-    return b"".join(made), moves
-
-
-def _read_units(table: bytes) -> Iterator[_Unit]:
-    start = 0
+    """Return the table with other names, and where the program of each unit began with the growth there."""
+    made: list[bytes] = []
+    moves, start = [], 0
     while start < len(table):
-        length, version, _ = _HEADER.unpack_from(table, start)
-        end = start + 4 + length
-        if version > _NEWEST or end > len(table):
+        length, version, header = _HEADER.unpack_from(table, start)
+        end, program = start + 4 + length, start + _HEADER.size + header
+        opcodes = start + _HEADER.size + 4 + (version >= _NEWEST)  # from version 4 on, a byte more stands before them
+        first = opcodes + table[opcodes]
+        names = _DIRECTORIES.match(table, first)
+        if version > _NEWEST or end > len(table) or names is None:
             raise ValueError(f"malformed line table: version {version}, {length} bytes")
-        # From version 4 on, a byte more stands before the opcodes.
-        opcodes = start + _OPCODES + (version >= _NEWEST)
-        place, directories = opcodes + table[opcodes], [""]
-        while table[place]:
-            after = table.index(b"\0", place)
-            directories.append(table[place:after].decode())
-            place = after + 1
-        files = rest = place + 1
-        while match := _ENTRY.match(table, rest, end):
-            rest = match.end()
-        yield _Unit(start, end, tuple(directories), files, rest)
+        files = names.end()
+        directories = ["", *table[first:files].decode().split("\0")]  # that of the compile has no name
+
+        def renamed(entry: re.Match[bytes], directories: list[str] = directories) -> bytes:
+            directory = directories[sum((byte & 0x7F) << 7 * place for place, byte in enumerate(entry[2]))]
+            old = f"{directory.rstrip('/')}/{entry[1].decode()}" if directory else entry[1].decode()
+            return entry[0] if (new := rename(old)) == old else new.encode() + b"\0\0" + entry[3]
+
+        entries = _ENTRY.sub(renamed, table[files:program])
+        growth = len(entries) - (program - files)
+        made.append(_HEADER.pack(length + growth, version, header + growth))
+        made += [table[start + _HEADER.size : files], entries, table[program:end]]
+        moves.append((program, growth))
         start = end
-
-
-def _files(table: bytes, unit: _Unit) -> Iterator[tuple[str, re.Match[bytes]]]:
-    """Yield the name of each file, its directory included, and its entry."""
-    for entry in _ENTRY.finditer(table, unit.files, unit.rest):
-        number = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(entry[2]))
-        directory = unit.directories[number]
-        yield f"{directory.rstrip('/')}/{entry[1].decode()}" if directory else entry[1].decode(), entry
-
-
-def _rename_entry(entry: re.Match[bytes], old: str, new: str) -> bytes:
-    return entry[0] if new == old else new.encode() + b"\0\0" + entry[3]
+    return b"".join(made), moves

@@ -22,7 +22,7 @@ from jitlto.base.uninterrupted import uninterrupted
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import libraries
 from jitlto.cuda.compatibility import check_target, machine_code_links
-from jitlto.cuda.elf import CUDA_OBJECT, FUNCTION, OBJECT, read_architecture, read_symbols
+from jitlto.cuda.elf import read_architecture, read_sections, read_undefined
 from jitlto.cuda.nvfatbin import find_unfit
 from jitlto.cuda.ptx import is_toolkit_symbol, missing_symbol_hint, parse_ptx
 from jitlto.cuda.toolkit import needed
@@ -74,8 +74,8 @@ _OTHER_ARCHITECTURE = (
 _OTHER_INPUT = "link for what it was built for, build it for this architecture, or pass its source, LTO-IR or PTX"
 _NEEDS_LTO = ("cannot be used without LTO", "input without LTO")
 _CONTAINERS = (InputKind.FATBIN, InputKind.OBJECT, InputKind.LIBRARY)
-#: The beginnings of ptxas's own symbols: .nv.reservedSmem.offset0 and the like, and unified function and data tables.
-PTXAS_SYMBOLS = (".", "__UFT", "__UDT", "__cuda_sm")
+# The beginnings of ptxas's own symbols: .nv.reservedSmem.offset0 and the like, and unified function and data tables.
+_PTXAS_SYMBOLS = (".", "__UFT", "__UDT", "__cuda_sm")
 # When it logs this about machine code, nvJitLink does not release its lock (seen in 12.9 and 13.5): the thread itself
 # can go on linking, and every other would wait for ever.
 _LOCKED = "ERROR 4: bad input"
@@ -94,15 +94,6 @@ def version() -> Version:
         return Version(*libraries.nvjitlink.version())
 
 
-def find_installed() -> str | None:
-    """Return the path of the nvJitLink that a fresh process would find; None if that cannot be told."""
-    try:
-        loaded = libraries.load("nvJitLink")
-    except (OSError, RuntimeError):
-        return None
-    return None if loaded.is_foreign else loaded.path
-
-
 def name_loaded(error: VersionError, linker: Version) -> VersionError:
     """Say in an error about versions where nvJitLink comes from, if another library has loaded one of its own."""
     loaded = libraries.load("nvJitLink")
@@ -114,14 +105,7 @@ def name_loaded(error: VersionError, linker: Version) -> VersionError:
     return error
 
 
-def link(
-    inputs: Sequence[LinkInput],
-    target: Architecture,
-    flags: Sequence[str],
-    *,
-    ptx: bool = False,
-    relocatable: bool = False,
-) -> Linked:
+def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str], *, ptx: bool = False) -> Linked:
     """Link inputs for an architecture.
 
     Args:
@@ -130,8 +114,6 @@ def link(
         flags: Further flags of nvJitLink.
         ptx: Return the PTX that link-time optimisation makes, not the cubin; all inputs must be LTO-IR. Undefined
             symbols are no error then: they stay ``.extern``.
-        relocatable: Return a cubin that could be linked with others, with all functions and undefined symbols. Since
-            nvJitLink 13.0.
 
     Raises:
         UnresolvedSymbolError: If no input defines a function or variable. (nvJitLink only warns about a missing
@@ -143,14 +125,14 @@ def link(
     global _is_locked
     linker = version()
     check_target(target, linker)
-    _check_machine_code(inputs, target, linker)
+    _check_inputs(inputs, target, linker)
     if _is_locked and not hasattr(_this_thread, "has_lock"):
         raise LinkError(
             "nvJitLink failed on an input in another thread and is locked since; only that thread can link",
             code="link-locked",
             hint="restart the process, without the input of the earlier error",
         )
-    options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else []), *(["-r"] if relocatable else [])]
+    options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else [])]
     output = "ptx" if ptx else "cubin"
     with uninterrupted:
         nvjitlink = libraries.nvjitlink
@@ -182,9 +164,8 @@ def link(
             nvjitlink.destroy(handle)
     if ptx:
         return Linked(bytes(buffer).rstrip(b"\0"), log)
-    if not relocatable:
-        # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
-        _check_none_undefined(find_undefined(bytes(buffer)), log)
+    # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
+    _check_none_undefined(find_undefined(bytes(buffer)), log)
     return Linked(bytes(buffer), log)
 
 
@@ -253,28 +234,30 @@ def find_undefined(cubin: bytes) -> list[str]:
         LinkError: If it cannot be read as one.
     """
     try:
-        symbols = read_symbols(cubin)
+        names = read_undefined(cubin)
     except ValueError as error:
         what, hint = "nvJitLink made a malformed cubin", "use another version of nvJitLink"
         raise LinkError(what, code="link-invalid-cubin", hint=hint) from error
-    names = {s.name for s in symbols if not s.is_defined and s.kind in (OBJECT, FUNCTION, CUDA_OBJECT)}
-    return sorted(name for name in names if not name.startswith(PTXAS_SYMBOLS) and not is_toolkit_symbol(name))
+    return sorted(name for name in names if not name.startswith(_PTXAS_SYMBOLS) and not is_toolkit_symbol(name))
 
 
-def _check_machine_code(inputs: Sequence[LinkInput], target: Architecture, linker: Version) -> None:
-    """Check that machine code can be linked for the target; by other code nvJitLink may be locked.
+def _check_inputs(inputs: Sequence[LinkInput], target: Architecture, linker: Version) -> None:
+    """Check what nvJitLink does not survive: machine code for another target, which may lock it, and broken objects.
 
     Raises:
-        ArchitectureError: If it cannot.
+        ArchitectureError, LinkError: If there is such an input.
     """
     for item in inputs:
         code = read_architecture(item.data) if item.kind is InputKind.CUBIN else None
         if code is not None and not machine_code_links(code, target, linker):
-            raise ArchitectureError(
-                f"{item.name} is machine code for {code.sm}, which does not run on {target.sm}",
-                code="link-architecture-input",
-                hint=_OTHER_INPUT,
-            )
+            what = f"{item.name} is machine code for {code.sm}, which does not run on {target.sm}"
+            raise ArchitectureError(what, code="link-architecture-input", hint=_OTHER_INPUT)
+        if item.kind is InputKind.OBJECT and item.data.startswith(b"\x7fELF"):
+            try:
+                read_sections(item.data)
+            except ValueError as error:
+                what, hint = f"{item.name} is no whole object: {error}", "pass the unchanged output of a compiler"
+                raise LinkError(what, code="link-failed", hint=hint) from error
 
 
 def _link_error(status: str, log: str, current: LinkInput | None, target: Architecture, linker: Version) -> LinkError:

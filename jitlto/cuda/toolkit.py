@@ -109,7 +109,7 @@ def build_id(name: str) -> str:
     """Return an identifier of this build of the library ``name`` (as in :func:`find_library`), wherever it is.
 
     Raises:
-        ToolchainError: If the library cannot be found or read.
+        ToolchainError: If the library cannot be found.
     """
     return file_id(Path(find_library(name)))
 
@@ -118,22 +118,14 @@ def file_id(path: Path) -> str:
     """Return an identifier of a library's or program's build.
 
     The linker's build id (ELF note ``NT_GNU_BUILD_ID``), near the beginning or the end, or else its SHA-256.
-
-    Raises:
-        ToolchainError: If it cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            for place in (0, max(0, path.stat().st_size - _PART)):
-                file.seek(place)
-                if note := _BUILD_ID.search(file.read(_PART)):
-                    return note[1].hex()
-            file.seek(0)
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ToolchainError(
-            f"cannot be read: {error.strerror}", code="toolchain-missing", where=str(path), hint=install_hint()
-        ) from error
+    with path.open("rb") as file:
+        for place in (0, max(0, path.stat().st_size - _PART)):
+            file.seek(place)
+            if note := _BUILD_ID.search(file.read(_PART)):
+                return note[1].hex()
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # Component of cuda.pathfinder → a header of it, and where CUDA 13's and CUDA 12's packages have it, below ``nvidia/``.

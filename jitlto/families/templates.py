@@ -13,7 +13,7 @@ from jitlto.base.text import suggest
 from jitlto.families import plain_text, unused
 from jitlto.families.declaration import FamilyDeclaration, GroupDeclaration
 from jitlto.families.matrix import MOST_COMBINATIONS, Matrix, load_matrix
-from jitlto.record.exclusions import is_excluded
+from jitlto.record.family_record import is_excluded
 from jitlto.record.fragment import FragmentKey, Role
 from jitlto.record.headers import interfaces_first
 

@@ -21,7 +21,7 @@ from jitlto.base.frozen import Shared
 from jitlto.base.log import WarnOnce
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
-from jitlto.cuda import device, nvjitlink
+from jitlto.cuda import device, libraries, nvjitlink
 from jitlto.cuda.compatibility import LinkTarget, choose_target, select_images
 from jitlto.cuda.nvjitlink import InputKind, name_loaded
 from jitlto.cuda.ptx import parse_ptx
@@ -272,7 +272,9 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         if target.link_mode != self.mode or target.jit_base is not None:
             return False
         own = Architecture(10 * major + minor)
-        same = linker == str(target.nvjitlink) if isinstance(linker, str) else nvjitlink.find_installed() is not None
+        same = (
+            linker == str(target.nvjitlink) if isinstance(linker, str) else not libraries.load("nvJitLink").is_foreign
+        )
         return same and target == choose_target(self.fragments, self.mode, own, target.nvjitlink, requested=False)
 
     def link(self, arch: str | Architecture | None = None, *, use_cache: bool = True) -> LinkedKernel:

@@ -86,12 +86,12 @@ def check_inputs_used(
         if item.opaque or theirs & required:
             continue
         defined = ", ".join(map(demangle, sorted(theirs))) or "nothing"
-        called = ", ".join(map(demangle, sorted(index.required))) or "nothing"
+        calls = ", ".join(map(demangle, sorted(index.required))) or "nothing"
         raise PlanError(
             f"provides nothing that the plan requires; it defines {defined}",
             code="plan-unused-input",
             where=item.name,
-            hint=f"the family's fragments call {called}",
+            hint=f"the family's fragments call {calls}",
         )
 
 

@@ -75,12 +75,6 @@ class FamilyLinks(msgspec.Struct, frozen=True):
     completed_by_callers: int = 0
     known: int = 0
 
-    @property
-    def tuple_name(self) -> str:
-        """What a covering array covers, such as ``pairs of values``."""
-        names = {1: "values", 2: "pairs of values", 3: "triples of values"}
-        return names.get(self.cover or 0, f"{self.cover}-tuples of values")
-
 
 class LinkCheck(msgspec.Struct, frozen=True):
     """The links of a check: targets, nvJitLink version and families; ``mode`` is ``lto`` or ``ptx``."""

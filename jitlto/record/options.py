@@ -13,15 +13,15 @@ from jitlto.base.cached import decoder
 from jitlto.base.errors import JitltoError
 from jitlto.base.text import abbreviate, suggest
 
-# NVRTC options that read or write files, without leading dashes: NVRTC accepts most with one dash or two (NVRTC's
-# «Supported Compile Options»).
 _HOST_OPTION = re.compile(r"(?:-Xcompiler|--compiler-options)\b")
 _OPTION = re.compile(r"(?:-D|--define-macro[= ]|-U|--undefine-macro[= ])\s*(\w+)")
 _DEFINITION = re.compile(r"--?(D|define-macro[= ]|U|undefine-macro[= ])\s*([\w$]+)(.*)", re.S)
+# Options that read or write files or change names, without leading dashes: NVRTC accepts most with one dash or two
+# (NVRTC's «Supported Compile Options»).
 _FILES = frozenset(
     [
         *("include", "pre-include", "pch", "create-pch", "use-pch", "pch-dir", "time", "fdevice-time-trace"),
-        *("include-path", "Xptxas", "ptxas-options"),
+        *("include-path", "Xptxas", "ptxas-options", "frandom-seed"),
     ]
 )
 # Options for nvcc's programs alone, which NVRTC does not take.
@@ -35,7 +35,7 @@ _HARMLESS = re.compile(
 _PTXAS_FILES = frozenset(
     [
         *("options-file", "optf", "apply-controls", "output-file", "o", "input-as-string", "ias"),
-        *("help", "h", "version", "V"),
+        *("help", "h", "version", "V", ""),
     ]
 )
 
@@ -46,14 +46,13 @@ _LONGEST_COMPILE_OPTION = 30_000  # less than a process takes as one argument
 _LARGEST_COUNT = (1 << 31) - 1
 _MOST_REGISTERS = 255  # of a thread, on every architecture (CUDA C++ Programming Guide, «Compute Capabilities»)
 _NO_DEBUG = "device debugging and link-time optimisation exclude each other"
-# Compile options, without dashes, that the link has to know too, or alone → the link option that gives them to both.
-_OF_LINK = {
-    "maxrregcount": "max_registers", "Xptxas": "ptxas", "ptxas-options": "ptxas", "O0": "optimization",
-    "O3": "optimization", "use_fast_math": "fast_math", "ftz": "ftz", "prec-div": "prec_div", "prec-sqrt": "prec_sqrt",
-    "fmad": "fma", "lineinfo": "lineinfo", "generate-line-info": "lineinfo",
-}  # fmt: skip
+# Compile options, without dashes, that are declared elsewhere, mostly under [link]: the link has to know them too.
 _DECLARED = {
-    "arch": "archs", "gpu-architecture": "archs", "I": "include", "include-path": "include", "std": "std",
+    "maxrregcount": "max_registers", "Xptxas": "ptxas", "ptxas-options": "ptxas", "use_fast_math": "fast_math",
+    "O0": "optimization", "O3": "optimization", "ftz": "ftz", "fmad": "fma", "prec-div": "prec_div",
+    "prec-sqrt": "prec_sqrt", "lineinfo": "lineinfo", "generate-line-info": "lineinfo", "G": "lineinfo",
+    "device-debug": "lineinfo", "arch": "archs", "gpu-architecture": "archs", "I": "include",
+    "include-path": "include", "std": "std",
 }  # fmt: skip
 _ALWAYS = frozenset(["dlto", "rdc", "relocatable-device-code"])
 #: The link options that groups may set for their kernels: those that no compiler needs to know.
@@ -95,7 +94,7 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
         for option in self.ptxas:
             if option.startswith(("-g", "--device-debug")):
                 raise _invalid(f"ptxas: {_NO_DEBUG}", hint='use lineinfo = true, or link_mode="ptx"')
-            if ptxas_touches_files(option):
+            if not option.startswith("-") or _option_name(option) in _PTXAS_FILES:  # a word without a dash is a file
                 hint = "write an option and its value as one string that begins with a dash; none may name a file"
                 raise _invalid(f"ptxas: {abbreviate(option)} makes ptxas read or write a file", hint=hint)
 
@@ -203,18 +202,8 @@ def touches_files(option: str) -> bool:
     """Return whether a compile option names a file or directory, or does not begin with a dash."""
     name = _option_name(option).replace("_", "-")
     passed_on = name.startswith("X") and name not in _OF_NVCC and not _HARMLESS.fullmatch(option)
-    names_file = name in _FILES or name.startswith("I") or _has_absolute_path(option)
-    return not option.startswith("-") or passed_on or names_file
-
-
-def ptxas_touches_files(option: str) -> bool:
-    """Return whether an option makes ptxas read or write a file; ptxas takes a word without a dash as a file name."""
-    return not option.startswith("-") or _option_name(option) in _PTXAS_FILES | {""}
-
-
-def _has_absolute_path(option: str) -> bool:
-    """Return whether it defines a macro as an absolute path, which an ``#include`` could name."""
-    return re.search(r"""["<]\s*/""", option) is not None
+    is_path = re.search(r"""["<]\s*/""", option)  # of a macro, which an ``#include`` could name
+    return not option.startswith("-") or passed_on or name in _FILES or name.startswith("I") or is_path is not None
 
 
 def describe_invalid_option(option: str) -> tuple[str, str | None] | None:
@@ -224,24 +213,15 @@ def describe_invalid_option(option: str) -> tuple[str, str | None] | None:
         hint = f"write an option and its value as one string of at most {_LONGEST_COMPILE_OPTION} characters"
         return what, f"{hint}, joined by ="
     name = _option_name(option)
-    name = "I" if name.startswith("I") else name
-    what = f"option {option!r} is not allowed"
-    if name in _OF_LINK:
-        return f"option {option!r} belongs to the link", (
-            f"declare {_OF_LINK[name]} under [link], which gives it to the compiler too where that decides"
+    if place := _DECLARED.get("I" if name.startswith("I") else name):
+        return f"option {option!r} has a place of its own", (
+            f"declare {place}{' under [link]' if place in LinkOptions.__struct_fields__ else ''}"
         )
-    if name in _DECLARED:
-        return f"{what}: it has a place of its own", f"declare it as {_DECLARED[name]}"
-    if name in ("G", "device-debug"):
-        return f"{what}: {_NO_DEBUG}", None
     if name in _ALWAYS:
-        return f"{what}: code is always relocatable LTO-IR", None
-    if _has_absolute_path(option):
-        return f"option {option!r} contains an absolute path, which names a file outside the family", (
-            "give the header's directory under include, and its name relative to it"
-        )
-    if touches_files(option) or name == "frandom-seed":
-        return f"{what}: it reads or writes files, or changes names, which a build must not depend on", None
+        return f"option {option!r} is not allowed: code is always relocatable LTO-IR", None
+    if touches_files(option):
+        what = f"option {option!r} reads or writes files, or changes names, which a build must not depend on"
+        return what, "give a header's directory under include, and its name relative to it"
     return None
 
 

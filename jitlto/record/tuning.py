@@ -91,7 +91,7 @@ class TuneRecord(Struct, frozen=True, omit_defaults=True):
             configuration: The problem's.
         """
         preferred = dict(self.default)
-        choices = [sorted(values.get(name, ()), key=lambda v, n=name: (v != preferred.get(n), _natural(v)))  # type: ignore[misc]
+        choices = [sorted(values.get(name, ()), key=lambda v, n=name: (v != preferred.get(n), len(v), v))  # type: ignore[misc]
                    for name in self.free]  # fmt: skip
         links = [((), *(((name, each),) for each in several)) for name, several in self.link]
         for chosen in itertools.product(*choices):
@@ -116,9 +116,11 @@ class TuneRecord(Struct, frozen=True, omit_defaults=True):
             PlanError: If a size is missing or not a whole number, or a free parameter is given.
         """
         names = [name for name, _ in self.sizes]
+        free = f" other than {', '.join(self.free)}" if self.free else ""
+        expected = f"a problem has the sizes {', '.join(names) or 'none'}, and a value of each parameter{free}"
 
         def error(what: str, hint: str = "") -> PlanError:
-            return PlanError(what, code="plan-problem", where=family, hint=hint or self.describe_problem())
+            return PlanError(what, code="plan-problem", where=family, hint=hint or expected)
 
         sizes: dict[str, int] = {}
         for name in names:
@@ -132,24 +134,6 @@ class TuneRecord(Struct, frozen=True, omit_defaults=True):
             hint = f"leave it out, or ask for this kernel with launcher({given[0]}=...)"
             raise error(f"{given[0]} is free: it is what is chosen for a problem", hint)
         return {name: value for name, value in problem.items() if name not in names}, sizes
-
-    def describe(self) -> dict[str, str]:
-        """Return what is declared as people read it, without what is not."""
-        texts = {
-            "free": ", ".join(f"{name} (default {value})" for name, value in self.default),
-            "sizes": ", ".join(f"{n} ({rule if isinstance(rule, str) else list(rule)})" for n, rule in self.sizes),
-            "launch choices": str(len(self.launch)) if self.launch else "",
-            "link": "; ".join(f"{name}: {', '.join(map(_text, several))}" for name, several in self.link),
-            "when": "; ".join(self.when),
-            "tolerance": str(self.tolerance) if self.tolerance else "the same bits",
-        }
-        return {name: text for name, text in texts.items() if text}
-
-    def describe_problem(self) -> str:
-        """Return what a problem consists of, for messages."""
-        sizes = f"the sizes {', '.join(name for name, _ in self.sizes)}, and " if self.sizes else ""
-        free = f" other than {', '.join(self.free)}" if self.free else ""
-        return f"a problem has {sizes}a value of each parameter{free}"
 
 
 def applies(record: TuneRecord, variant: Variant, configuration: Mapping[str, str], sizes: Mapping[str, int]) -> bool:
@@ -211,9 +195,3 @@ def _bucket(value: int, rule: str | tuple[int, ...]) -> int:
     if rule == "log2":
         return 1 << value.bit_length() - 1 if value else 0
     return max((bound for bound in rule if isinstance(bound, int) and bound <= value), default=0)
-
-
-def _natural(value: str) -> tuple[int, str]:
-    """Sort numbers by value, before texts."""
-    number = number_or_text(value)
-    return (number, "") if isinstance(number, int) else (_LARGEST_SIZE, value)

@@ -127,7 +127,7 @@ class Chooser(Shared):
         if self._family.session.config.tuning == "off":
             return self._default(asked, "JITLTO_TUNING=off")
         bucket, kind = asked.record.bucket(asked.sizes), devices.current_kind()
-        about = self._family.name, asked.entry, asked.configuration, bucket, kind, asked.allows
+        about = self._family.name, asked.entry, asked.configuration, bucket, kind
         measured = [entry for layer in self.knowledge for entry in layer.find(*about)]
         guess: Best | None = None
         for entry in sorted(measured, key=lambda each: each.distance(bucket))[:_MOST_GUESSES]:
@@ -136,27 +136,24 @@ class Chooser(Shared):
             usable = self._usable(asked, entry)
             if usable is not None:
                 trial, launcher = usable
-                if entry.bucket == bucket and launcher.chosen.digest == trial.kernel:
+                reason = "it was measured with another version of the kernel, or of nvJitLink"
+                if entry.bucket != bucket:
+                    reason = f"it was measured for {' '.join(f'{name}={value}' for name, value in entry.bucket)}"
+                elif launcher.chosen.digest == trial.kernel:
                     return asked.answer(launcher, trial.variant, "measured", "")
-                sizes = " ".join(f"{name}={value}" for name, value in entry.bucket)
-                other = (
-                    "with another version of the kernel, or of nvJitLink" if entry.bucket == bucket else f"for {sizes}"
-                )
-                guess = guess or asked.answer(launcher, trial.variant, "guess", f"it was measured {other}")
+                guess = guess or asked.answer(launcher, trial.variant, "guess", reason)
         return guess or self._default(asked, "nothing was measured")
 
     @staticmethod
-    def _usable(asked: Problem, measured: Entry | None) -> tuple[Trial, Launcher] | None:
-        """Return the fastest of what was measured whose kernel exists, and that kernel."""
-        for _ in range(_MOST_GUESSES):
-            if measured is None:
-                break
-            trial = measured.chosen
-            try:
-                return trial, asked.launcher(trial.variant)
-            except (PlanError, LinkError):  # it is not declared for this configuration
-                gone = trial.variant.kernel
-                measured = measured.among(lambda variant, gone=gone: variant.kernel != gone)  # type: ignore[misc]
+    def _usable(asked: Problem, measured: Entry) -> tuple[Trial, Launcher] | None:
+        """Return the first of what was measured whose variant and kernel exist, and that kernel."""
+        gone: set[object] = set()
+        for trial in measured.ranked(asked.allows):
+            if trial.variant.kernel not in gone and len(gone) < _MOST_GUESSES:
+                try:
+                    return trial, asked.launcher(trial.variant)
+                except (PlanError, LinkError):  # it is not declared for this configuration
+                    gone.add(trial.variant.kernel)
         return None
 
     @staticmethod

@@ -83,47 +83,42 @@ class Entry(Struct, frozen=True, dict=True):
         """The entry in its canonical form."""
         return msgspec.json.encode(self, order="sorted")
 
-    @cached_property
+    @property
     def chosen(self) -> Trial:
-        """The trial of the variant to use.
-
-        The default, unless another is faster by more than a tie; of several others that tie, that which differs least
-        from the default.
-        """
-        near = [trial for trial in self.trials if trial.seconds <= self._fastest.seconds * (1 + self.band)]
-        return min(near, key=lambda trial: (_differences(trial.variant, self.default.variant), _spelled(trial.variant)))
-
-    @cached_property
-    def band(self) -> float:
-        """Relative difference up to which times count as equal: that of a tie, or the noise where that is larger."""
-        return max(TIE, 2 * (self._fastest.noise + self.default.noise))
+        """The trial of the variant to use."""
+        return self.ranked()[0]
 
     @property
-    def _fastest(self) -> Trial:
-        return min(self.trials, key=lambda trial: trial.seconds)
+    def band(self) -> float:
+        """Relative difference up to which times count as equal: that of a tie, or the noise where that is larger."""
+        return _band(min(self.trials, key=_seconds), self.default)
 
     @property
     def speed_up(self) -> float:
         """How many times as fast as the default the chosen variant is."""
         return self.default.seconds / self.chosen.seconds
 
+    def ranked(self, allows: Callable[[Variant], bool] = lambda _: True) -> list[Trial]:
+        """Return the trials of the variants that may be used, the one to use first; none if they decide nothing.
+
+        That is the default, unless another is faster by more than a tie; of several others that tie, that which differs
+        least from the default. Without the default, the fastest stands in its place.
+        """
+        trials = [trial for trial in self.trials if allows(trial.variant)]
+        if not trials or (trials == [self.default] != list(self.trials)):
+            return []
+        fastest = min(trials, key=_seconds)
+        default = self.default if self.default in trials else fastest
+        tied = fastest.seconds * (1 + _band(fastest, default))
+
+        def rank(trial: Trial) -> tuple[object, ...]:
+            return max(trial.seconds, tied), _differences(trial.variant, default.variant), _spelled(trial.variant)
+
+        return sorted(trials, key=rank)
+
     def distance(self, bucket: Sizes) -> float:
         """Return by how much a bucket of the same sizes differs."""
         return sum(abs(log2((a + 1) / (b + 1))) for (_, a), (_, b) in zip(self.bucket, bucket, strict=True))
-
-    def among(self, allows: Callable[[Variant], bool]) -> Entry | None:
-        """Return what was measured of some variants; None if that decides nothing.
-
-        Without the default, the fastest stands in its place.
-        """
-        trials = [trial for trial in self.trials if allows(trial.variant)]
-        if len(trials) == len(self.trials):
-            return self
-        if trials in ([], [self.default]):
-            return None
-        if trials[0] != self.default:
-            trials.sort(key=lambda trial: trial.seconds)
-        return msgspec.structs.replace(self, trials=tuple(trials))
 
 
 def make_entry(
@@ -175,25 +170,27 @@ class Wisdom:
         configuration: Mapping[str, str],
         bucket: Sizes,
         device: str,
-        allows: Callable[[Variant], bool],
     ) -> list[Entry]:
-        """Return what was measured on a kind of device for a configuration, that for the nearest bucket first.
-
-        Args:
-            allows: Whether a variant may be used; of each entry, only what was measured of such variants counts.
-        """
+        """Return what was measured on a kind of device for a configuration: the nearest bucket, most evidence first."""
         place = family, entry, tuple(sorted(configuration.items())), device, [name for name, _ in bucket]
         about = [
             each
-            for whole in self.entries
-            if (whole.family, whole.entry, whole.configuration, whole.device, [n for n, _ in whole.bucket]) == place
-            if (each := whole.among(allows)) is not None
+            for each in self.entries
+            if (each.family, each.entry, each.configuration, each.device, [name for name, _ in each.bucket]) == place
         ]
         return sorted(about, key=lambda each: (each.distance(bucket), -_evidence(each)[0], each.encoded))
 
 
 def _evidence(entry: Entry) -> tuple[int, bytes]:
     return sum(trial.count for trial in entry.trials), entry.encoded
+
+
+def _seconds(trial: Trial) -> float:
+    return trial.seconds
+
+
+def _band(fastest: Trial, default: Trial) -> float:
+    return max(TIE, 2 * (fastest.noise + default.noise))
 
 
 def _spelled(variant: Variant) -> bytes:

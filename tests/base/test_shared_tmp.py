@@ -126,7 +126,7 @@ def test_this_users_links_are_followed_and_cycles_end(tmp_path: Path) -> None:
     (tmp_path / "circle").symlink_to("circle")
     assert refusal(tmp_path / "relative" / "cache") == ""
     assert (tmp_path / "real" / "inner" / "cache").is_dir()
-    with pytest.raises(OSError, match="too many symbolic links"):
+    with pytest.raises(OSError, match="symbolic links"):
         require_owned_path(str(tmp_path / "circle" / "x"))
     assert refusal(tmp_path / "circle" / "x")
 

@@ -328,7 +328,7 @@ def _floor(path: Path, place: Path) -> dict[str, object]:
                 times.append(time.perf_counter() - begin)
             if kind == "ltoir":
                 begin = time.perf_counter()
-                ltoir_symbols.read_modules({Architecture(75): output.data}, toolkit.nvrtc_version())
+                ltoir_symbols.read_modules({Architecture(75): output.data})
                 reading.append(time.perf_counter() - begin)
     snapshots.close()
     figures: dict[str, object] = {"fragments": len(seconds["ltoir"])}

@@ -10,7 +10,7 @@ from tests.support.errors import raises
 
 def test_a_definition_with_another_result_is_shown_beside_its_declaration(build_family: BuildFamily) -> None:
     files = family(FLOAT, "__device__ int activation(float x) { return 1; }")
-    hint = f"activation.cuh:3 declares `{FLOAT}`, but relu.cuh:1 has `__device__ int activation(float x)`"
+    hint = f"activation.cuh:3 declares `{FLOAT}`; relu.cuh:1 has `__device__ int activation(float x)`"
     with raises(CompileError, "compile", "activation", hint=hint):
         build_family(files)
 

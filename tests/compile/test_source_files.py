@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from jitlto.compile.source_files import walk_sources
 
 
-def walk(folder: Path, *, thorough: bool = True, limit: int | None = None) -> list[str]:
-    return [str(path.relative_to(folder)) for path in walk_sources([folder], thorough=thorough, limit=limit)]
+def walk(folder: Path, *, thorough: bool = True) -> list[str]:
+    return [str(path.relative_to(folder)) for path in walk_sources([folder], thorough=thorough)]
 
 
 def create(folder: Path, *names: str) -> None:
@@ -54,10 +52,3 @@ def test_links_are_followed_by_every_path_and_in_no_circle(tmp_path: Path) -> No
     assert {"again/x.cuh", "real/x.cuh", "out/y.cuh", "file.cuh"} <= set(found)
     assert len(found) == len(set(found)) < 50
     assert walk(family, thorough=False) == ["file.cuh", "real/x.cuh"]
-
-
-def test_a_limit(tmp_path: Path) -> None:
-    create(tmp_path, *(str(number) for number in range(10)))
-    assert len(walk(tmp_path, limit=10)) == 10
-    with pytest.raises(OSError, match="long"):
-        walk(tmp_path, limit=9)

@@ -131,7 +131,7 @@ def printed_by(interpreter: Path, code: str, *places: str | Path) -> Any:
 
 LINK = """
 import json
-from jitlto.cuda import nvfatbin, nvjitlink, toolkit
+from jitlto.cuda import libraries, nvfatbin, nvjitlink, toolkit
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.headers import HeaderSearch
 from jitlto.base.versions import Architecture
@@ -141,7 +141,8 @@ ltoir = nvrtc.compile_source(search.closure(text), [target], ["--std=c++17"]).lt
 fatbin = nvjitlink.LinkInput(nvjitlink.InputKind.FATBIN, nvfatbin.wrap_ltoir(ltoir, target), "f")
 assert nvjitlink.link([fatbin], target, ["-lto"]).data[:4] == b"\\x7fELF"
 found = [toolkit.find_library(name) for name in ("nvrtc", "nvJitLink", "nvfatbin")]
-print(json.dumps([*found, *map(str, toolkit.header_roots()), nvjitlink.find_installed()]))
+assert not libraries.load("nvJitLink").is_foreign
+print(json.dumps([*found, *map(str, toolkit.header_roots())]))
 """
 
 

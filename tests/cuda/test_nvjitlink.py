@@ -179,7 +179,7 @@ def test_machine_code_runs_on_its_own_major_from_its_minor_on() -> None:
 def test_after_a_failure_that_locks_nvjitlink_another_thread_gets_an_error_and_does_not_wait() -> None:
     code = """
 from tests.cuda.test_nvjitlink import *
-nvjitlink._check_machine_code = lambda *_: None
+nvjitlink._check_inputs = lambda *_: None
 try:
     link([LinkInput(InputKind.CUBIN, relocatable_cubin(OP), "theirs")], Architecture(80), [])
 except LinkError as error:
@@ -211,7 +211,11 @@ print("survived")
 
 
 @pytest.mark.parametrize("kind", [InputKind.LTOIR, InputKind.FATBIN, InputKind.PTX, InputKind.CUBIN, InputKind.OBJECT])
-@pytest.mark.parametrize("data", [b"", b"\0", b"garbage" * 100], ids=["empty", "zero", "garbage"])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\0", b"garbage" * 100, b"\x7fELF" + b"garbage" * 100],
+    ids=["empty", "zero", "garbage", "garbage in ELF"],
+)
 def test_garbage_is_a_link_error_that_names_the_input(kind: InputKind, data: bytes) -> None:
     with raises(LinkError, "link-failed", "rubbish"):
         link([LinkInput(kind, data, "rubbish")], SM_90, ["-lto"])

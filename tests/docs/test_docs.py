@@ -339,7 +339,7 @@ def test_every_key_of_the_table_in_pyproject_toml_is_in_the_guide() -> None:
 
 def test_the_options_that_belong_to_the_link_are_in_the_reference() -> None:
     text = section("configuration.md", "### Rejected options")
-    for name in (*options._OF_LINK, *options._DECLARED, *options._ALWAYS, "G", "device-debug"):
+    for name in (*options._DECLARED, *options._ALWAYS):
         assert re.search(rf"`--?{name}`", text), name
 
 

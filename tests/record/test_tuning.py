@@ -104,8 +104,6 @@ def test_a_problem_that_is_none(change: dict[str, object], name: str) -> None:
         RECORD.split({"rows": 5, "dim": 1}, "f")
 
 
-def test_it_is_described() -> None:
-    assert list(RECORD.describe()) == ["free", "sizes", "launch choices", "link", "when", "tolerance"]
-    assert TuneRecord(link=(("ptxas", (("-a",), ("-a", "-b"))),)).describe()["link"] == "ptxas: -a, -a -b"
+def test_a_variant_is_described() -> None:
     assert str(Variant()) == "default"
     assert str(Variant((("a", "1"),), (("block", "2"),), (("ptxas", ("-v",)),))) == "a=1 block=2 ptxas=-v"

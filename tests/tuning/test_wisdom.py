@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.tuning.wisdom import TIE, Entry, Wisdom
+from jitlto.tuning.wisdom import TIE, Wisdom
 from tests.support.wisdom import A100, H200, entry, trial, wisdoms
 
 pytestmark = pytest.mark.one_major
@@ -68,41 +68,24 @@ def test_what_is_measured_again_takes_the_place_of_what_was() -> None:
     assert Wisdom([old]).replace(new).entries == (new,)
 
 
-def anything(_: object) -> bool:
-    return True
-
-
 def test_of_an_entry_what_some_variants_took_still_counts() -> None:
     made = entry(trial(2.0, n="default"), trial(1.0, n="fastest"), trial(1.5, n="fast"), trial(3.0, n="slow"))
 
-    def left(*names: str) -> Entry | None:
-        return made.among(lambda each: dict(each.parameters)["n"] in names)
+    def ranked(*names: str) -> list[str]:
+        found = made.ranked(lambda each: dict(each.parameters)["n"] in names)
+        return [dict(each.variant.parameters)["n"] for each in found]
 
-    def chosen_of(*names: str) -> str:
-        found = left(*names)
-        assert found is not None
-        return str(found.chosen.variant)
-
-    assert left("default", "fastest", "fast", "slow") is made
-    assert chosen_of("default", "fast", "slow") == "n=fast"
-    assert chosen_of("fast", "slow") == "n=fast"  # without the default
-    assert chosen_of("default", "slow") == "n=default"
-    assert chosen_of("slow") == "n=slow"
-    assert left("default") is None  # with which nothing was compared
-    assert left() is None
-
-
-def test_of_several_entries_that_with_most_that_may_be_used_comes_first() -> None:
-    old = entry(trial(2.0, 100, kernel="cd" * 32, n="gone"), trial(1.0, 10, n="old"))
-    new = entry(trial(2.0, 10, n="default"), trial(0.5, 10, n="new"), trial(1.0, 10, n="old"))
-    found = Wisdom([old, new]).find(
-        "mini", "kern", {"data_type": "float"}, (("rows", 1024),), H200, lambda each: "gone" not in str(each)
-    )
-    assert [str(each.chosen.variant) for each in found] == ["n=new", "n=old"]
+    assert ranked("default", "fastest", "fast", "slow") == ["fastest", "fast", "default", "slow"]
+    assert ranked("default", "fast", "slow") == ["fast", "default", "slow"]
+    assert ranked("fast", "slow") == ["fast", "slow"]  # without the default
+    assert ranked("default", "slow") == ["default", "slow"]
+    assert ranked("slow") == ["slow"]
+    assert ranked("default") == []  # with which nothing was compared
+    assert ranked() == []
 
 
 def find(wisdom: Wisdom, *, rows: int = 1024, device: str = H200, data_type: str = "float") -> list[str]:
-    found = wisdom.find("mini", "kern", {"data_type": data_type}, (("rows", rows),), device, anything)
+    found = wisdom.find("mini", "kern", {"data_type": data_type}, (("rows", rows),), device)
     return [str(each.chosen.variant) for each in found]
 
 
@@ -122,7 +105,7 @@ def test_what_was_measured_comes_first_then_the_nearest_buckets_of_the_same_kind
 
 def test_an_entry_with_other_sizes_answers_nothing() -> None:
     made = Wisdom([entry(trial(1.0))])
-    assert not list(made.find("mini", "kern", {"data_type": "float"}, (("rows", 1), ("users", 2)), H200, anything))
+    assert not list(made.find("mini", "kern", {"data_type": "float"}, (("rows", 1), ("users", 2)), H200))
 
 
 @pytest.mark.slow

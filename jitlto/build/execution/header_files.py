@@ -39,40 +39,31 @@ class HeaderFiles:
         self._written: set[str] = set()
         self._lock = threading.Lock()
 
-    def find(self, digest: str) -> SentHeaders | None:
-        """Return what is pickled in the place of a set that was sent before; None if it was not."""
-        return SentHeaders(str(self.directory), digest) if f"{digest}.set" in self._written else None
-
     def send(self, headers: Mapping[str, bytes]) -> SentHeaders:
-        """Write a set unless it was written before; return what is pickled in its place.
+        """Write what was not written before; return what is pickled in the place of the set.
 
         Raises:
             JitltoError: If there is no space.
         """
-        digest = digest_headers(headers)
-        if (known := self.find(digest)) is not None:
-            return known
-        names = {name: digest_content(content).hex() for name, content in headers.items()}
+        digest = f"{digest_headers(headers)}.set"
         with self._lock:
-            for name, sha256 in names.items():
-                self._write(sha256, headers[name])
-            self._write(f"{digest}.set", json.dumps(names).encode())
+            if digest not in self._written:
+                names = {name: digest_content(content).hex() for name, content in headers.items()}
+                files = {sha256: headers[name] for name, sha256 in names.items()}
+                files[digest] = json.dumps(names).encode()
+                try:
+                    for file in files.keys() - self._written:
+                        (self.directory / file).write_bytes(files[file])
+                except OSError as error:  # what is left behind is written over by the next attempt
+                    raise no_temporary_directory(error) from error
+                self._written.update(files)
         return SentHeaders(str(self.directory), digest)
-
-    def _write(self, name: str, data: bytes) -> None:
-        if name in self._written:
-            return
-        try:
-            (self.directory / name).write_bytes(data)
-        except OSError as error:  # what is left behind is written over by the next attempt
-            raise no_temporary_directory(error) from error
-        self._written.add(name)
 
 
 @lru_cache(maxsize=1024)
 def read_headers(directory: str, digest: str) -> HeaderSet:
     """Return a set of headers that was written into a directory."""
-    names: dict[str, str] = json.loads(Path(directory, f"{digest}.set").read_bytes())
+    names: dict[str, str] = json.loads(Path(directory, digest).read_bytes())
     return HeaderSet({name: _read_content(directory, sha256) for name, sha256 in names.items()})
 
 

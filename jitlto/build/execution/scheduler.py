@@ -23,7 +23,6 @@ from jitlto.compile.compiler import CompiledSource, CompileJob, CompileResult
 from jitlto.families.templates import RenderedSource
 
 _POLL = 0.05  # seconds between two looks at stores that are not open yet
-_MOST_DEATHS = 2  # worker deaths until a job fails: the first may be a different job's fault
 
 
 @dataclass
@@ -46,7 +45,6 @@ class _Task:
     key: str  # in the cache
     requests: list[CompileRequest]
     sharers: int  # requests with the same head as the first
-    deaths: int = 0
     answer: CompiledSource | JitltoError | None = None  # for requests that turn out to be for the same
 
     @property
@@ -166,12 +164,8 @@ class Scheduler:
         try:
             result = future.result()
         except (CompileError, WorkerDied) as error:
-            task.deaths += isinstance(error, WorkerDied)
-            if isinstance(error, WorkerDied) and task.deaths < _MOST_DEATHS:
-                self._waiting.append(task)
-            else:
-                task.answer = error
-                self._deliver(task.requests, error)
+            task.answer = error
+            self._deliver(task.requests, error)
             return
         request = task.requests[0]
         task.answer = compiled = request.name_parameters(result.compiled)

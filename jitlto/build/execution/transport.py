@@ -82,35 +82,36 @@ def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) 
         Future: The result of ``run``. It raises ToolchainError if the worker has a different jitlto, Python or
             compiler, and WorkerDied if the process died.
     """
-    headers = job.source.headers
+    headers, text = job.source.headers, job.source.text
     if isinstance(executor, ProcessExecutor):
         executor.preload(_load_compiler, job.toolchain)
-        return executor.submit(run, replace(job, source=Source(job.source.text, executor.headers.send(headers))))
-    digest, packed = digest_headers(headers), {name: _compress(content) for name, content in headers.items()}
-    shared = executor.share(digest, packed) if hasattr(executor, "share") else packed
-    payload = pickle.dumps((run, replace(job, source=Source(job.source.text, {}))))
-    return executor.submit(_receive, versions(), digest, shared, payload)
+        return executor.submit(run, replace(job, source=Source(text, executor.headers.send(headers))))
+    packed = {name: _compress(content) for name, content in headers.items()}
+    if hasattr(executor, "share"):
+        packed = executor.share(digest_headers(headers), packed)
+    return executor.submit(_receive, versions(), packed, pickle.dumps((run, replace(job, source=Source(text, {})))))
+
+
+@lru_cache(maxsize=4096)  # most sets share most of them
+def _compress(content: bytes) -> bytes:
+    return zlib.compress(content, 1)
 
 
 @lru_cache(maxsize=4096)
-def _compress(content: bytes) -> bytes:
-    # Most sets share most of them.
-    return zlib.compress(content, 1)
+def _decompress(packed: bytes) -> bytes:
+    return zlib.decompress(packed)
 
 
 def _load_compiler(name: str) -> None:
     find_compiler(name).load()
 
 
-def _receive(client: Mapping[str, str], digest: str, packed: Mapping[str, bytes], payload: bytes) -> Any:
+def _receive(client: Mapping[str, str], packed: Mapping[str, bytes], payload: bytes) -> Any:
     """Run a job in a process of ours, in a worker of another executor.
 
     The arguments have built-in types only, so that a different version of jitlto can read and reject them.
     """
     check_versions(socket.gethostname(), versions(), client)
-    executor = local_executor()
-    headers = executor.headers.find(digest)
-    if headers is None:
-        headers = executor.headers.send({name: zlib.decompress(content) for name, content in packed.items()})
     run, job = pickle.loads(payload)  # noqa: S301 - from our own client
-    return executor.submit(run, replace(job, source=Source(job.source.text, headers))).result()
+    headers = {name: _decompress(content) for name, content in packed.items()}
+    return submit(local_executor(), replace(job, source=Source(job.source.text, headers)), run).result()

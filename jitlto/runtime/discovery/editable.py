@@ -9,6 +9,7 @@ but it misses no change, and the build takes unchanged sources from its own cach
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import logging
@@ -18,6 +19,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +133,10 @@ def _sources(family: declaration.FamilyDeclaration) -> Iterator[tuple[str, bytes
     for group in family.groups:
         folders.update(path.parent for path in (*group.matrices, group.template) if path)
     search = HeaderSearch(family.include)
-    for path in list(walk_sources(sorted(folders), thorough=True, limit=_MOST_FILES)):  # before any is read
+    paths = list(islice(walk_sources(sorted(folders), thorough=True), _MOST_FILES + 1))  # before any is read
+    if len(paths) > _MOST_FILES:
+        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG), str(family.path.parent))
+    for path in paths:
         content = path.read_bytes()
         yield str(path), content
         # Headers outside the directories, such as "../common.cuh", are found by the includes.
