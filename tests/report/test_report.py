@@ -339,7 +339,7 @@ def test_the_page_names_its_one_script_and_one_style_by_hash_and_loads_nothing(s
     [
         (("no.fragdb", "-o", "r.html"), 1, ["no.fragdb", "no such file"]),
         (("m.fragdb",), 2, ["--output"]),
-        (("m.fragdb", "-o", "m.fragdb"), 2, ["would overwrite an input"]),
+        (("m.fragdb", "-o", "m.fragdb"), 2, ["would overwrite another file"]),
         (("m.fragdb", "-o", "no/r.html"), 1, ["no/r.html", "cannot be written", "hint"]),
     ],
 )
