@@ -382,16 +382,6 @@ def test_params_that_contradict_the_kernel_stop_the_build_at_its_first_compile(t
 
 
 @pytest.mark.slow
-def test_parameters_whose_names_are_not_known_are_advised_to_be_named(build_family: BuildFamily) -> None:
-    toml = MINI["family.toml"].replace('params = ["{{data_type}}* x", "unsigned n"]', "").partition("[device.op]")[0]
-    kernel = "#define TWO {{data_type}}* x, unsigned n\n__global__ void kern(TWO) { x[n] = 0; }\n"
-    report = build_family(changed(family__toml=toml, kern__cu__jinja=kernel))
-    assert signature(report) == ["double* arg0", "unsigned int arg1"]
-    (advice,) = report.advice
-    assert advice.startswith("mini/kern: ") and "arg0, arg1" in advice
-
-
-@pytest.mark.slow
 def test_nvrtc_is_at_most_twelve_functions_from_the_command(tmp_path: Path) -> None:
     frames = build_frames(tmp_path)
     assert (frames[0], frames[-1]) == ("cli.build: build", "compile.nvrtc_program: run_program")
