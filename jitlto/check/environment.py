@@ -26,8 +26,8 @@ from jitlto.cuda.compatibility import (
 from jitlto.database import MERGE_HINT, FragmentDatabase
 from jitlto.launch.core import extension
 from jitlto.runtime import session
-from jitlto.runtime.discovery import registry
 from jitlto.runtime.discovery.installed import installed_families
+from jitlto.runtime.discovery.registry import Registry
 from jitlto.stores.address import parse_store
 from jitlto.stores.upkeep import examine
 
@@ -205,8 +205,7 @@ def _databases(settings: Config) -> Iterator[Component]:
         yield Component("databases", "none on JITLTO_DATABASE_PATH")
     for path in settings.database_path:
         try:
-            found = registry.Registry((path,))
-            for database in map(found.open, found.files()):
+            for database in map(FragmentDatabase, Registry((path,)).files()):
                 trouble = _link_trouble(database)
                 value = f"{database.path}: {', '.join(database.families)}; {len(database.fragments())} fragments"
                 yield Component("database", value, trouble is None, trouble)

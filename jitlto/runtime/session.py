@@ -92,8 +92,6 @@ class Session(Shared):
         self._lock, self.loading = threading.RLock(), threading.RLock()
         self.events.after_fork()
         self.flights.after_fork()
-        if self._registry is not None:
-            self._registry.after_fork()
 
     @property
     def config(self) -> Config:

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jitlto.base import config, files
 from jitlto.base.cache_dir import CacheDir, open_cache_dir
@@ -19,16 +18,13 @@ from jitlto.link.packs import Pack
 from jitlto.link.parallel import run_parallel
 from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, SharedKernels
 from jitlto.plan import enumeration
-from jitlto.plan.cache_entry import LinkedKernel, LinkKey
+from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.plan.plan import Plan, Request
 from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
 
-if TYPE_CHECKING:
-    from jitlto.stores.shared import SharedStore
-
-_FLUSH, _STALL = 60.0, 5.0  # seconds to wait for what is written to shared stores, in all and for one of them
+_FLUSH, _STALL = 60.0, 5.0  # seconds to wait for what is written to the shared store, in all and for one kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +52,32 @@ class WarmJobs:
 
 @dataclass(frozen=True, slots=True)
 class WarmOutcome:
-    """The outcome of a job: the kernel's key, database and layer (``link`` if it was linked now), or an error."""
+    """The outcome of a job: its plan, and the layer of the kernel (``link`` if it was linked now) or an error.
+
+    A kernel that another job links has neither.
+    """
 
     job: WarmJob
-    arch: str | None
-    key: LinkKey | None = None
-    database: Path | None = None
+    plan: Plan | None = None
     layer: str = ""
     error: JitltoError | None = None
+
+    @property
+    def arch(self) -> str | None:
+        """The architecture; None for that of a device that was not found."""
+        arch = self.plan.target if self.plan else self.job.arch
+        return arch and arch.sm
 
 
 @dataclass(frozen=True, slots=True)
 class WarmResult:
-    """All outcomes, each digest once.
+    """What was linked.
 
     Args:
         outcomes: Of each digest one.
         packed: Kernels in the written pack.
-        shared: Kernels that were written to shared stores, which had lacked them.
-        unshared: Kernels that could not be written to one, at least.
+        shared: Kernels that were written to the shared store, which had lacked them.
+        unshared: Kernels that could not be written to it.
     """
 
     outcomes: list[WarmOutcome] = field(default_factory=list)
@@ -110,7 +113,7 @@ def recorded_jobs(
         JitltoError: If the file holds no plan, or no plan of the database's families.
     """
     used = recording.read(path)
-    held = session.default.registry.open(database).families if database else None
+    held = session.default.registry.file(database).contents.families if database else None
     own = [plan for plan in used if held is None or plan.request.family in held]
     if not own:
         names = ", ".join(sorted({plan.request.family for plan in used}))
@@ -181,7 +184,7 @@ def link_jobs(
     workers: int | None = None,
     on_job: Callable[[int], object] = lambda _: None,
 ) -> WarmResult:
-    """Link all jobs in parallel, each digest once, into the user's cache and the shared stores, or into a pack.
+    """Link all jobs in parallel, each digest once, into the user's cache and the shared store, or into a pack.
 
     Kernels that are already there are not linked again. A pack then holds exactly these kernels; with one, caches are
     only read.
@@ -195,63 +198,55 @@ def link_jobs(
     Raises:
         JitltoError: If the cache is off or cannot be used and there is no pack, or the pack cannot be written.
     """
-    own = session.default.kernel_cache
-    store, replaced = own.store, list[Pack]()
+    own, replaced = session.default.kernel_cache, list[Pack]()
     if output is None:
-        store = _writable_cache()
+        store: CacheDir | None = _writable_cache()
     else:
         replaced = _replaced_pack(output)
-        store = store and open_cache_dir(store.directory, store.size, readonly=True)
+        store = own.store and open_cache_dir(own.store.directory, own.store.size, readonly=True)
     shared = SharedKernels(config.current(), readonly=output is not None) if own.shared else None
-    before = shared.store.counts.copy() if shared else None
+    before = shared.store.counts.copy() if shared else {}
     # Linking is allowed even with JITLTO_MODE=cached, because that is this command's purpose.
     cache = KernelCache(store, shared=shared)
-    claimed: dict[str, int] = {}  # digest → position of the job that links it
-    plans: dict[int, Plan] = {}
+    claimed: dict[str, object] = {}  # by digest
     kernels: dict[str, bytes] = {}
 
-    def work(item: tuple[int, WarmJob]) -> WarmOutcome | None:
-        position, job = item
-        plan = plans[position] = job.plan()
-        if claimed.setdefault(plan.digest, position) != position:  # setdefault is atomic
-            return None
+    def work(job: WarmJob) -> WarmOutcome:
+        plan, mine = job.plan(), object()
+        if claimed.setdefault(plan.digest, mine) is not mine:  # setdefault is atomic
+            return WarmOutcome(job, plan)
         key = plan.link_key
 
         def link() -> LinkedKernel:
             return find_kernel(key.digest, replaced) or plan.link(use_cache=False)
 
         kernel = cache.get_or_link(key, link, plan.database.location)
-        kernels[key.digest] = key.encode(kernel)
+        kernels[key.digest] = payload = key.encode(kernel)
         if shared is not None and kernel.layer not in ("link", "store"):
-            shared.put(key.digest, kernels[key.digest], KERNELS)
+            shared.put(key.digest, payload, KERNELS)
         plan.services.kernel_cache.warn(plan.chosen, kernel)
-        return WarmOutcome(job, plan.target.sm, key, plan.database.path, kernel.layer)
+        return WarmOutcome(job, plan, kernel.layer)
 
-    outcomes: dict[int, WarmOutcome] = {}
-    for position, (_, job), outcome in run_parallel(work, list(enumerate(jobs)), workers):
+    done: dict[int, WarmOutcome] = {}
+    for position, job, outcome in run_parallel(work, jobs, workers):
         on_job(position)
-        if isinstance(outcome, JitltoError):
-            outcomes[position] = WarmOutcome(job, job.arch and job.arch.sm, error=outcome)
-        elif outcome is not None:
-            outcomes[position] = outcome
-    ordered = [outcomes[position] for position in sorted(outcomes)]
-    if output is None:
-        written = _flush(shared.store, before) if shared and before is not None else (0, 0)
-        return WarmResult([_verified(each, cache) for each in ordered], 0, *written)
-    if kernels:
-        _write(output, [(jobs[position], plans[position]) for position in sorted(plans)], kernels)
-    return WarmResult(ordered, len(kernels))
-
-
-def _flush(store: SharedStore, before: Mapping[str, int]) -> tuple[int, int]:
-    """Wait until all is written to shared stores; return how many kernels were, and how many could not be."""
-    flushed, now = store.flush(_FLUSH, _STALL), store.counts
-    return now["writes"] - before["writes"], now["dropped"] - before["dropped"] + (not flushed)
+        done[position] = WarmOutcome(job, error=outcome) if isinstance(outcome, JitltoError) else outcome
+    outcomes = [done[position] for position in sorted(done)]
+    if output is not None and kernels:
+        _write(output, outcomes, kernels)
+    once = [outcome for outcome in outcomes if outcome.layer or outcome.error]
+    if output is not None:
+        return WarmResult(once, len(kernels))
+    written = unshared = 0
+    if shared is not None:
+        is_done, now = shared.store.flush(_FLUSH, _STALL), shared.store.counts
+        written, unshared = now["writes"] - before["writes"], now["dropped"] - before["dropped"] + (not is_done)
+    return WarmResult([_verified(each, cache) for each in once], 0, written, unshared)
 
 
 def _verified(outcome: WarmOutcome, cache: KernelCache) -> WarmOutcome:
     """Return the outcome, or a failure if the kernel was linked but the cache does not hold it."""
-    if outcome.key is None or outcome.database is None or cache.find(outcome.key.digest, outcome.database):
+    if outcome.plan is None or cache.find(outcome.plan.digest, outcome.plan.database.path):
         return outcome
     place = user_caches()[0]
     reason, remedy = f"its size limit of {place.bound} bytes is too low", "raise JITLTO_CACHE_SIZE"
@@ -262,18 +257,19 @@ def _verified(outcome: WarmOutcome, cache: KernelCache) -> WarmOutcome:
     return replace(outcome, layer="", error=JitltoError(what, code="jitlto-cache-full", hint=hint))
 
 
-def _write(output: Path, planned: Sequence[tuple[WarmJob, Plan]], kernels: Mapping[str, bytes]) -> None:
+def _write(output: Path, outcomes: Sequence[WarmOutcome], kernels: Mapping[str, bytes]) -> None:
     """Write a pack of kernels, of the requests that lead to them, and of what their databases hold."""
     answers: dict[str, bytes] = {}
     contents: dict[str, bytes] = {}
-    for job, plan in planned:
-        if plan.digest in kernels and isinstance(job.family, KernelFamily):
-            answers |= find_answers(job.family, job.request, plan)
-            contents[job.family.contents.key] = job.family.contents.encode()
+    for each in outcomes:
+        family = each.job.family
+        if each.plan and each.plan.digest in kernels and isinstance(family, KernelFamily):
+            answers |= find_answers(family, each.job.request, each.plan)
+            contents[family.contents.key] = family.contents.encode()
     try:
         packs.write(output, {KERNELS: kernels, REQUESTS: answers, CONTENTS: contents})
     except OSError as error:
-        raise _failed(output, error) from None
+        raise _unwritable(output, error) from None
 
 
 def find_answers(family: KernelFamily, request: Request, plan: Plan) -> dict[str, bytes]:
@@ -285,36 +281,24 @@ def find_answers(family: KernelFamily, request: Request, plan: Plan) -> dict[str
     if request.pinned or request.supplied or not plan.answers(linker, capability):
         return {}
     entry = family.entrypoints[0] if len(family.entrypoints) == 1 else request.entry
-    how = request.link_mode, dict(request.link_options)
 
-    def without(name: str, configuration: Mapping[str, str]) -> Mapping[str, str] | None:
-        """Leave a parameter out; return None if that does not lead to the kernel."""
-        fewer = {other: value for other, value in configuration.items() if other != name}
+    def leads_to_it(configuration: Mapping[str, str]) -> bool:
         with contextlib.suppress(JitltoError):
-            planned = family.plan_request(Request(request.family, request.entry, fewer, (), (), *how), plan.target)
-            return fewer if planned.digest == plan.digest else None
-        return None
+            return family.plan_request(request._replace(configuration=configuration), plan.target).digest == plan.digest
+        return False
 
     named, few = [request.configuration], request.configuration
     for name in sorted(plan.configuration if request.configuration == plan.configuration else ()):
-        if (one_less := without(name, plan.configuration)) is not None:
+        one_less, fewer = ({n: v for n, v in each.items() if n != name} for each in (plan.configuration, few))
+        if leads_to_it(one_less):
             named.append(one_less)
-            fewer = without(name, few)
-            few = few if fewer is None else fewer
+            few = fewer if leads_to_it(fewer) else few
+    how = request.link_mode, dict(request.link_options)
     asked = [
         requests.request_key(family.contents.digest, family.name, entry, *how, each, capability, linker)
         for each in [*named, few]
     ]
     return {key: plan.chosen.encode() for key in asked if key}
-
-
-def _failed(output: Path, error: OSError) -> JitltoError:
-    return _unwritable(output, error.strerror or str(error), files.write_hint(error, "change its permissions"))
-
-
-def _unwritable(output: Path, reason: str, remedy: str) -> JitltoError:
-    hint = f"{remedy}, or name a different file: -o PACK"
-    return JitltoError(f"cannot be written: {reason}", code="jitlto-unwritable-file", where=str(output), hint=hint)
 
 
 def _writable_cache() -> CacheDir:
@@ -338,7 +322,13 @@ def _replaced_pack(output: Path) -> list[Pack]:
     try:
         files.check_replaceable(output)
         return [Pack(output.absolute())] if output.exists() else []
-    except OSError as error:
-        raise _failed(output, error) from None
-    except ValueError as error:
-        raise _unwritable(output, f"not a pack that can be replaced: {error}", "remove it") from error
+    except (OSError, ValueError) as error:
+        raise _unwritable(output, error) from error
+
+
+def _unwritable(output: Path, error: Exception) -> JitltoError:
+    reason, remedy = f"not a pack that can be replaced: {error}", "remove it"
+    if isinstance(error, OSError):
+        reason, remedy = error.strerror or str(error), files.write_hint(error, "change its permissions")
+    hint = f"{remedy}, or name a different file: -o PACK"
+    return JitltoError(f"cannot be written: {reason}", code="jitlto-unwritable-file", where=str(output), hint=hint)

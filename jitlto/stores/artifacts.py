@@ -9,7 +9,6 @@ all of them by suffix. Programs open a database from their user's copy of it.
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,11 +18,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from jitlto.base import files
-from jitlto.base.cache_dir import STALE, TEMPORARY, CacheDir
+from jitlto.base.cache_dir import CacheDir
 from jitlto.base.cached import decoder
 from jitlto.base.config import Config
 from jitlto.base.errors import DatabaseError, JitltoError, StoreError
-from jitlto.base.files import FETCHED, SUFFIX, digest_of, remove_directory
+from jitlto.base.files import FETCHED, SUFFIX, digest_of
 from jitlto.base.lock import locked
 from jitlto.record.fragment import Sha256
 from jitlto.stores.address import MARK, StoreAddress, parse_artifact
@@ -173,33 +172,15 @@ def copy_of(address: str, settings: Config) -> Path:
         CacheDir(directory, 0)
         with locked(directory / f"{digest[:3]}.lock", _PATIENCE, f"fetches {address}"):
             if digest_of(path) is None:
-                _copy(address, path.parent)
+                path.parent.mkdir(0o700, exist_ok=True)
+                pull(address, path)  # the database last
     except OSError as error:
         what = f"a database cannot be kept here: {error.strerror or error}"
         hint = files.write_hint(error, "set JITLTO_CACHE_DIR to a different directory, owned by this user")
         raise JitltoError(what, code="jitlto-unusable-cache", where=str(directory), hint=hint) from error
+    if digest_of(path) is None:
+        files.remove_directory(path.parent)
+        what = "is not a fragment database, or one of another version"
+        hint = "push a database: jitlto push DB URL; other files are fetched by `jitlto pull`"
+        raise DatabaseError(what, code="database-foreign", where=address, hint=hint)
     return path
-
-
-def _copy(address: str, target: Path) -> None:
-    """Make a directory with a database and its packs, which gets its name when all of it is there and checked."""
-    for left in target.parent.glob(f"{TEMPORARY}*"):  # by processes that died
-        with suppress(OSError):
-            if time.time() - left.lstat().st_mtime > STALE:
-                remove_directory(left)
-    temporary = target.parent / f"{TEMPORARY}{os.urandom(8).hex()}"
-    try:
-        temporary.mkdir(0o700)
-        pull(address, temporary / _NAME)
-        if digest_of(temporary / _NAME) is None:
-            what = "is not a fragment database, or one of another version"
-            hint = "push a database: jitlto push DB URL; other files are fetched by `jitlto pull`"
-            raise DatabaseError(what, code="database-foreign", where=address, hint=hint)
-        remove_directory(target)  # damaged
-        try:
-            temporary.rename(target)
-        except OSError:
-            if digest_of(target / _NAME) is None:  # not because another process was first, without a lock
-                raise
-    finally:
-        remove_directory(temporary)

@@ -98,19 +98,6 @@ def test_copies_are_counted_and_cleared(backend: Backend, database: Path, settin
     assert copy_of(address, settings) == path
 
 
-def test_what_a_killed_process_has_left_is_removed_after_a_day(
-    backend: Backend, database: Path, settings: Config
-) -> None:
-    directory = settings.cache_dir / "fetched"
-    for name in ("old", "new"):
-        (directory / f".jitlto-{name}").mkdir(0o700, parents=True)
-    settings.cache_dir.chmod(0o700)
-    directory.chmod(0o700)
-    os.utime(directory / ".jitlto-old", (0, 0))
-    copy_of(str(push(backend, database).address), settings)
-    assert [path.name for path in directory.glob(".jitlto-*")] == [".jitlto-new"]
-
-
 def test_a_copy_is_found_in_a_cache_that_can_only_be_read(
     backend: Backend, database: Path, settings: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

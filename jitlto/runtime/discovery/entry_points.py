@@ -112,39 +112,34 @@ def families(family: str | None = None, distribution: str | None = None) -> list
         family: The name of the family; None for all.
         distribution: The name of the distribution, in any spelling; None for all.
     """
-    by_name: dict[str, list[tuple[str, str]]] = {}
-    for root, name in _all_metadata():
-        by_name.setdefault(canonical_name(name.partition("-")[0]), []).append((root, name))
-    if distribution is not None:
-        wanted = canonical_name(distribution)
-        by_name = {wanted: by_name[wanted]} if wanted in by_name else {}
-    installed: list[InstalledFamily] = []
-    for several in by_name.values():
-        whole = several if len(several) == 1 else [each for each in several if _read("/".join(each), "METADATA")]
-        installed += _families_of(*(whole or several)[0], family)
-    return installed
-
-
-def _all_metadata() -> Iterator[tuple[str, str]]:
-    """Yield the directories of metadata, each as the directory that contains it and its name."""
+    by_name: dict[str, list[str]] = {}
     for place in dict.fromkeys(path for path in sys.path if isinstance(path, str)):
         with suppress(OSError):
             root = os.path.abspath(place)  # noqa: PTH100 - a string, for speed
-            # pip leaves ~name if it cannot remove a package.
-            yield from ((root, n) for n in os.listdir(root) if n.endswith(_DIST_INFO) and n[0].isalnum())  # noqa: PTH208
+            for name in os.listdir(root):  # noqa: PTH208
+                # pip leaves ~name if it cannot remove a package.
+                if name.endswith(_DIST_INFO) and name[0].isalnum():
+                    by_name.setdefault(canonical_name(name.partition("-")[0]), []).append(f"{root}/{name}")
+    if distribution is not None:
+        by_name = {"": by_name.get(canonical_name(distribution), [])}
+    installed: list[InstalledFamily] = []
+    for several in filter(None, by_name.values()):
+        whole = several if len(several) == 1 else [each for each in several if _read(each, "METADATA")]
+        installed += _families_of((whole or several)[0], family)
+    return installed
 
 
-def _families_of(root: str, name: str, family: str | None) -> Iterator[InstalledFamily]:
-    metadata = f"{root}/{name}"
+def _families_of(metadata: str, family: str | None) -> Iterator[InstalledFamily]:
     text = _read(metadata, "entry_points.txt")
-    entries = [each for each in _entries(text) if family in (None, each[0])] if GROUP in text else []
+    entries = {name: value for name, value in _entries(text) if family in (None, name)} if GROUP in text else {}
     if entries:
+        root, name = os.path.split(metadata)
         distribution, _, version = name.removesuffix(_DIST_INFO).partition("-")
         headers = _read(metadata, "METADATA").partition("\n\n")[0].splitlines()
         given = dict(line.split(": ", 1) for line in reversed(headers) if line.startswith(("Name: ", "Version: ")))
         about = given.get("Name", distribution).strip(), given.get("Version", version or "?").strip()
         source = _editable_source(_read(metadata, "direct_url.json"))
-        for entry, value in dict(entries).items():
+        for entry, value in entries.items():
             yield InstalledFamily(entry, *about, value, metadata, root, source)
 
 
@@ -159,18 +154,14 @@ def _read(directory: str, name: str) -> str:
 
 def _editable_source(direct_url: str) -> Path | None:
     """Return the source tree of an editable install, or None."""
-    if "editable" not in direct_url:
-        return None
-    try:
-        content = json.loads(direct_url)
-        url, editable = content["url"], content["dir_info"]["editable"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None  # not written by a known installer
-    if editable is not True or not isinstance(url, str) or not url.startswith("file://"):
-        return None
-    from urllib.parse import unquote, urlsplit  # imported lazily: few distributions need it
+    with suppress(ValueError, TypeError, KeyError, RecursionError):  # not written by a known installer
+        content = json.loads(direct_url or "{}")
+        url = content["url"]
+        if content["dir_info"]["editable"] is True and isinstance(url, str) and url.startswith("file://"):
+            from urllib.parse import unquote, urlsplit  # imported lazily: few distributions need it
 
-    return Path(unquote(urlsplit(url).path))
+            return Path(unquote(urlsplit(url).path))
+    return None
 
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jitlto.base import config
 from jitlto.base.errors import DatabaseError, JitltoError
-from jitlto.base.files import SUFFIX, digest_of, identity
+from jitlto.base.files import SUFFIX, digest_of
 from jitlto.base.frozen import Frozen
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.requests import Contents, FamilyContents, find_contents
@@ -30,20 +28,20 @@ class DatabaseFile(Frozen):
         path: As the caller names it.
         location: The absolute path, which a later change of the working directory does not affect.
         contents: The summary.
-        open_database: Opens a database.
+        database: The database, if it is open.
     """
 
     path: Path
     location: Path
     contents: Contents
-    open_database: Callable[[Path], FragmentDatabase]
+    database: FragmentDatabase | None = None
 
     @classmethod
     def from_database(cls, database: FragmentDatabase) -> DatabaseFile:
         """Wrap an open database."""
         if not hasattr(database, "families"):
             raise TypeError(f"database must be a path or a FragmentDatabase, not {type(database).__name__}")
-        return cls(database.path, database.location, Contents.from_database(database), lambda _: database)
+        return cls(database.path, database.location, Contents.from_database(database), database)
 
     def require(self, family: str) -> FamilyContents:
         """Return what it holds of a family.
@@ -63,7 +61,11 @@ class DatabaseFile(Frozen):
         Raises:
             DatabaseError: If it can no longer be read, or was replaced by a different database.
         """
-        database = self.open_database(self.location)
+        if self.database is not None:
+            return self.database
+        from jitlto.database import FragmentDatabase  # imported lazily: loads SQLite
+
+        database = FragmentDatabase(self.location)
         if database.digest != self.contents.digest:
             what, hint = "the database was replaced since the family was loaded from it", "load the family again"
             raise DatabaseError(what, code="database-replaced", where=str(self.path), hint=hint)
@@ -71,7 +73,7 @@ class DatabaseFile(Frozen):
 
 
 class Registry:
-    """Databases by path, opened once each, and families by name.
+    """Databases by path, and families by name.
 
     Args:
         paths: Database files, and directories whose ``*.fragdb`` are taken in the order of their names; texts are
@@ -90,33 +92,8 @@ class Registry:
         self._paths = paths
         self.settings = settings or config.current()
         self._cache = cache or KernelCache(None)
-        self._databases: dict[Path, FragmentDatabase] = {}
-        self.after_fork()
-
-    def after_fork(self) -> None:
-        """Begin with a lock of its own: in a forked process, a thread that does not exist may hold the old one."""
-        self._lock = threading.Lock()
 
     # --- by path ---
-
-    def open(self, path: str | os.PathLike[str]) -> FragmentDatabase:
-        """Open a database, or return the one that was opened from the same file, unchanged since.
-
-        Raises:
-            DatabaseError: If it cannot be read.
-        """
-        resolved, now = Path(path), None
-        with suppress(OSError, ValueError):  # there is no such file, or can be none, which opening it reports
-            resolved = Path(os.path.realpath(path))  # Path.resolve raises at a circle of links
-            now = identity(resolved.stat())
-        with self._lock:
-            database = self._databases.get(resolved)
-            # A database is replaced whole, by a new file under the old name.
-            if database is None or now != database.identity:
-                from jitlto.database import FragmentDatabase  # imported lazily: loads SQLite
-
-                database = self._databases[resolved] = FragmentDatabase(path)
-            return database
 
     def file(self, path: str | os.PathLike[str]) -> DatabaseFile:
         """Return the database at a path; it is opened only if its summary is in no cache and in no pack beside it.
@@ -140,13 +117,15 @@ class Registry:
     def _file(self, path: Path) -> DatabaseFile:
         location = path.absolute()
         digest = digest_of(location)
-        contents = find_contents(self._cache.sources(location), digest) if digest else None
-        if contents is None:
-            self._cache.open_store_soon()
-            contents = Contents.from_database(self.open(path))
-            if digest == contents.digest:
-                put_all(self._cache.sources(location), CONTENTS, contents.key, contents.encode())
-        return DatabaseFile(path, location, contents, self.open)
+        if digest and (contents := find_contents(self._cache.sources(location), digest)):
+            return DatabaseFile(path, location, contents)
+        self._cache.open_store_soon()
+        from jitlto.database import FragmentDatabase  # imported lazily: loads SQLite
+
+        file = DatabaseFile.from_database(FragmentDatabase(path))
+        if digest == file.contents.digest:
+            put_all(self._cache.sources(location), CONTENTS, file.contents.key, file.contents.encode())
+        return file
 
     def files(self) -> list[Path]:
         """Return the databases on the search path; those of stores are fetched."""

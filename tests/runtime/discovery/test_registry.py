@@ -28,25 +28,6 @@ def rewritten(source: Path, target: Path, *, name: str = "mini", options: tuple[
     return target
 
 
-def test_a_database_is_opened_by_path_and_once(mini_path: Path) -> None:
-    registry = Registry()
-    opened = registry.open(mini_path)
-    assert list(opened.families) == ["mini"]
-    assert registry.open(str(mini_path)) is opened
-    assert registry.open(mini_path.parent / "." / mini_path.name) is opened
-
-
-def test_a_relative_path_and_a_link_name_the_same_database(
-    mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    registry = Registry()
-    opened = registry.open(mini_path)
-    (tmp_path / "link.fragdb").symlink_to(mini_path)
-    assert registry.open(tmp_path / "link.fragdb") is opened
-    monkeypatch.chdir(mini_path.parent)
-    assert registry.open(mini_path.name) is opened
-
-
 def test_families_are_found_in_files_and_in_directories(mini_path: Path, tmp_path: Path) -> None:
     directory = tmp_path / "databases"
     directory.mkdir()
@@ -90,7 +71,7 @@ def test_two_databases_with_different_content_of_one_family_are_an_error_that_na
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     missing = tmp_path / "missing.fragdb"
     with raises(DatabaseError, "database-not-found", where="missing.fragdb"):
-        Registry().open(missing)
+        Registry().file(missing)
     with raises(DatabaseError, "database-not-found", where="missing.fragdb", hint="JITLTO_DATABASE_PATH"):
         Registry((missing,)).find("mini")
 
@@ -99,7 +80,7 @@ def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
 def test_a_link_that_leads_nowhere_or_to_itself_is_one_clear_error(tmp_path: Path, leads_to: str) -> None:
     link = tmp_path / "loop.fragdb"
     link.symlink_to(leads_to)
-    for ask in (FragmentDatabase, Registry().open, lambda path: load("mini", path)):
+    for ask in (FragmentDatabase, Registry().file, lambda path: load("mini", path)):
         with raises(DatabaseError, "database-not-found", where="loop.fragdb"):
             ask(link)
     for path in (link, tmp_path / ("long" * 100)):
