@@ -15,7 +15,7 @@ import click
 
 from jitlto.base.text import pluralize
 from jitlto.build import lineinfo as twins
-from jitlto.build import pipeline, proof
+from jitlto.build import pipeline
 from jitlto.build.cache.cache import Cache, open_cache, open_shared_cache
 from jitlto.build.execution.trace import Trace
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
@@ -134,9 +134,6 @@ def build(
     print_built(report, f"in {report.path} ({report.summary})", as_json=as_json, **more)
     if twin and not as_json:
         click.echo(f"twin with line information in {twin}: JITLTO_LINEINFO=1 uses it")
-    # Not after every build: what is compiled anew may differ anew.
-    if report.compiled and not (shard or as_json or quiet) and proof.shares_inline_functions(report.fragments):
-        click.echo(f"inline functions stand in several fragments: `jitlto check {report.path}` compares them", err=True)
 
 
 def _describe_failure(group: FailureGroup) -> dict[str, object]:
