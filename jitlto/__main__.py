@@ -13,21 +13,21 @@ def main() -> None:
     try:
         import signal  # which imports a few others
 
-        known = {signal.SIGINT: "interrupted", signal.SIGTERM: "ended by SIGTERM", signal.SIGHUP: "ended by SIGHUP"}
-        early = [n for n in known if signal.getsignal(n) in (signal.SIG_DFL, signal.default_int_handler)]
+        default = (signal.SIG_DFL, signal.default_int_handler)
+        early = [n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) in default]
         for number in early:
-            signal.signal(number, lambda n, _: _end(n, known[signal.Signals(n)]))
+            signal.signal(number, lambda n, _: _end(n, signal.Signals(n).name))
     except KeyboardInterrupt:
-        _end(2, "interrupted")
+        _end(2, "SIGINT")
     from jitlto import cli  # imported late: takes 0.1 s, in which an interrupt would be a traceback, or be lost
 
     cli.main(early)
 
 
-def _end(number: int, what: str) -> None:
+def _end(number: int, name: str) -> None:
     """Exit at once: nothing is to be tidied up yet."""
     try:
-        os.write(2, f"{what}\n".encode())
+        os.write(2, f"ended by {name}\n".encode())
     finally:
         os._exit(128 + number)
 

@@ -7,6 +7,8 @@ begins with the class's, such as ``matrix-empty`` for a :class:`MatrixError`. ``
 
 from __future__ import annotations
 
+import copyreg
+
 
 class JitltoError(Exception):
     """Base of all of jitlto's errors.
@@ -33,19 +35,12 @@ class JitltoError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by attributes: errors cross from worker processes with all that they carry."""
-        return (_rebuild, (type(self), self.__dict__.copy()))
+        return (copyreg.__newobj__, (type(self), *self.args), self.__dict__)  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
         first, newline, rest = self.what.partition("\n")  # a compiler's log may follow the first line
         text = f"{self.where or ''}{': ' if self.where else ''}{first} [{self.code}]{newline}{rest}"
         return f"{text}\n  hint: {self.hint}" if self.hint else text
-
-
-def _rebuild(cls: type[JitltoError], state: dict[str, object]) -> JitltoError:
-    error = cls.__new__(cls)
-    Exception.__init__(error, state["what"], state["where"], state["hint"])
-    error.__dict__.update(state)
-    return error
 
 
 class MatrixError(JitltoError, code="matrix"):

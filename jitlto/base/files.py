@@ -144,36 +144,23 @@ def check_replaceable(path: Path) -> tuple[Path, int | None]:
             has protected against writing.
     """
     check_path(path)
-    target = Path(os.path.realpath(path))
-    try:
+    target, mode = Path(os.path.realpath(path)), None
+    with suppress(FileNotFoundError):
         status = path.stat()
-    except FileNotFoundError:
-        _check_directory(target)
-        return target, None
-    # A link such as /proc/self/fd/1 leads to an open file, which need not have a name.
-    if not stat.S_ISREG(status.st_mode) or not target.exists() or not target.samefile(path):
-        raise OSError(errno.EINVAL, "it exists and is not a regular file", str(path))
-    if not os.access(target, os.W_OK):
+        # A link such as /proc/self/fd/1 leads to an open file, which need not have a name.
+        if not stat.S_ISREG(status.st_mode) or not target.exists() or not target.samefile(path):
+            raise OSError(errno.EINVAL, "it exists and is not a regular file", str(path))
+        mode = stat.S_IMODE(status.st_mode)
+    if not target.parent.is_dir():
+        raise OSError(errno.ENOENT, f"the directory {target.parent} does not exist", str(target))
+    if (mode is not None and not os.access(target, os.W_OK)) or not os.access(target.parent, os.W_OK | os.X_OK):
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-    _check_directory(target)
-    return target, stat.S_IMODE(status.st_mode)
-
-
-def _check_directory(target: Path) -> None:
-    """Check that files can be created beside a file."""
-    directory = target.parent
-    if not directory.is_dir():
-        raise OSError(errno.ENOENT, f"the directory {directory} does not exist", str(target))
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+    return target, mode
 
 
 @contextmanager
 def temporary_directory(prefix: str) -> Iterator[str]:
     """Create a directory for temporary files, which is removed at the end of a ``with`` statement.
-
-    It is removed whenever an interrupt comes; ``tempfile.TemporaryDirectory`` would leave it if one came between its
-    creation and the assignment of its name.
 
     Raises:
         JitltoError: If there is none in which it could be created.
@@ -181,28 +168,18 @@ def temporary_directory(prefix: str) -> Iterator[str]:
     import tempfile  # imported lazily: takes 5 ms, and a launch does not need it
 
     try:
-        path = Path(tempfile.gettempdir(), prefix + os.urandom(8).hex())
+        directory = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     except OSError as error:
         raise no_temporary_directory(error) from error
-    try:
-        try:
-            path.mkdir(0o700)
-        except OSError as error:
-            raise no_temporary_directory(error) from error
-        yield str(path)
-    finally:
-        remove_directory(path)
+    with directory as path:
+        yield path
 
 
 def remove_directory(path: str | Path) -> None:
-    """Remove a directory with all that can be removed in it, even if an interrupt comes meanwhile."""
+    """Remove a directory with all that can be removed in it."""
     import shutil  # imported lazily: as above
 
-    try:
-        shutil.rmtree(path, ignore_errors=True)
-    except KeyboardInterrupt:
-        shutil.rmtree(path, ignore_errors=True)
-        raise
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def write_hint(error: Exception, otherwise: str) -> str:

@@ -60,82 +60,74 @@ class _Way(NamedTuple):
 _Texts: TypeAlias = dict[bytes, list[_Piece]]  # of headers, by their contents, since families have copies
 
 
-class InterfaceTexts:
-    """Compares what preprocessors make of the interfaces of a build's families.
+def compare_texts(
+    families: Sequence[FamilyDeclaration],
+    requests: Iterable[CompileRequest],
+    compiler: InterfaceCompiler,
+    callers: Callable[[FamilyDeclaration], CompileConfig | None],
+) -> dict[str, str]:
+    """Check that interfaces have one text in all ways in which the fragments that share them are compiled.
 
     Args:
         families: All of a build.
         requests: Those of all fragments.
         compiler: Compiles the texts.
+        callers: Gives how callers' sources are compiled for a family; None if that cannot be told here.
+
+    Returns:
+        What has another text in callers' sources, for each family of which something has.
+
+    Raises:
+        BuildError: Something has not one text in all fragments; or in callers' sources, where callers supply a group.
+        FamilyError: A used family's interfaces have another text alone than behind those of another.
     """
-
-    def __init__(
-        self,
-        families: Sequence[FamilyDeclaration],
-        requests: Iterable[CompileRequest],
-        compiler: InterfaceCompiler,
-    ) -> None:
-        self._families, self._compiler = families, compiler
-        self._sides: dict[str, dict[CompileConfig, str]] = defaultdict(dict)  # each with whose sources it is for
-        for request in requests:
-            self._sides[request.key.family].setdefault(request.config, f"{request.key.family}/{request.key.group}")
-
-    def check(self, callers: Callable[[FamilyDeclaration], CompileConfig | None]) -> dict[str, str]:
-        """Check that interfaces have one text in all ways in which the fragments that share them are compiled.
-
-        Args:
-            callers: Gives how callers' sources are compiled for a family; None if that cannot be told here.
-
-        Returns:
-            What has another text in callers' sources, for each family of which something has.
-
-        Raises:
-            BuildError: Something has not one text in all fragments; or in callers' sources, where callers supply a
-                group.
-            FamilyError: A used family's interfaces have another text alone than behind those of another.
-        """
-        found: dict[str, str] = {}
-        for family in self._families:
-            own = self._sides[family.name]
-            if not own or not family.interfaces:
-                continue
-            users = [self._sides[each.name] for each in self._families if family.name in each.all_used()]
-            if error := self._find_difference(family, own | {how: who for each in users for how, who in each.items()}):
+    sides: dict[str, dict[CompileConfig, str]] = defaultdict(dict)  # of each family, with whose sources they are for
+    for request in requests:
+        sides[request.key.family].setdefault(request.config, f"{request.key.family}/{request.key.group}")
+    found: dict[str, str] = {}
+    for family in families:
+        own = sides[family.name]
+        if not own or not family.interfaces:
+            continue
+        users = [sides[each.name] for each in families if family.name in each.all_used()]
+        if error := _find_difference(family, own | {how: who for each in users for how, who in each.items()}, compiler):
+            raise error
+        theirs = callers(family)
+        if theirs is not None and (error := _find_difference(family, own | {theirs: _CALLERS}, compiler)):
+            every = (family, *family.all_used().values())
+            if any(group.template is None for each in every for group in each.groups):
                 raise error
-            theirs = callers(family)
-            if theirs is not None and (error := self._find_difference(family, own | {theirs: _CALLERS})):
-                every = (family, *family.all_used().values())
-                if any(group.template is None for each in every for group in each.groups):
-                    raise error
-                found[family.name] = error.what
-        return found
+            found[family.name] = error.what
+    return found
 
-    def _find_difference(self, family: FamilyDeclaration, sides: Mapping[CompileConfig, str]) -> JitltoError | None:
-        several = any(config.candidates for config in sides) or len({_architectures(config) for config in sides}) > 1
-        unlike: dict[object, CompileConfig] = {}
-        for config in sides:
-            headers = digest_headers(_own_headers(config, family.interfaces))
-            unlike.setdefault((_settings(config), headers, *_left_macros(config, family)), config)
-        if len(unlike) == 1 and not several:
-            return None
-        groups: dict[Architecture | None, list[tuple[_Way, Callable[[], Answer]]]] = defaultdict(list)
-        for config in unlike.values():
-            for each in _architectures(config):
-                alone = replace(config, architectures=(each,), candidates=())
-                way = _Way(sides[config], alone), _ask(self._compiler, alone)
-                groups[None if several else each].append(way)
-        for ways in groups.values():
-            read = [(way, text) for way, answer in ways if (text := _read(way, answer(), family)) is not None]
-            # What differs between two sides says more than what differs within one.
-            for (one, text), (other, others) in sorted(
-                combinations(read, 2), key=lambda two: two[0][0].who == two[1][0].who
-            ):
-                is_outline = _settings(one.config) != _settings(other.config)
-                for content in sorted(text.keys() | others.keys()):
-                    both = text.get(content, []), others.get(content, [])
-                    if place := _compare(*both, is_outline=is_outline):
-                        return _error(family, one, other, place, both)
+
+def _find_difference(
+    family: FamilyDeclaration, sides: Mapping[CompileConfig, str], compiler: InterfaceCompiler
+) -> JitltoError | None:
+    several = any(config.candidates for config in sides) or len({_architectures(config) for config in sides}) > 1
+    unlike: dict[object, CompileConfig] = {}
+    for config in sides:
+        headers = digest_headers(_own_headers(config, family.interfaces))
+        unlike.setdefault((_settings(config), headers, *_left_macros(config, family)), config)
+    if len(unlike) == 1 and not several:
         return None
+    groups: dict[Architecture | None, list[tuple[_Way, Callable[[], Answer]]]] = defaultdict(list)
+    for config in unlike.values():
+        for each in _architectures(config):
+            way = _Way(sides[config], replace(config, architectures=(each,), candidates=()))
+            groups[None if several else each].append((way, _ask(compiler, way.config)))
+    for asked in groups.values():
+        ways = [(way, text) for way, answer in asked if (text := _read(way, answer(), family)) is not None]
+        # What differs between two sides says more than what differs within one.
+        for (one, text), (other, others) in sorted(
+            combinations(ways, 2), key=lambda two: two[0][0].who == two[1][0].who
+        ):
+            is_outline = _settings(one.config) != _settings(other.config)
+            for content in sorted(text.keys() | others.keys()):
+                both = text.get(content, []), others.get(content, [])
+                if place := _compare(*both, is_outline=is_outline):
+                    return _error(family, one, other, place, both)
+    return None
 
 
 def _settings(config: CompileConfig) -> tuple[str, tuple[str, ...], tuple[Architecture, ...]]:
@@ -234,8 +226,8 @@ def _compare(one: Sequence[_Piece], other: Sequence[_Piece], *, is_outline: bool
     for mine, theirs in zip_longest(_tokens(one, is_outline=is_outline), _tokens(other, is_outline=is_outline)):
         if mine is None or theirs is None or mine[0] != theirs[0]:
             places = [each[1] for each in (mine, theirs) if each]
-            held = [{piece[:2] for piece in text} for text in (one, other)]
-            return next((place for place in places if not all(place[:2] in each for each in held)), places[0])
+            in_both = {piece[:2] for piece in one} & {piece[:2] for piece in other}
+            return next((place for place in places if place[:2] not in in_both), places[0])
     return None
 
 
@@ -243,8 +235,7 @@ def _left_macros(config: CompileConfig, family: FamilyDeclaration) -> dict[str, 
     """Return the macros that a family's interfaces mention and that others' headers change, each with one of those."""
     if config.interfaces == family.interfaces:
         return {}
-    own = config.own_closure(interfaces_first(family.interfaces)).headers
-    every = config.own_closure(interfaces_first(config.interfaces)).headers
+    own, every = _own_headers(config, family.interfaces), _own_headers(config, config.interfaces)
     changed = {macro: (n, text) for n, text in every.items() if n not in own for macro in macros(text)}
     return {macro: changed[macro] for text in own.values() for macro in sorted(words(text) & changed.keys())}
 

@@ -18,7 +18,7 @@ from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
 from jitlto.build.interface_compiler import InterfaceCompiler
-from jitlto.build.interface_text import InterfaceTexts
+from jitlto.build.interface_text import compare_texts
 from jitlto.build.interfaces import InterfaceRules
 from jitlto.build.sides import show_sides
 from jitlto.build.tuning_record import check_tuned, tune_record
@@ -118,7 +118,7 @@ class RenderedFamilies:
             BuildError: An interface does not mean the same for all fragments.
             FamilyError: One changes what those of another family mean.
         """
-        found = InterfaceTexts(self.families, self.rendered, compiler).check(self.callers_config)
+        found = compare_texts(self.families, self.rendered, compiler, self.callers_config)
         for name, difference in found.items():
             self.records[name] = structs.replace(self.records[name], differs=difference)
 

@@ -17,7 +17,7 @@ import click
 
 from jitlto.base.errors import JitltoError
 from jitlto.base.python_warnings import LinkWarning
-from jitlto.cli.ending import end_interrupted, handle_signals, print_error, print_warning, replace_closed_streams
+from jitlto.cli.ending import SHOWN, end_interrupted, handle_signals, print_error, print_warning
 
 # command → the module with a click command in a variable of the same name, or of that in _VARIABLES; what it does
 _COMMANDS = {
@@ -44,7 +44,6 @@ _COMMANDS = {
     "demo": ("jitlto.cli.demo", "Build, link and, with a GPU, run an example family."),
 }
 _VARIABLES = {"import": "import_"}  # a keyword of Python
-_SHOWN = 5  # warnings of links
 
 
 class _LazyGroup(click.Group):
@@ -89,20 +88,25 @@ def main(early: Collection[int] = ()) -> None:
     Args:
         early: Signals that end the process at once until the command's modules are imported.
     """
-    replace_closed_streams()
+    for number in (0, 1, 2):  # or the next file opened would be read or written as if it were a stream that is closed
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     handle_signals()
     # Characters that the encoding lacks (a tick in latin-1, an undecodable path in UTF-8) are escaped, as on stderr.
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        if sys.__stdout__ is None:  # closed: without this, the next file opened would get its descriptor
+        if sys.stdout is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         status = run(sys.argv[1:], early)
         gc.freeze()  # or the interpreter would look for garbage in all that a build has made, before it ends
         sys.exit(status)
     except OSError as error:
         with contextlib.suppress(OSError):  # standard error may be full too
-            click.echo(f"error: {error.filename or 'standard output'}: {error.strerror}", err=True)
+            print_error(f"{error.filename or 'standard output'}: {error.strerror}")
         os._exit(1)  # what is left in the buffers cannot be written either
 
 
@@ -130,19 +134,17 @@ def run(arguments: Sequence[str], early: Collection[int] = ()) -> int:
 @contextlib.contextmanager
 def _print_warnings() -> Iterator[None]:
     """Print at the end what links and others warned of, each text once."""
-    said: dict[str, list[str]] = {}  # text → the kernels
+    said: dict[str, dict[str, None]] = {}  # text → the kernels
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", LinkWarning)
         try:
             yield
         finally:
             for each in (entry.message for entry in caught):
-                if isinstance(each, LinkWarning):
-                    said.setdefault(each.text, []).append(each.kernel)
-                else:
-                    said.setdefault(str(each), [])
-            for text, kernels in list(said.items())[:_SHOWN]:
-                more = f" (and {len(set(kernels)) - 1} more)" if len(set(kernels)) > 1 else ""
-                print_warning(f"{kernels[0]}{more}: {text}" if kernels else text)
-            if len(said) > _SHOWN:
-                click.echo(f"  and {len(said) - _SHOWN} more such warnings", err=True)
+                text, kernel = (each.text, each.kernel) if isinstance(each, LinkWarning) else (str(each), "")
+                said.setdefault(text, {})[kernel] = None
+            for text, (first, *others) in list(said.items())[:SHOWN]:
+                more = f" (and {len(others)} more)" if others else ""
+                print_warning(f"{first}{more}: {text}" if first else text)
+            if len(said) > SHOWN:
+                click.echo(f"  and {len(said) - SHOWN} more such warnings", err=True)

@@ -15,26 +15,16 @@ import click
 
 from jitlto.base.text import pluralize
 from jitlto.build import lineinfo as twins
-from jitlto.build import pipeline, proof
+from jitlto.build import pipeline
 from jitlto.build.cache.cache import Cache, open_cache, open_shared_cache
-from jitlto.build.execution import trace
+from jitlto.build.execution.trace import Trace
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError, FailureGroup
 from jitlto.build.merge import merge_databases
 from jitlto.build.rendered_families import RenderedFamilies, with_used
 from jitlto.build.shards import Shard
-from jitlto.cli.output import check_outputs, print_built, print_json, progress, write_output
-from jitlto.cli.parameters import (
-    DATABASE_FILE,
-    DIRECTORY,
-    FILE,
-    PATH,
-    PathType,
-    allow_incomplete_option,
-    jobs_option,
-    json_option,
-    shard_option,
-)
+from jitlto.cli.output import check_output, print_built, print_result, progress, write_output
+from jitlto.cli.parameters import PATH, allow_incomplete_option, jobs_option, json_option, shard_option
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import render_family
@@ -43,7 +33,7 @@ from jitlto.packaging.project import copy_prebuilt, load_package
 
 @click.command(epilog="Example: jitlto render search -o rendered/")
 @click.argument("name", metavar="FAMILY")
-@click.option("-o", "--output", type=DIRECTORY, required=True, help="The directory to write to.")
+@click.option("-o", "--output", type=PATH, required=True, help="The directory to write to.")
 def render(name: str, output: Path) -> None:
     """Render the templates of FAMILY, and of families that it uses, into DIR: a .cu file for each combination.
 
@@ -54,7 +44,7 @@ def render(name: str, output: Path) -> None:
     count = 0
     for rendered in chain.from_iterable(map(render_family, families)):
         path = output / rendered.group.name / rendered.key.file_name
-        check_outputs({"-o": path}, _sources(families))
+        check_output(path, _sources(families), writable=False)
         write_output(path, rendered.text.encode(), make_directory=True)
         count += 1
     click.echo(f"{pluralize(count, 'source')} in {output}")
@@ -68,11 +58,8 @@ Example:
   jitlto build search -o part-2.fragdb --shard 2/4"""
 )
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
-@click.option("-o", "--output", type=DATABASE_FILE, required=True, help="The database to write.")
-@click.option(
-    "--project", type=PathType(exists=True),
-    help="Build what [tool.jitlto] in the pyproject.toml of this directory declares.",
-)  # fmt: skip
+@click.option("-o", "--output", type=PATH, required=True, help="The database to write.")
+@click.option("--project", type=PATH, help="Build what [tool.jitlto] in this directory's pyproject.toml declares.")
 @jobs_option("compilers")
 @click.option("--executor", metavar="URL", help="Where to compile: dask://HOST:PORT [default: local worker processes].")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the build cache.")
@@ -83,7 +70,7 @@ Example:
     "--lineinfo", is_flag=True,
     help="Also build the database's twin with line information, for profilers: the directory STEM.lineinfo beside it.",
 )  # fmt: skip
-@click.option("--timings", type=FILE, help="Write a time profile of the build, for Perfetto: FILE.json.")
+@click.option("--timings", type=PATH, help="Write a time profile of the build, for Perfetto: FILE.json.")
 @allow_incomplete_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @json_option
@@ -112,10 +99,7 @@ def build(
         raise click.UsageError("--lineinfo builds the twin of a whole database: leave it out of shards")
     if project and names:
         raise click.UsageError("--project declares the families: leave out FAMILY")
-    outputs = {"-o": output, "--timings": timings}
-    check_outputs(outputs, (), database="-o")
-    if timings is not None:
-        trace.check_writable(timings)
+    check_output(timings, (output,))
     _collect_no_garbage()
     package = load_package(project) if project else None
     if package and not (shard or lineinfo):
@@ -124,14 +108,15 @@ def build(
             print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
             return
     families = with_used(package.families if package else map(declaration.load_family, _paths(names)))
-    check_outputs(outputs, _sources(families), database="-o")
+    check_output(output, _sources(families), writable=False)
+    check_output(timings, _sources(families))
     if lineinfo:
         twins.check_writable(output)
     how["cache"] = cache = None if no_cache else open_shared_cache()
     rendered, twin = RenderedFamilies(families, keep_going=how["keep_going"]), None
     try:
         with progress("compiling", quiet=quiet) as observer, _executor(executor, how["jobs"], cache) as how["executor"]:
-            how["observer"] = recorder = trace.Trace(observer)
+            how["observer"] = recorder = Trace(observer)
             try:
                 report = pipeline.build(rendered, output, **how)
                 if lineinfo:
@@ -139,19 +124,16 @@ def build(
                     twin = twins.build_twin(rendered.families, output, **how)
             finally:  # timings of a failed build are written too
                 if timings is not None:
-                    trace.write(recorder, timings)
+                    write_output(timings, recorder.to_json().encode())
     except FailedFragmentsError as error:
-        if as_json:
-            print_json({"error": error.what, "failures": [_describe_failure(group) for group in error.failures]})
+        failures = {"error": error.what, "failures": [_describe_failure(group) for group in error.failures]}
+        print_result(failures, (), as_json=as_json)
         raise
     more: dict[str, object] = {"lineinfo": str(twin)} if twin else {}
     more |= {"cache": asdict(report.use), "seconds": round(report.seconds, 3), "compiled": report.compiled}
     print_built(report, f"in {report.path} ({report.summary})", as_json=as_json, **more)
     if twin and not as_json:
         click.echo(f"twin with line information in {twin}: JITLTO_LINEINFO=1 uses it")
-    # Not after every build: what is compiled anew may differ anew.
-    if report.compiled and not (shard or as_json or quiet) and proof.shares_inline_functions(report.fragments):
-        click.echo(f"inline functions stand in several fragments: `jitlto check {report.path}` compares them", err=True)
 
 
 def _describe_failure(group: FailureGroup) -> dict[str, object]:
@@ -189,7 +171,7 @@ def _executor(
         from jitlto.build.execution import dask  # imported late: the extra dask
 
         return dask.connect(url)
-    if cache is not None and (cache.stores is not None or not cache.is_empty):
+    if cache is not None and (cache.shared is not None or not cache.is_empty):
         return contextlib.nullcontext()
     workers = ProcessExecutor(jobs or default_jobs())
     click.get_current_context().call_on_close(lambda: workers.shutdown(cancel_futures=True))
@@ -200,7 +182,7 @@ def _executor(
 
 @click.command(epilog="Example: jitlto merge -o search.fragdb part-1.fragdb part-2.fragdb")
 @click.argument("parts", metavar="PART...", nargs=-1, required=True, type=PATH)
-@click.option("-o", "--output", type=DATABASE_FILE, required=True, help="The database.")
+@click.option("-o", "--output", type=PATH, required=True, help="The database.")
 @click.option("--allow-gaps", is_flag=True, help="Leave out fragments that no PART holds.")
 @allow_incomplete_option
 @json_option

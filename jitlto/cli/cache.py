@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -10,7 +12,7 @@ from jitlto.base import config
 from jitlto.base.files import EDITABLE, FETCHED
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.base.user_caches import CACHE_OFF, UserCache, clear_databases, kept_databases, user_caches
-from jitlto.cli.output import print_json
+from jitlto.cli.output import print_result
 from jitlto.cli.parameters import json_option, parse_size
 
 # Databases that are kept whole.
@@ -28,53 +30,49 @@ def cache() -> None:
 def info(as_json: bool) -> None:
     """Show the caches' directories, contents and size limits."""
     settings = config.current()
-    caches = [(place.title, _describe(place)) for place in user_caches()]
-    caches += [(title, _describe_databases(name)) for name, title in _KEPT.items()]
-    mode, stores = settings.mode, settings.store.split() if settings.cache != "off" else []
-    if as_json:
-        print_json({"caches": [about for _, about in caches], "stores": stores, "mode": mode})
-        return
-    for title, about in caches:
+    caches = [*map(_describe, user_caches()), *map(_describe_databases, _KEPT)]
+    stores = settings.store.split() if settings.cache != "off" else []
+    result = {"caches": caches, "stores": stores, "mode": settings.mode}
+    print_result(result, _lines(caches, stores, settings.mode), as_json=as_json)
+
+
+def _lines(caches: Sequence[Mapping[str, Any]], stores: Sequence[str], mode: str) -> Iterator[str]:
+    for about in caches:
         entries = sorted(about["entries"].items())
         kinds = (pluralize(count, _NOUNS.get(kind, kind.removesuffix("s"))) for kind, count in entries)
         bound = "" if about["bound"] is None else f" of {format_bytes(about['bound'])}"
         size = format_bytes(about["bytes"])
-        click.echo(f"{title}: {about['directory']}: {', '.join(kinds) or 'empty'}, {size}{bound}")
-        if about.get("note"):
-            click.echo(f"  {about['note']}")
+        yield f"{about['title']}: {about['directory']}: {', '.join(kinds) or 'empty'}, {size}{bound}"
+        if about["note"]:
+            yield f"  {about['note']}"
     for store in stores:
-        click.echo(f"shared store: {store}; `jitlto store info` shows what it holds")
+        yield f"shared store: {store}; `jitlto store info` shows what it holds"
     if mode == "cached":
-        click.echo("JITLTO_MODE=cached: a kernel that is in no cache, pack or shared store is an error")
+        yield "JITLTO_MODE=cached: a kernel that is in no cache, pack or shared store is an error"
 
 
 def _describe(place: UserCache) -> dict[str, Any]:
-    usage, problem, note = place.usage(), None, None
-    if place.setting == "off":
-        note = CACHE_OFF
-    elif problem := place.problem():
-        note = f"cannot be used: {problem}"
-    elif place.setting == "readonly":
-        note = "JITLTO_CACHE=readonly: nothing is added to it"
-    about = {"name": place.name, "directory": str(place.directory), "bound": place.bound}
-    about |= {"entries": usage.entries, "bytes": usage.size, "setting": place.setting, "note": note}
-    return about | {"usable": place.setting != "off" and problem is None}
+    usage, problem = place.usage(), place.problem() if place.setting != "off" else CACHE_OFF
+    note = "JITLTO_CACHE=readonly: nothing is added to it" if place.setting == "readonly" else None
+    about = {"name": place.name, "title": place.title, "directory": place.directory, "bound": place.bound}
+    about |= {"entries": usage.entries, "bytes": usage.size, "setting": place.setting}
+    return about | {"note": problem or note, "usable": problem is None}
 
 
 def _describe_databases(name: str) -> dict[str, Any]:
     settings = config.current()
     kept = kept_databases(name, settings)
+    about = {"name": name, "title": _KEPT[name], "directory": settings.cache_dir / name, "bound": None}
     entries = {"databases": len(kept)} if kept else {}
-    directory = str(settings.cache_dir / name)
-    return {"name": name, "directory": directory, "bound": None, "entries": entries, "bytes": sum(kept.values())}
+    return about | {"entries": entries, "bytes": sum(kept.values()), "note": None}
 
 
-@cache.command(epilog="Example: jitlto cache prune --only cubins --size 500M")
+@cache.command(epilog="Example: jitlto cache prune --size 500M")
 @click.option("--size", callback=parse_size, help="Size limit of each cache, e.g. 500M [default: its own limit].")
-@click.option("--only", type=click.Choice(["cubins", "build"]), help="Only this cache [default: both].")
-def prune(size: int | None, only: str | None) -> None:
+def prune(size: int | None) -> None:
     """Remove the least recently used entries until the caches are within their size limits."""
-    _prune(only, size)
+    for place in user_caches():
+        _remove(partial(_describe, place), partial(place.prune, size), "entry")
 
 
 @cache.command(epilog="Example: jitlto cache clear --only cubins")
@@ -84,22 +82,15 @@ def clear(only: str | None) -> None:
 
     Kernels and databases are linked, compiled or fetched again when they are needed.
     """
-    _prune(only, -1)
-    for name, title in _KEPT.items():
-        if only in (None, name):
-            before = _describe_databases(name)
-            removed = pluralize(clear_databases(name, config.current()), "database")
-            _print_removed(title, before["directory"], removed, before["bytes"], _describe_databases(name)["bytes"])
-
-
-def _prune(only: str | None, bound: int | None) -> None:
     for place in user_caches():
         if only in (None, place.name):
-            before = place.usage().size
-            removed = pluralize(place.prune(bound), "entry")
-            _print_removed(place.title, str(place.directory), removed, before, place.usage().size)
+            _remove(partial(_describe, place), partial(place.prune, -1), "entry")
+    for name in _KEPT:
+        if only in (None, name):
+            _remove(partial(_describe_databases, name), partial(clear_databases, name, config.current()), "database")
 
 
-def _print_removed(title: str, directory: str, removed: str, before: int, left: int) -> None:
-    gone = format_bytes(max(0, before - left))
-    click.echo(f"{title}: {directory}: removed {removed}, {gone}; {format_bytes(left)} left")
+def _remove(describe: Callable[[], dict[str, Any]], remove: Callable[[], int], noun: str) -> None:
+    before, count, left = describe(), remove(), describe()["bytes"]
+    gone = f"removed {pluralize(count, noun)}, {format_bytes(max(0, before['bytes'] - left))}"
+    click.echo(f"{before['title']}: {before['directory']}: {gone}; {format_bytes(left)} left")

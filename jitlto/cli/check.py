@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,16 +13,17 @@ import click
 from jitlto.base import config
 from jitlto.base.text import pluralize
 from jitlto.base.versions import Architecture
-from jitlto.build.cache.cache import find_stores
+from jitlto.build.cache.cache import find_shared
 from jitlto.build.shards import Shard
 from jitlto.check.check import check as check_database
-from jitlto.cli.output import SHOWN, print_cause, print_json, progress
+from jitlto.cli.ending import SHOWN
+from jitlto.cli.output import print_causes, print_result, progress
 from jitlto.cli.parameters import PATH, jobs_option, json_option, shard_option, targets_option
 from jitlto.cli.selection import DATABASE, open_database
-from jitlto.record.check_result import FamilyCheck, LinkCheck
+from jitlto.record.check_result import CheckResult, FamilyCheck, FamilyLinks
 
 if TYPE_CHECKING:
-    from jitlto.check.operators import OperatorCheck
+    from jitlto.check.operators import OperatorCheck, OperatorsResult
 
 
 @click.command(epilog="Example: jitlto check search.fragdb --link sm_90 --cover 2")
@@ -65,101 +66,87 @@ def check(
     With --operators, PACKAGE is imported with its modules, or a module alone. Calls of every dtype and flag of each
     operator that this declares must choose a kernel, fit its signature, and link.
     """
+    result: CheckResult | OperatorsResult
     if operators is not None:
+        from jitlto.check.operators import check_operators  # imported late: what declares operators, 30 ms
+
         if any((database, cover, no_compare, shard, no_cache)):
             raise click.UsageError("--operators goes with --link, --jobs and --json only")
-        _check_operators(operators, archs, jobs, as_json)
-        return
-    if database is None:
-        raise click.UsageError(f"name a database ({DATABASE}), or the package of --operators")
-    if cover and not archs:
-        raise click.UsageError("--cover needs --link")
-    opened, family = open_database(database)
-    with opened, progress("checking") as shown:
-        result = check_database(
-            opened,
-            (*([family] if family else []), *names),
-            targets=archs,
-            strength=cover,
-            compare=not no_compare,
-            shard=shard,
-            use_cache=not no_cache,
-            stores=None if config.current().cache == "off" else find_stores(),
-            workers=jobs,
-            on_links=shown.add,
-            on_link=shown.step,
-        )
-    if as_json:
-        print_json(result)
+        # As for `python -m`: a package of a checkout need not be installed.
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a text
+        result = check_operators(operators, archs, workers=jobs)
+        lines = _operator_lines(result.operators)
     else:
-        for family_check in result.families:
-            _print_proof(family_check)
-        if result.link:
-            _print_links(result.link)
-        if shard:
-            click.echo(f"share {shard} of the links and comparisons: the check holds if all {shard.count} do")
+        if database is None:
+            raise click.UsageError(f"name a database ({DATABASE}), or the package of --operators")
+        if cover and not archs:
+            raise click.UsageError("--cover needs --link")
+        opened, family = open_database(database)
+        with opened, progress("checking") as shown:
+            result = check_database(
+                opened,
+                (*([family] if family else []), *names),
+                targets=archs,
+                strength=cover,
+                compare=not no_compare,
+                shard=shard,
+                use_cache=not no_cache,
+                stores=None if config.current().cache == "off" else find_shared(),
+                workers=jobs,
+                on_links=shown.add,
+                on_link=shown.step,
+            )
+        lines = _lines(result)
+    print_result(result, lines, as_json=as_json)
     if not result.holds:
         raise SystemExit(1)
 
 
-def _check_operators(package: str, archs: Sequence[Architecture], jobs: int | None, as_json: bool) -> None:
-    from jitlto.check.operators import check_operators  # imported late: what declares operators, 30 ms
-
-    # As for `python -m`: a package of a checkout need not be installed.
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a text
-    result = check_operators(package, archs, workers=jobs)
-    if as_json:
-        print_json(result)
-    else:
-        for operator in result.operators:
-            _print_operator(operator)
-    if not result.holds:
-        raise SystemExit(1)
+def _operator_lines(checks: Iterable[OperatorCheck]) -> Iterator[str]:
+    for check in checks:
+        linked = f", all kernels link for {', '.join(check.archs)}" if check.archs else ""
+        state = f"every call fits its kernel{linked}" if check.holds else "FAILED"
+        yield f"{check.operator}: {pluralize(check.calls, 'call')}, {pluralize(check.kernels, 'kernel')}: {state}"
+        print_causes(check.operator, check.failures)
 
 
-def _print_operator(check: OperatorCheck) -> None:
-    linked = f", all kernels link for {', '.join(check.archs)}" if check.archs else ""
-    state = f"every call fits its kernel{linked}" if check.holds else "FAILED"
-    click.echo(f"{check.operator}: {pluralize(check.calls, 'call')}, {pluralize(check.kernels, 'kernel')}: {state}")
-    for cause in check.failures:
-        print_cause(check.operator, cause)
+def _lines(result: CheckResult) -> Iterator[str]:
+    for family in result.families:
+        yield from _family_lines(family)
+    for links in result.link.families if result.link else ():
+        print_causes(links.family, links.failures)
+    if result.link:
+        for links in result.link.families:
+            yield _describe_links(links, result.link.archs)
+        yield f"nvJitLink {result.link.nvjitlink}, {result.link.mode}, {result.link.seconds:.1f} s"
+    if result.shard:
+        count = result.shard.partition("/")[2]
+        yield f"share {result.shard} of the links and comparisons: the check holds if all {count} do"
 
 
-def _print_proof(result: FamilyCheck) -> None:
+def _family_lines(result: FamilyCheck) -> Iterator[str]:
     agree = ", inline functions agree" if result.compared else ""
     state = f"every kernel plans, every fragment is used{agree}" if result.holds else "FAILED"
     if result.holds and not result.kernels and any(note.kind == "empty" for note in result.notes):
         state = "its groups are for families that use it"
     kernels = pluralize(result.kernels, "kernel") if result.kernels else "no kernels"
-    click.echo(f"{result.family}: {pluralize(result.fragments, 'fragment')}, {kernels}: {state}")
-    for kind in dict.fromkeys(note.kind for note in result.notes):
-        notes = [note for note in result.notes if note.kind == kind != "empty"]
-        for note in notes[:SHOWN]:
-            click.echo(f"  note: {note.message}")
-        if len(notes) > SHOWN:
-            click.echo(f"  and {len(notes) - SHOWN} more such notes (--json lists all)")
-    for cause in result.failures:
-        print_cause(result.family, cause)
+    yield f"{result.family}: {pluralize(result.fragments, 'fragment')}, {kernels}: {state}"
+    notes = [note for note in result.notes if note.kind != "empty"]
+    for note in notes[:SHOWN]:
+        yield f"  note: {note.message}"
+    if len(notes) > SHOWN:
+        yield f"  and {len(notes) - SHOWN} more notes (--json lists all)"
+    print_causes(result.family, result.failures)
 
 
-def _print_links(link: LinkCheck) -> None:
-    for links in link.families:
-        for cause in links.failures:
-            print_cause(links.family, cause)
-    for links in link.families:
-        if not links.kernels:
-            if links.completed_by_callers:
-                waiting = pluralize(links.completed_by_callers, "kernel")
-                click.echo(f"{links.family}: linked nothing; {waiting} need a caller's own code to link")
-            continue
-        of = pluralize(links.linked, "kernel")
-        if links.cover is not None:
-            covered = f"all {links.tuples} combinations of {links.cover} values"
-            of = f"{links.linked} of {links.kernels} kernels, covering {covered}"
-        elif links.linked < links.kernels:
-            of = f"{links.linked} of {links.kernels} kernels"
-        failed = sum(cause.count for cause in links.failures)
-        state = f"{failed} of {links.linked * len(link.archs)} links fail" if failed else "all link"
-        state += f" ({links.known} as known from an earlier check)" if links.known else ""
-        click.echo(f"{links.family}: linked {of}, for {', '.join(link.archs)}: {state}")
-    click.echo(f"nvJitLink {link.nvjitlink}, {link.mode}, {link.seconds:.1f} s")
+def _describe_links(links: FamilyLinks, archs: Sequence[str]) -> str:
+    if not links.kernels:
+        waiting = pluralize(links.completed_by_callers, "kernel")
+        return f"{links.family}: linked nothing; {waiting} need a caller's own code to link"
+    every = f"{links.linked} of {links.kernels} kernels"
+    of = pluralize(links.linked, "kernel") if links.linked == links.kernels and links.cover is None else every
+    covered = "" if links.cover is None else f", covering all {links.tuples} combinations of {links.cover} values"
+    failed = sum(cause.count for cause in links.failures)
+    state = f"{failed} of {links.linked * len(archs)} links fail" if failed else "all link"
+    known = f" ({links.known} as known from an earlier check)" if links.known else ""
+    return f"{links.family}: linked {of}{covered}, for {', '.join(archs)}: {state}{known}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator
 from itertools import zip_longest
 
 import click
 
-from jitlto.check.environment import diagnose
-from jitlto.cli.output import print_json
+from jitlto.check.environment import Diagnosis, diagnose
+from jitlto.cli.output import print_result
 from jitlto.cli.parameters import json_option
 
 
@@ -20,17 +20,17 @@ def doctor(as_json: bool) -> None:
     Exit status 1 if linking cannot work.
     """
     found = diagnose()
-    if as_json:
-        findings = [asdict(finding) for finding in found.findings]
-        print_json({"well": found.well, "builds": found.builds, "findings": findings})
-    else:
-        width = max(len(finding.name) for finding in found.findings)
-        for finding, following in zip_longest(found.findings, found.findings[1:]):
-            mark, colour = ("✓", "green") if finding.ok else ("✗", "red") if finding.required else ("–", "yellow")
-            click.secho(mark, fg=colour, nl=False)
-            click.echo(f" {finding.name:<{width}}  {finding.value}")
-            if finding.remedy and not finding.ok and not (following and following.remedy == finding.remedy):
-                click.echo(f"   {'':<{width}} → {finding.remedy}")
-        click.echo(f"\n{found.summary}")
+    result = {"well": found.well, "builds": found.builds, "findings": found.findings}
+    print_result(result, _lines(found), as_json=as_json)
     if not found.well:
         raise SystemExit(1)
+
+
+def _lines(found: Diagnosis) -> Iterator[str]:
+    width = max(len(finding.name) for finding in found.findings)
+    for finding, following in zip_longest(found.findings, found.findings[1:]):
+        mark, colour = ("✓", "green") if finding.ok else ("✗", "red") if finding.required else ("–", "yellow")
+        yield f"{click.style(mark, fg=colour)} {finding.name:<{width}}  {finding.value}"
+        if finding.remedy and not finding.ok and not (following and following.remedy == finding.remedy):
+            yield f"   {'':<{width}} → {finding.remedy}"
+    yield f"\n{found.summary}"

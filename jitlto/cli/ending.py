@@ -15,18 +15,20 @@ import click
 
 from jitlto.base.errors import JitltoError
 
-_received: list[tuple[int, float]] = []  # signals that ended this process, except interrupts, and when
+#: How many of several alike are shown.
+SHOWN = 5
+_received: list[tuple[int, float]] = []  # signals that ended this process, and when
 
 
 def handle_signals(early: Iterable[int] = ()) -> None:
-    """Have SIGTERM and SIGHUP clean up as an interrupt does, unless they are handled or ignored, as under nohup.
+    """Have signals clean up as an interrupt does, unless they are handled or ignored, as under nohup.
 
     Args:
         early: Signals that have ended the process at once until now, which clean up too from here on.
     """
-    for number in {signal.SIGTERM, signal.SIGHUP, *early}:
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         if number in early or signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _interrupt)
+            signal.signal(number, _interrupt)
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:
@@ -39,27 +41,12 @@ def _interrupt(number: int, _: FrameType | None) -> None:
 
 def end_interrupted() -> NoReturn:
     """Say which signal ended the command, and exit at once: a running link, which cannot be stopped, is not awaited."""
-    number = signal.Signals(_received[0][0]) if _received else signal.SIGINT
-    click.echo("interrupted" if number is signal.SIGINT else f"ended by {number.name}", err=True)
+    number = signal.Signals(_received[0][0] if _received else signal.SIGINT)
+    click.echo(f"ended by {number.name}", err=True)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(128 + number)
-
-
-def replace_closed_streams() -> None:
-    """Open the null device in the place of a closed standard input or standard error.
-
-    Else the next file to be opened would get its descriptor, and be read or written as if it were the stream.
-    """
-    for number, name, mode in ((0, "stdin", "r"), (2, "stderr", "w")):
-        if getattr(sys, f"__{name}__") is None:
-            descriptor = os.open(os.devnull, os.O_RDWR)
-            os.dup2(descriptor, number)
-            os.set_inheritable(number, True)
-            if descriptor != number:
-                os.close(descriptor)
-            setattr(sys, name, open(number, mode, encoding="utf-8", errors="backslashreplace"))  # noqa: PTH123, SIM115
 
 
 def print_error(error: JitltoError | str) -> None:

@@ -11,7 +11,7 @@ from jitlto.base.errors import ForeignBuildError, JitltoError
 from jitlto.base.text import pluralize
 from jitlto.cli.ending import print_warning
 from jitlto.cli.output import write_output
-from jitlto.cli.parameters import DIRECTORY, FILE, parse_pairs
+from jitlto.cli.parameters import PATH, parse_pairs
 from jitlto.cuda import toolkit
 from jitlto.families.declaration import find_family
 from jitlto.packaging.foreign.cmake import read_project
@@ -21,12 +21,12 @@ from jitlto.packaging.scaffold import derive_import_name, write_package
 
 @click.command(epilog="Example: jitlto new my-kernels")
 @click.argument("name")
-@click.option("-o", "--output", type=DIRECTORY, help="The project's directory [default: NAME].")
+@click.option("-o", "--output", type=PATH, help="The project's directory [default: NAME].")
 @click.option(
     "--cuda", type=click.Choice(["12", "13"]),
     help="The CUDA major to compile wheels with [default: that of the installed compiler, or 12].",
 )  # fmt: skip
-@click.option("--family", type=DIRECTORY, help="The directory of a family to copy in place of the sample.")
+@click.option("--family", type=PATH, help="The directory of a family to copy in place of the sample.")
 @click.option("--torch", is_flag=True, help="Add operators of PyTorch, with tests.")
 def new(name: str, output: Path | None, cuda: str | None, family: Path | None, torch: bool) -> None:
     """Write a small package NAME with a kernel family, to build, test and adapt.
@@ -67,8 +67,8 @@ def _definitions(_: click.Context, __: click.Parameter, values: tuple[str, ...])
 
 
 @import_.command(epilog="Example: jitlto import cmake cpp/CMakeLists.txt -o fragments/")
-@click.argument("lists", metavar="CMAKELISTS", type=FILE)
-@click.option("-o", "--output", type=DIRECTORY, required=True, help="The directory for the folders of the families.")
+@click.argument("lists", metavar="CMAKELISTS", type=PATH)
+@click.option("-o", "--output", type=PATH, required=True, help="The directory for the folders of the families.")
 @click.option(
     "-D", "definitions", metavar="NAME=VALUE", multiple=True, callback=_definitions,
     help="Set a variable of CMake. Repeatable.",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,9 +14,8 @@ import click
 
 from jitlto.base import config
 from jitlto.base.errors import JitltoError
-from jitlto.base.files import SUFFIX, check_path
+from jitlto.base.files import check_path
 from jitlto.base.versions import Architecture
-from jitlto.cli.ending import print_warning
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_link_for, jit_base, linkable_architectures
 
@@ -27,12 +25,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class PathType(click.Path):
-    """A path that a file can have; with ``is_database`` that of a database to write, whose name jitlto should find."""
-
-    def __init__(self, *, is_database: bool = False, **how: Any) -> None:
-        super().__init__(readable=False, path_type=Path, **how)
-        self._is_database = is_database
+class _Path(click.Path):
+    """A path that a file can have. Whether it can be read or written is found by who does it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         if "://" in os.fsdecode(value) and not os.path.lexists(value):
@@ -41,20 +35,10 @@ class PathType(click.Path):
             check_path(value)
         except OSError as error:
             self.fail(f"{error.strerror}: {value!r}", param, ctx)
-        path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if self._is_database and path.suffix.lower() != SUFFIX:
-            print_warning(f"{path}: the name does not end with {SUFFIX}")
-        return path
+        return Path(os.fsdecode(super().convert(value, param, ctx)))
 
 
-#: A file, a directory, or a name.
-PATH = PathType()
-#: A file, to be read or written.
-FILE = PathType(dir_okay=False)
-#: A directory to write to.
-DIRECTORY = PathType(file_okay=False)
-#: A fragment database to write.
-DATABASE_FILE = PathType(dir_okay=False, is_database=True)
+PATH = _Path(readable=False)
 
 
 def parse_size(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
@@ -65,39 +49,25 @@ def parse_size(_: click.Context, parameter: click.Parameter, value: str | None) 
         raise click.BadParameter(f"{error.what}; {error.hint}") from error
 
 
-class Target(click.ParamType):  # type: ignore[type-arg]  # generic only in recent versions of click
-    """An architecture that nvJitLink links for; any other is wrong usage (status 2) in every command.
+def parse_target(text: str, *, reachable: bool = False) -> Architecture:
+    """Return an architecture that nvJitLink links for; any other is wrong usage (status 2) in every command.
 
     Args:
         reachable: Whether to accept one for which it makes PTX that the driver compiles, too.
-        several: Whether they are a list, separated by commas.
+
+    Raises:
+        click.BadParameter: If it is invalid or not acceptable.
+        ToolchainError: If nvJitLink is not installed.
     """
-
-    name = "arch"
-
-    def __init__(self, *, reachable: bool = False, several: bool = False) -> None:
-        self._reachable, self._several = reachable, several
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert one architecture, or several.
-
-        Raises:
-            click.BadParameter: If one is invalid or not acceptable.
-            ToolchainError: If nvJitLink is not installed.
-        """
-        found = []
-        for text in value.split(",") if self._several else [value]:
-            try:
-                target = Architecture.parse(text)
-            except JitltoError as error:
-                self.fail(f"{error.what}; {error.hint}", param, ctx)
-            linker = nvjitlink.version()
-            is_reachable = self._reachable and jit_base(target, linker, requested=True) is not None
-            if not can_link_for(linker, target) and not is_reachable:
-                known = ", ".join(f"sm_{number}" for number in linkable_architectures(linker))
-                self.fail(f"nvJitLink {linker} does not link for {target.sm}; it links for {known}", param, ctx)
-            found.append(target)
-        return found if self._several else found[0]
+    try:
+        target = Architecture.parse(text)
+    except JitltoError as error:
+        raise click.BadParameter(f"{error.what}; {error.hint}") from error
+    linker = nvjitlink.version()
+    if not can_link_for(linker, target) and not (reachable and jit_base(target, linker, requested=True)):
+        known = ", ".join(f"sm_{number}" for number in linkable_architectures(linker))
+        raise click.BadParameter(f"nvJitLink {linker} does not link for {target.sm}; it links for {known}")
+    return target
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -128,11 +98,12 @@ def _parse_shard(_: click.Context, __: click.Parameter, value: str | None) -> Sh
 
 def targets_option(flag: str, what: str) -> Callable[[F], F]:
     """Return a repeatable option for ``archs``: a list of distinct targets, in the order given."""
-    return click.option(
-        flag, "archs", metavar="ARCH[,ARCH]...", type=Target(several=True), multiple=True,
-        callback=lambda _, __, lists: list(dict.fromkeys(chain.from_iterable(lists))),
-        help=f"{what}, e.g. sm_90. Repeatable.",
-    )  # fmt: skip
+
+    def parse(_: click.Context, __: click.Parameter, lists: tuple[str, ...]) -> list[Architecture]:
+        return list(dict.fromkeys(parse_target(text) for several in lists for text in several.split(",")))
+
+    help_text = f"{what}, e.g. sm_90. Repeatable."
+    return click.option(flag, "archs", metavar="ARCH[,ARCH]...", multiple=True, callback=parse, help=help_text)
 
 
 def parse_pairs(settings: Iterable[str]) -> list[tuple[str, str]]:

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from jitlto.base import files
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
-from jitlto.cli.output import check_outputs, check_writable, write_output
-from jitlto.cli.parameters import FILE, PATH, Target, parse_pairs
+from jitlto.cli.output import check_output, write_output
+from jitlto.cli.parameters import PATH, parse_pairs, parse_target
 from jitlto.cli.selection import DB_HELP, FAMILY, find_family
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.plan.plan import Plan
@@ -27,6 +27,10 @@ if TYPE_CHECKING:  # a kernel is planned without what launches it
 _PLACES = {"pack": "in a pack", "disk": "in the user's cache", "store": "in a shared store"}
 
 
+def _parse_target(_: click.Context, __: click.Parameter, text: str | None) -> Architecture | None:
+    return None if text is None else parse_target(text, reachable=True)
+
+
 @click.command(
     epilog="Example: jitlto plan search data_type=float out_type=float idx_type=uint32_t optimized_name=optimized "
     "veclen=4 distance_name=euclidean filter_name=filter_none --db search.fragdb --arch sm_90 --dump sass"
@@ -34,10 +38,10 @@ _PLACES = {"pack": "in a pack", "disk": "in the user's cache", "store": "in a sh
 @click.argument("name", metavar=FAMILY)
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--db", "database", type=PATH, help=DB_HELP)
-@click.option("--arch", type=Target(reachable=True), help="Target, e.g. sm_90 [default: the current device's].")
+@click.option("--arch", callback=_parse_target, help="Target, e.g. sm_90 [default: the current device's].")
 @click.option("--source", "sources", type=PATH, multiple=True, help="A device function to add. Repeatable.")
 @click.option("--dump", type=click.Choice(["json", "ptx", "sass", "cubin"]), help="Print the plan, or link and print.")
-@click.option("-o", "--output", type=FILE, help="Write the dump to this file.")
+@click.option("-o", "--output", type=PATH, help="Write the dump to this file.")
 @click.option("--resources", is_flag=True, help="Also print registers, spills and stack, as ptxas reports them.")
 def plan(
     name: str,
@@ -57,9 +61,7 @@ def plan(
         raise click.UsageError("-o needs --dump")
     if dump is not None and resources:
         raise click.UsageError("--resources and --dump exclude each other")
-    check_outputs({"-o": output}, (database, *sources))
-    if output is not None:
-        check_writable(output)
+    check_output(output, (database, *sources))
     resolved = _planner(name, database, settings, sources).plan(arch=arch)
     if dump is None:
         _summarise(resolved)

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from jitlto.base.text import pluralize
-from jitlto.cli.output import check_outputs, check_writable, write_output
-from jitlto.cli.parameters import FILE, PATH
+from jitlto.cli.output import check_output, write_output
+from jitlto.cli.parameters import PATH
 from jitlto.cli.selection import DATABASE, open_database
 from jitlto.report import page
 from jitlto.report.content import describe
@@ -16,7 +16,7 @@ from jitlto.report.content import describe
 
 @click.command(epilog="Example: jitlto report search.fragdb -o report.html")
 @click.argument("database", metavar=DATABASE, type=PATH)
-@click.option("-o", "--output", type=FILE, required=True, help="The page, e.g. report.html.")
+@click.option("-o", "--output", type=PATH, required=True, help="The page, e.g. report.html.")
 def report(database: Path, output: Path) -> None:
     """Write an HTML page about DB, or a family of it: groups as grids, sizes, calls, toolchains and architectures.
 
@@ -24,8 +24,7 @@ def report(database: Path, output: Path) -> None:
     """
     opened, family = open_database(database)
     with opened:
-        check_outputs({"-o": output}, (opened.path,))
-        check_writable(output)
+        check_output(output, (opened.path,))
         described = describe(opened, family=family)
     write_output(output, page.to_html(described).encode())
     click.echo(f"{pluralize(len(described.fragments), 'fragment')} in {output}")

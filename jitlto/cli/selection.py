@@ -1,18 +1,14 @@
-"""Families, databases and fragments as arguments: by path, by ``[PACKAGE:]FAMILY``, by a part of a key."""
+"""Families and databases as arguments: by path, or by ``[PACKAGE:]FAMILY``."""
 
 from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import click
 
-from jitlto.base.errors import JitltoError
-from jitlto.base.text import suggest
 from jitlto.database import FragmentDatabase
-from jitlto.record.fragment import FragmentKey
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily, family, load
 
@@ -23,7 +19,6 @@ FAMILY = "[PACKAGE:]FAMILY"
 DB_HELP = "The database [default: JITLTO_DATABASE_PATH, then installed packages]."
 # A family's name, optionally after a distribution's: neither contains a slash, so it is not a path.
 _NAMED = re.compile(r"(?:[A-Za-z0-9._-]+:)?[A-Za-z_]\w*", re.ASCII)
-_SHOWN = 8  # candidates
 
 
 def find_family(text: str, database: Path | None) -> KernelFamily:
@@ -69,39 +64,3 @@ def open_database(target: Path, *, noted: bool = False) -> tuple[FragmentDatabas
     if noted and opened.gaps:
         click.echo(f"{opened.path}: merged with gaps: {len(opened.gaps)} of its fragments are left out", err=True)
     return opened, name
-
-
-def find_key(text: str, keys: Iterable[FragmentKey]) -> FragmentKey | None:
-    """Return the one key that a text means; None if it means none.
-
-    Args:
-        text: A key, or ``group[name=value]`` with some of the parameters, with or without the family; or the beginning
-            of a key.
-        keys: The keys that there are; read once, and only those that match are kept.
-
-    Raises:
-        JitltoError: If several match.
-    """
-    place, _, inner = text.partition("[")
-    given = set(filter(None, inner.removesuffix("]").split(",")))
-    begin, named = [], []
-    for key in keys if text else ():
-        if key.text == text:
-            return key
-        if key.text.startswith(text):
-            begin.append(key)
-        own = key.text.partition("[")[2].removesuffix("]").split(",")
-        if place in (key.group, f"{key.family}/{key.group}") and given <= {*own}:
-            named.append(key)
-    found = sorted(named or begin)
-    if len(found) > 1:
-        listed = ", ".join(map(str, found[:_SHOWN])) + (", ..." if len(found) > _SHOWN else "")
-        what, hint = f"{len(found)} fragments match {text!r}: {listed}", "give more of the parameters"
-        raise JitltoError(what, code="jitlto-ambiguous-fragment-key", hint=hint)
-    return found[0] if found else None
-
-
-def describe_nearest(text: str, keys: Collection[FragmentKey], command: str) -> str:
-    """Return a hint for a text that means no key: the nearest group or key, and the command that lists the keys."""
-    near = suggest(text, sorted({key.group for key in keys}), suggest(text, map(str, keys)))
-    return f"{near} `{command}` lists the keys".lstrip()

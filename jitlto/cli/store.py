@@ -6,7 +6,6 @@ import re
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -14,9 +13,9 @@ import click
 from jitlto.base import config, files
 from jitlto.base.errors import JitltoError
 from jitlto.base.text import format_bytes, pluralize
-from jitlto.cli.ending import print_error
-from jitlto.cli.output import SHOWN, check_writable, print_json, progress, report_unwritable
-from jitlto.cli.parameters import FILE, PATH, json_option, parse_size
+from jitlto.cli.ending import SHOWN, print_error
+from jitlto.cli.output import print_result, progress, writing
+from jitlto.cli.parameters import PATH, json_option, parse_size
 from jitlto.cli.selection import DATABASE, locate
 from jitlto.cli.verify import verified
 from jitlto.stores import artifacts, upkeep
@@ -24,7 +23,6 @@ from jitlto.stores.address import parse_store
 from jitlto.stores.artifacts import Pushed
 from jitlto.stores.backend import Backend
 from jitlto.stores.trust import Trust
-from jitlto.stores.upkeep import Damage
 
 _PACK = ".pack"
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -69,14 +67,14 @@ def _push(backend: Backend, path: Path) -> Sequence[Pushed]:
 
 @click.command(epilog="Example: jitlto pull s3://kernels/prod#sha256=6f1c... -o search.fragdb")
 @click.argument("address", metavar="URL#sha256=DIGEST")
-@click.option("-o", "--output", type=FILE, required=True, help="The file; the packs of a database go beside it.")
+@click.option("-o", "--output", type=PATH, required=True, help="The file; the packs of a database go beside it.")
 def pull(address: str, output: Path) -> None:
     """Fetch a file from a store by the address that `jitlto push` printed.
 
     The file is written if its SHA-256 is that of the address, and else left as it was. It needs no signature.
     """
-    check_writable(output)
-    with report_unwritable(output):
+    with writing(output):
+        files.check_replaceable(output)
         written = artifacts.pull(address, output)
     for path in files.beside(output, _PACK) if files.is_database(output) else ():
         if path not in written:
@@ -107,14 +105,12 @@ def info(url: str, as_json: bool) -> None:
     """
     kinds = upkeep.measure(_open(url, writes=False))
     objects, size = sum(each.objects for each in kinds.values()), sum(each.size for each in kinds.values())
-    if as_json:
-        described = {kind: asdict(each) for kind, each in kinds.items()}
-        print_json({"store": url, "objects": objects, "bytes": size, "kinds": described})
-        return
-    click.echo(f"{url}: {pluralize(objects, 'object')}, {format_bytes(size)}")
+    lines = [f"{url}: {pluralize(objects, 'object')}, {format_bytes(size)}"]
     for kind, each in kinds.items():
         oldest, newest = (time.strftime("%Y-%m-%d", time.gmtime(date)) for date in (each.oldest, each.newest))
-        click.echo(f"  {kind:<10} {each.objects:>8}  {format_bytes(each.size):>10}  last used {oldest} to {newest}")
+        held = f"{each.objects:>8}  {format_bytes(each.size):>10}"
+        lines.append(f"  {kind:<10} {held}  last used {oldest} to {newest}")
+    print_result({"store": url, "objects": objects, "bytes": size, "kinds": kinds}, lines, as_json=as_json)
 
 
 @store.command(epilog="Example: jitlto store prune s3://kernels/prod --older-than 30d --size 10G --dry-run")
@@ -143,7 +139,7 @@ def prune(url: str, age: float | None, size: int | None, pushed: bool, dry_run: 
 @store.command(epilog="Example: jitlto store verify s3://kernels/prod --signers allowed_signers --delete")
 @_url
 @click.option(
-    "--signers", type=FILE, help="The trusted keys [default: JITLTO_STORE_SIGNERS, where entries have to be signed]."
+    "--signers", type=PATH, help="The trusted keys [default: JITLTO_STORE_SIGNERS, where entries have to be signed]."
 )
 @click.option("--delete", is_flag=True, help="Remove what is damaged.")
 @json_option
@@ -156,24 +152,20 @@ def verify(url: str, signers: Path | None, delete: bool, as_json: bool) -> None:
     trust = Trust.of(config.current(), parse_store(url))
     path = signers or (trust.signers if trust.signed else None)
     trusted = Trust(signed=True, signers=path).load_trusted() if path else None
-    checked = list[Damage | None]()
     with progress("verifying") as shown:
+        checked = []
         for each in upkeep.verify(_open(url, writes=delete), trusted, delete=delete):
             checked.append(each)
             shown.step()
-    found, signed = [each for each in checked if each is not None], trusted is not None
-    if as_json:
-        damaged = [asdict(each) for each in found]
-        print_json({"store": url, "objects": len(checked), "signatures": signed, "damaged": damaged})
-    else:
-        for each in found[:SHOWN]:
-            print_error(f"{each.name}: {each.reason}{' (removed)' if each.removed else ''}")
-        if len(found) > SHOWN:
-            click.echo(f"  and {len(found) - SHOWN} more (--json lists all)", err=True)
-        removed = sum(each.removed for each in found)
-        state = f"{len(found)} wrong" + (f", {removed} removed" if removed else "") if found else "all right"
-        click.echo(f"{url}: {pluralize(len(checked), 'object')}, {state}")
-        if not signed:
-            click.echo("  signatures not checked: give --signers", err=True)
+    found = [each for each in checked if each is not None]
+    result = {"store": url, "objects": len(checked), "signatures": trusted is not None, "damaged": found}
+    for each in () if as_json else found[:SHOWN]:
+        print_error(f"{each.name}: {each.reason}{' (removed)' if each.removed else ''}")
+    more = [f"  and {len(found) - SHOWN} more (--json lists all)"] if len(found) > SHOWN else []
+    removed = sum(each.removed for each in found)
+    state = f"{len(found)} wrong" + (f", {removed} removed" if removed else "") if found else "all right"
+    if trusted is None:
+        click.echo("  signatures not checked: give --signers", err=True)
+    print_result(result, [*more, f"{url}: {pluralize(len(checked), 'object')}, {state}"], as_json=as_json)
     if found:
         raise SystemExit(1)

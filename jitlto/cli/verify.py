@@ -12,8 +12,8 @@ from jitlto.base import files
 from jitlto.base.errors import JitltoError
 from jitlto.base.text import pluralize
 from jitlto.cli.ending import print_error
-from jitlto.cli.output import check_outputs, check_writable
-from jitlto.cli.parameters import FILE, PATH
+from jitlto.cli.output import check_output
+from jitlto.cli.parameters import PATH
 from jitlto.cli.selection import DATABASE, open_database
 from jitlto.database import FragmentDatabase
 from jitlto.link import packs
@@ -89,7 +89,7 @@ def _check_manifest(
 
 @click.command(epilog="Example: jitlto manifest search.fragdb -o SHA256SUMS --sign ~/.ssh/id_ed25519")
 @click.argument("databases", metavar=f"{DATABASE}...", nargs=-1, required=True, type=PATH)
-@click.option("-o", "--output", type=FILE, required=True, help="The manifest.")
+@click.option("-o", "--output", type=PATH, required=True, help="The manifest.")
 @click.option("--sign", "key", metavar="KEY", type=PATH, help="Sign it with this SSH key; the signature is FILE.sig.")
 def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> None:
     """Write the SHA-256 of each DB, and of the packs beside it, to a file for `sha256sum --check`.
@@ -97,19 +97,16 @@ def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> Non
     Every DB is verified first. `jitlto verify --manifest FILE` checks all files against it. An existing
     signature FILE.sig is removed if FILE changes.
     """
-    signature = manifests.signature_of(output)
-    paths = []
+    signature, paths = manifests.signature_of(output), []
     for target in databases:
         with open_database(target)[0] as opened:
             opened.verify()
             paths.append(opened.path)
-    check_outputs({"-o": output, "the signature": signature}, (*paths, key))
-    was_signed = os.path.lexists(signature)
-    if was_signed:
-        check_writable(signature)
-    before = manifests.bytes_of(output) if was_signed and os.path.lexists(output) else None
+    check_output(output, (*paths, key))
+    check_output(signature, (*paths, key))
+    before = manifests.bytes_of(output) if os.path.lexists(output) else None
     written = manifests.write(output, manifests.with_packs(paths))
-    if was_signed and written.text != before:
+    if os.path.lexists(signature) and written.text != before:
         signature.unlink()
         if key is None:
             click.echo(f"{signature}: removed, as the manifest has changed; sign it again with --sign KEY", err=True)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
 
-from jitlto.base.errors import JitltoError, NoDeviceError, RegistryError
+from jitlto.base.errors import JitltoError, NoDeviceError
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.base.versions import Architecture
-from jitlto.cli.output import print_cause, print_json, progress
-from jitlto.cli.parameters import FILE, PATH, jobs_option, json_option, parse_pairs, targets_option
+from jitlto.build.findings import Finding, group_findings, link_failure
+from jitlto.cli.output import print_causes, print_result, progress
+from jitlto.cli.parameters import PATH, jobs_option, json_option, parse_pairs, targets_option
 from jitlto.cli.selection import DB_HELP, find_family
 from jitlto.cuda import device, nvjitlink
-from jitlto.record.check_result import Cause, Place
-from jitlto.runtime.warming import WarmJobs, WarmResult, family_jobs, link_jobs, recorded_jobs
+from jitlto.record.check_result import Cause
+from jitlto.runtime.warming import WarmJobs, WarmOutcome, WarmResult, family_jobs, link_jobs, recorded_jobs
 
 
 @click.command(epilog="Example: jitlto warm used.jsonl --arch sm_90,sm_100 --db search.fragdb -o search.pack")
@@ -24,7 +25,7 @@ from jitlto.runtime.warming import WarmJobs, WarmResult, family_jobs, link_jobs,
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
 @targets_option("--arch", "Targets")
 @click.option("--db", "database", type=PATH, help=DB_HELP)
-@click.option("-o", "--output", type=FILE, help="Write a pack to this file.")
+@click.option("-o", "--output", type=PATH, help="Write a pack to this file.")
 @jobs_option("links")
 @json_option
 def warm(
@@ -51,12 +52,19 @@ def warm(
     with progress("linking") as shown:
         shown.add(len(work.jobs))
         result = link_jobs(work.jobs, output, jobs, shown.step)
-    seconds = time.perf_counter() - begin
-    causes = _causes(result)
-    if as_json:
-        print_json(_as_dict(work, result, causes, output, seconds))
-    else:
-        _print(work, result, causes, output, seconds)
+    seconds = round(time.perf_counter() - begin, 3)
+    causes = group_findings(list(map(_finding, result.failures)))
+    counts = {"linked": result.linked, "found": result.found, "failed": len(result.failures)}
+    counts |= {"left_out": work.left_out, "shared": result.shared, "unshared": result.unshared}
+    made = {"pack": output if result.packed else None, "nvjitlink": str(nvjitlink.version()), "seconds": seconds}
+    kernels = [
+        {"kernel": each.plan.entry.key.text, "configuration": dict(each.plan.configuration), "arch": each.arch,
+         "digest": each.plan.digest, "layer": each.layer}
+        for each in result.outcomes
+        if each.plan and not each.error
+    ]  # fmt: skip
+    described = {**counts, **made, "kernels": kernels, "failures": causes}
+    print_result(described, _lines(work, result, causes, output, seconds), as_json=as_json)
     if causes or result.unshared:
         raise SystemExit(1)
 
@@ -64,79 +72,40 @@ def warm(
 def _jobs(target: str, settings: Sequence[str], targets: Sequence[Architecture], database: Path | None) -> WarmJobs:
     if Path(target).is_file():
         return recorded_jobs(Path(target), lambda name: find_family(name, database), targets, database)
-    try:
-        family = find_family(target, database)
-    except RegistryError as error:
-        if ":" in target or ("/" not in target and "." not in target):
-            raise
-        what = "no such file, and no family of that name"
-        hint = "JITLTO_RECORD=FILE makes a file; a FAMILY is looked up in --db, or in JITLTO_DATABASE_PATH and "
-        hint += "installed packages"
-        raise JitltoError(what, code="jitlto-no-such-file", where=target, hint=hint) from error
-    return family_jobs(family, parse_pairs(settings), targets or _current_device())
+    if ":" not in target and ("/" in target or "." in target):
+        hint = "JITLTO_RECORD=FILE makes a file; a FAMILY is named without a path"
+        raise JitltoError("no such file", code="jitlto-no-such-file", where=target, hint=hint)
+    if not targets:
+        try:
+            device.current()
+        except NoDeviceError as error:
+            raise click.UsageError(f"give --arch, e.g. --arch sm_90: {error.what}") from None
+    # None is the current device: its exact architecture depends on the fragments too.
+    return family_jobs(find_family(target, database), parse_pairs(settings), targets or [None])
 
 
-def _current_device() -> list[None]:
-    """Return the target None, for the current device: its exact architecture depends on the fragments too."""
-    try:
-        device.current()
-    except NoDeviceError as error:
-        raise click.UsageError(f"give --arch, e.g. --arch sm_90: {error.what}") from None
-    return [None]
+def _finding(outcome: WarmOutcome) -> Finding:
+    assert outcome.error is not None  # noqa: S101 - failures have one
+    request = outcome.job.request
+    subject = f"{request.family}/{request.entry}" if request.entry else request.family
+    return link_failure(outcome.error, subject, request.configuration, outcome.arch)
 
 
-def _causes(result: WarmResult) -> list[Cause]:
-    """Group what failed by the code of its error."""
-    groups: dict[str, list[tuple[JitltoError, Place]]] = {}
-    for each in result.failures:
-        assert each.error is not None  # noqa: S101 - failures have one
-        request = each.job.request
-        subject = f"{request.family}/{request.entry}" if request.entry else request.family
-        place = Place(subject, dict(request.configuration), each.arch, each.error.what)
-        groups.setdefault(each.error.code, []).append((each.error, place))
-    causes = []
-    for code, several in groups.items():
-        first, archs = several[0][0], tuple(dict.fromkeys(place.arch for _, place in several if place.arch))
-        message = f"{first.where}: {first.what}" if first.where else first.what
-        places = tuple(place for _, place in several)
-        causes.append(Cause("does not link", archs, message, first.hint, "", places, len(several), code))
-    return causes
-
-
-def _print(work: WarmJobs, result: WarmResult, causes: Sequence[Cause], output: Path | None, seconds: float) -> None:
-    for cause in causes:
-        print_cause("linking", cause)
+def _lines(
+    work: WarmJobs, result: WarmResult, causes: Iterable[Cause], output: Path | None, seconds: float
+) -> Iterator[str]:
+    print_causes("linking", causes)
     archs = ", ".join(dict.fromkeys(outcome.arch or "the current device" for outcome in result.outcomes))
     failed = f", {len(result.failures)} failed" if result.failures else ""
     state = f"for {archs}: {result.linked} linked, {result.found} already there{failed}"
-    click.echo(f"{pluralize(len(result.outcomes), 'kernel')} {state}" if result.outcomes else "no kernel to link")
+    yield f"{pluralize(len(result.outcomes), 'kernel')} {state}" if result.outcomes else "no kernel to link"
     if work.left_out:
-        click.echo(f"skipped {pluralize(work.left_out, 'plan')} {work.reason}")
-    click.echo(f"nvJitLink {nvjitlink.version()}, {seconds:.1f} s")
+        yield f"skipped {pluralize(work.left_out, 'plan')} {work.reason}"
+    yield f"nvJitLink {nvjitlink.version()}, {seconds:.1f} s"
     if result.shared or result.unshared:
         failed = f", {result.unshared} failed" if result.unshared else ""
-        click.echo(f"shared stores: {pluralize(result.shared, 'kernel')} written{failed}")
-    if output is None:
-        return
-    if not result.packed:
-        click.echo(f"{output}: not written, because no kernel was linked")
-        return
-    click.echo(f"{output}: {pluralize(result.packed, 'kernel')}, {format_bytes(output.stat().st_size)}")
-    for stem in sorted({outcome.plan.database.path.stem for outcome in result.outcomes if outcome.plan}):
-        if not (output.name.startswith(f"{stem}.") and output.suffix == ".pack"):
-            click.echo(f"  programs find it only beside {stem}.fragdb, named {stem}.pack or {stem}.*.pack")
-
-
-def _as_dict(
-    work: WarmJobs, result: WarmResult, causes: Sequence[Cause], output: Path | None, seconds: float
-) -> dict[str, object]:
-    kernels = [
-        {"kernel": each.plan.entry.key.text, "configuration": dict(each.plan.configuration), "arch": each.arch,
-         "digest": each.plan.digest, "layer": each.layer}
-        for each in result.outcomes
-        if each.plan and not each.error
-    ]  # fmt: skip
-    counts = {"linked": result.linked, "found": result.found, "failed": len(result.failures)}
-    counts |= {"left_out": work.left_out, "shared": result.shared, "unshared": result.unshared}
-    linker = {"nvjitlink": str(nvjitlink.version()), "seconds": round(seconds, 3)}
-    return {**counts, "pack": str(output) if result.packed else None, **linker, "kernels": kernels, "failures": causes}
+        yield f"shared stores: {pluralize(result.shared, 'kernel')} written{failed}"
+    if output is not None and result.packed:
+        yield f"{output}: {pluralize(result.packed, 'kernel')}, {format_bytes(output.stat().st_size)}"
+    elif output is not None:
+        yield f"{output}: not written, because no kernel was linked"

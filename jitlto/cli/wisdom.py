@@ -8,7 +8,7 @@ import click
 
 from jitlto.base import config
 from jitlto.base.text import pluralize
-from jitlto.cli.parameters import FILE, PATH
+from jitlto.cli.parameters import PATH
 from jitlto.tuning import wisdom_file
 from jitlto.tuning.wisdom import Wisdom
 
@@ -39,7 +39,7 @@ def show(files: tuple[Path, ...]) -> None:
 
 @wisdom.command(epilog="Example: jitlto wisdom merge node1.wisdom node2.wisdom -o search.wisdom")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=PATH)
-@click.option("-o", "--output", required=True, type=FILE, help="The file to write; it may be one of those merged.")
+@click.option("-o", "--output", required=True, type=PATH, help="The file to write; it may be one of those merged.")
 def merge(files: tuple[Path, ...], output: Path) -> None:
     """Write all entries of the FILEs to one file; of two about the same, that with more evidence.
 

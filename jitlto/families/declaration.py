@@ -21,7 +21,7 @@ from jitlto.families.family_rules import (
     read_structures,
 )
 from jitlto.families.tuning_rules import TuneDeclaration, read_tune
-from jitlto.record.exclusions import Exclusion
+from jitlto.record.family_record import Exclusion
 from jitlto.record.fragment import ImageKind, Role, is_name
 from jitlto.record.options import GroupLink, LinkOptions, describe_invalid_option, option_macros
 

@@ -13,7 +13,7 @@ from jitlto.base.layouts import format_definition, parse_definitions
 from jitlto.base.text import suggest
 from jitlto.base.toml_reader import TomlTable
 from jitlto.base.type_spelling import canonical_spelling
-from jitlto.record.exclusions import Exclusion
+from jitlto.record.family_record import Exclusion
 from jitlto.record.options import GROUP_LINK_OPTIONS, GroupLink, LinkOptions
 
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias
 
 from msgspec import Struct, structs
 
 from jitlto.base.errors import PlanError
 from jitlto.base.versions import Architecture
-from jitlto.record.exclusions import Exclusion
 from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Role
 from jitlto.record.options import GroupLink, LinkOptions
 from jitlto.record.tuning import TuneRecord
+
+#: Values of some parameters of a group, sorted by name; it excludes every combination that has them all.
+Exclusion: TypeAlias = tuple[tuple[str, str], ...]
+
+
+def is_excluded(exclusions: Collection[Exclusion], combination: Mapping[str, str]) -> bool:
+    """Return whether one of the exclusions excludes a combination."""
+    return any(all(combination.get(name) == value for name, value in each) for each in exclusions)
 
 
 class GroupRecord(Struct, frozen=True, omit_defaults=True):
@@ -102,11 +110,6 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
             return self
         own = [option for option in self.options if option not in built]
         return structs.replace(self, link=link, options=(*own, *link.compile_flags()))
-
-    def groups_disagree(self) -> bool:
-        """Return whether any two groups set one link option differently."""
-        settings = {setting for group in self.groups for setting in group.link}
-        return len(settings) > len({option for option, _ in settings})
 
     def with_used(self, families: Mapping[str, FamilyRecord]) -> FamilyRecord:
         """Return the record with the device groups of the families that it uses, as planning sees it.

@@ -91,7 +91,7 @@ class TuneRecord(Struct, frozen=True, omit_defaults=True):
             configuration: The problem's.
         """
         preferred = dict(self.default)
-        choices = [sorted(values.get(name, ()), key=lambda v, n=name: (v != preferred.get(n), _natural(v)))  # type: ignore[misc]
+        choices = [sorted(values.get(name, ()), key=lambda v, n=name: (v != preferred.get(n), len(v), v))  # type: ignore[misc]
                    for name in self.free]  # fmt: skip
         links = [((), *(((name, each),) for each in several)) for name, several in self.link]
         for chosen in itertools.product(*choices):
@@ -195,9 +195,3 @@ def _bucket(value: int, rule: str | tuple[int, ...]) -> int:
     if rule == "log2":
         return 1 << value.bit_length() - 1 if value else 0
     return max((bound for bound in rule if isinstance(bound, int) and bound <= value), default=0)
-
-
-def _natural(value: str) -> tuple[int, str]:
-    """Sort numbers by value, before texts."""
-    number = number_or_text(value)
-    return (number, "") if isinstance(number, int) else (_LARGEST_SIZE, value)

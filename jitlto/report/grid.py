@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import combinations, product
 from math import prod
 
-from jitlto.record.exclusions import Exclusion, is_excluded
+from jitlto.record.family_record import Exclusion, is_excluded
 
 #: One value of each parameter, in the order of the parameters.
 Cell = tuple[str, ...]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.plan.planner import Planner
     from jitlto.record.family_record import FamilyRecord
     from jitlto.tuning.best import Chooser
-    from jitlto.tuning.tune import Measures, TuneReport, Workload
+    from jitlto.tuning.tune import TuneReport, Workload
 
 
 def load(
@@ -361,7 +361,6 @@ class KernelFamily(Shared):
         *,
         budget: float = 60.0,
         save: bool = True,
-        measures: Measures | None = None,
     ) -> TuneReport:
         """Measure which variant is the fastest for a problem on the current device.
 
@@ -373,7 +372,6 @@ class KernelFamily(Shared):
             workload: The arguments to launch with, and the arrays whose contents the variants must agree on.
             budget: Seconds after which no further variant is linked or timed.
             save: Add what is found to the user's wisdom, so that :attr:`best` uses it.
-            measures: What times launches; by default the current device.
 
         Raises:
             PlanError: If it is no problem of the family.
@@ -383,7 +381,7 @@ class KernelFamily(Shared):
         """
         from jitlto.tuning.tune import tune
 
-        report = tune(self, problem, workload, budget=budget, save=save, measures=measures)
+        report = tune(self, problem, workload, budget=budget, save=save)
         self.best.forget()
         return report
 

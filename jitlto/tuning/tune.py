@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from jitlto.base.errors import JitltoError, PlanError, TuningError
 from jitlto.cuda.elf import hash_code
@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from jitlto.tuning.best import TunedFamily
 
 _MOST_VARIANTS = 1000
-
-
-class Measures(Protocol):
-    """What times launches, and reads and writes arrays: ``jitlto.tuning.bench.Bench``, or a simulation."""
-
-    stream: Any
-
-    def time(self, launch: Callable[[], object]) -> float: ...
-
-    def read(self, array: Any) -> bytes: ...
-
-    def write(self, array: Any, data: bytes) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -83,11 +71,15 @@ def tune(
     problem: Mapping[str, object],
     workload: Workload,
     *,
-    measures: Measures | None = None,
+    measures: Any = None,
     budget: float = 60.0,
     save: bool = True,
 ) -> TuneReport:
-    """Find the fastest variant for a problem, and add it to the user's wisdom; see :meth:`KernelFamily.tune`."""
+    """Find the fastest variant for a problem, and add it to the user's wisdom; see :meth:`KernelFamily.tune`.
+
+    Args:
+        measures: What stands for :class:`jitlto.tuning.bench.Bench` in tests.
+    """
     if measures is None:
         with Bench() as bench:
             return tune(family, problem, workload, measures=bench, budget=budget, save=save)
@@ -153,7 +145,7 @@ def _linked(asked: Problem, variants: Sequence[Variant], end: float) -> tuple[li
 class _Results:
     """The results of the default, with which those of the others are compared."""
 
-    def __init__(self, measures: Measures, arrays: Sequence[object], tolerance: float, where: str) -> None:
+    def __init__(self, measures: Any, arrays: Sequence[object], tolerance: float, where: str) -> None:
         self._measures, self._arrays, self._tolerance, self._where = measures, arrays, tolerance, where
         self._before = [measures.read(array) for array in arrays]
         self._expected: list[bytes] | None = None

@@ -12,7 +12,7 @@ import pytest
 from jitlto.base.errors import BuildError, FamilyError, JitltoError, PlanError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.interface_compiler import Answer, InterfaceCompiler
-from jitlto.build.interface_text import InterfaceTexts
+from jitlto.build.interface_text import compare_texts
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.compile.compiler import CompileJob
@@ -196,7 +196,7 @@ def test_families_that_are_compiled_in_one_way_ask_nobody(tmp_path: Path) -> Non
         raise JitltoError("asked", code="jitlto")
 
     compiler = InterfaceCompiler(refuse, None)
-    assert InterfaceTexts(families.families, families.requests, compiler).check(families.callers_config) == {}
+    assert compare_texts(families.families, families.requests, compiler, families.callers_config) == {}
 
 
 @pytest.mark.slow
@@ -209,7 +209,7 @@ def test_answers_are_kept(tmp_path: Path, cache: Cache) -> None:
     families = RenderedFamilies([loaded])
     asked: list[object] = []
     compiler = InterfaceCompiler(lambda *job, **_: asked.append(job), cache)
-    assert InterfaceTexts(families.families, families.requests, compiler).check(lambda _: None) == {}
+    assert compare_texts(families.families, families.requests, compiler, lambda _: None) == {}
     assert not asked
 
 

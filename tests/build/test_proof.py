@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jitlto.base.cache_dir import CacheDir
+from jitlto.base.errors import CompileError
 from jitlto.base.versions import Architecture
 from jitlto.build import proof
 from jitlto.build.proof import UnplannedKernelsError, prove_once, require_kernels
@@ -19,10 +20,13 @@ from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels
 from jitlto.plan.resolve import resolve
 from jitlto.record.check_result import Cause
 from jitlto.record.family_record import FamilyRecord, GroupRecord
-from jitlto.record.fragment import Fragment, FragmentKey, Role
+from jitlto.record.fragment import Fragment, FragmentKey, Role, SymbolKind
 from jitlto.record.options import LinkOptions
+from tests.conftest import BuildFamily
 from tests.plan.test_resolve import HELPER, OP, OP_DOUBLE, fragment, function, kernel
+from tests.support.compiled import compiled
 from tests.support.errors import raises
+from tests.support.families import MINI
 from tests.support.index import index_of, open_written
 
 pytestmark = pytest.mark.one_major
@@ -80,6 +84,8 @@ def test_a_helper_of_two_device_fragments_is_refused_where_they_meet() -> None:
     inline = function(HELPER, weak=True)
     shared = kernel(OP, MORE), fragment("op", provides=[OP, inline]), fragment("more", provides=[MORE, inline])
     assert prove([record(*shared)], shared) == []
+    (cause,) = causes(kernel(OP, MORE), op, shared[2])  # inline in one of them alone
+    assert "f/op[]" in cause.message and "f/more[]" in cause.message
 
 
 def test_what_nothing_defines_is_named_with_who_requires_it() -> None:
@@ -189,6 +195,58 @@ def test_a_proof_is_kept_by_digest_and_a_failure_is_not(tmp_path: Path, monkeypa
     assert once("2", *good) == []
     with pytest.raises(TypeError):
         once("3", *good)
+
+
+def made_of(group: str, text: str, role: Role = Role.DEVICE) -> Fragment:
+    """A fragment that was compiled."""
+    module = compiled(text).module
+    entry = next((s.name for s in module.provides if s.kind is SymbolKind.KERNEL), "")
+    return Fragment(FragmentKey.make("f", group, {}), role, entry, (), module.provides, module.requires, ())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("declaration", "call", "definition", "is_right"),
+    [
+        ("__device__ float op(float);", "op(x[0])", "__device__ float op(double x) { return x; }", False),
+        ("__device__ float op(float);", "op(x[0])", "__device__ double op(float x) { return x; }", False),
+        ("__device__ float op(float);", "op(x[0])", "__device__ float op(float x, int) { return x; }", False),
+        ("struct P { float x, y; }; __device__ float op(P);", "op(P{})",
+         "struct P { float x, y, z; }; __device__ float op(P p) { return p.x; }", False),
+        ("extern __constant__ float op[4];", "op[threadIdx.x]", "__constant__ float op[5] = {};", False),
+        ("extern __constant__ float op[4];", "op[threadIdx.x]", "__device__ float op[4] = {};", False),
+        ("extern __constant__ float op[];", "op[threadIdx.x]", "__constant__ float op[5] = {};", True),
+    ],
+)  # fmt: skip
+def test_declarations_of_c_are_compared_by_their_layout(
+    declaration: str, call: str, definition: str, is_right: bool
+) -> None:
+    text = f'extern "C" {{ {declaration} }} __global__ void k(float* x) {{ x[0] = {call}; }}'
+    both = made_of("kern", text, Role.ENTRYPOINT), made_of("op", f'extern "C" {{ {definition} }}')
+    if is_right:
+        assert prove([record(*both)], both) == []
+    else:
+        (cause,) = causes(*both)
+        assert "f/kern[] calls it with layout" in cause.message
+        assert "f/op[]: defines op with layout" in cause.message
+
+
+@pytest.mark.slow
+def test_a_kernel_must_exist_for_every_architecture(build_family: BuildFamily) -> None:
+    files = dict(MINI)
+    files["family.toml"] = files["family.toml"].replace('name = "mini"', 'name = "mini"\narchs = ["75", "90"]')
+    files["kern.cu.jinja"] = "#if __CUDA_ARCH__ < 900\n" + files["kern.cu.jinja"] + "\n#endif\n"
+    with raises(CompileError, "compile-architectures", "compute_75", "compute_90"):
+        build_family(files)
+
+
+@pytest.mark.slow
+def test_a_build_refuses_what_is_inline_in_one_fragment_of_a_kernel_alone(build_family: BuildFamily) -> None:
+    helper = "__device__ __noinline__ {}float help(float x) {{ return x; }}\n".format
+    kernel_ = MINI["kern.cu.jinja"].replace("if (i < n)", "if (i < n && help(1.f) > 0)")
+    op = MINI["op.cu.jinja"].replace("return", "return T(help(1.f)) *")
+    with raises(UnplannedKernelsError, None, "help(float)", "mini/kern", "mini/op"):
+        build_family(MINI | {"kern.cu.jinja": helper("") + kernel_, "op.cu.jinja": helper("inline ") + op})
 
 
 # --- covering sets

@@ -131,10 +131,7 @@ def test_unreadable_databases_have_status_1(tmp_path: Path, mini_path: Path) -> 
     fails(jitlto("show", mini_path, "nonsense"), 1, "nonsense")
 
 
-def test_part_of_a_key_is_enough_where_it_means_one_fragment(mini_path: Path) -> None:
-    assert "mini/op[data_type=float,op_name=twice]" in succeeds("show", mini_path, "op[data_type=float,op_name=twice]")
-    two = "mini/op[data_type=float,op_name=square]", "mini/op[data_type=float,op_name=twice]"
-    fails(jitlto("show", mini_path, "op[data_type=float]"), 1, "[jitlto-ambiguous-fragment-key]", *two)
+def test_a_key_that_is_none_gets_the_nearest(mini_path: Path) -> None:
     fails(jitlto("show", mini_path, "kren"), 1, "[database-no-such-fragment]", "'kern'", "jitlto ls")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from jitlto.base.errors import BuildError, DatabaseError, JitltoError
+from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.cli import cli
 from tests.support.families import MINI, write_family
 from tests.support.outputs import SPECIAL, limited_file_size, special_file
@@ -43,7 +43,7 @@ def here(tmp_path: Path, mini_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 @pytest.mark.parametrize("other", ["x.json", "./x.json", "mini/../x.json", "link.json"])
 def test_a_build_does_not_write_its_timings_over_its_database(here: Path, other: str) -> None:
     (here / "link.json").symlink_to("x.json")
-    assert "-o and --timings are the same file" in _usage("build", "./mini", "-o", "x.json", "--timings", other)
+    assert "would overwrite another file" in _usage("build", "./mini", "-o", "x.json", "--timings", other)
     assert not Path("x.json").exists()
 
 
@@ -55,7 +55,7 @@ def test_timings_do_not_replace_a_database_or_what_is_built_from(here: Path) -> 
     assert Path("tt.json").read_bytes() == before
     matrix = next((here / "mini").rglob("*.json"))
     kept = matrix.read_bytes()
-    assert "would overwrite an input" in _usage("build", "./mini", "-o", "x.fragdb", "--timings", matrix)
+    assert "would overwrite another file" in _usage("build", "./mini", "-o", "x.fragdb", "--timings", matrix)
     assert matrix.read_bytes() == kept
     assert not Path("x.fragdb").exists()
 
@@ -64,13 +64,13 @@ def test_a_dumped_kernel_does_not_replace_a_database_or_a_source(here: Path) -> 
     before = Path("mini.fragdb").read_bytes()
     for database in ("mini.fragdb", here / "mini.fragdb"):
         dump = ("plan", *TWICE, "--db", database, "--dump", "cubin", "-o", "mini.fragdb")
-        assert "would overwrite an input" in _usage(*dump)
+        assert "would overwrite another file" in _usage(*dump)
     shutil.copy("mini.fragdb", "other.fragdb")
     _fails(DatabaseError, "plan", *TWICE, "--db", "mini.fragdb", "--dump", "cubin", "-o", "other.fragdb")
     assert Path("mini.fragdb").read_bytes() == Path("other.fragdb").read_bytes() == before
     Path("s.cu").write_text("// mine")
     dump = ("plan", *TWICE, "--db", "mini.fragdb", "--source", "s.cu", "--dump", "ptx", "-o", "s.cu")
-    assert "would overwrite an input" in _usage(*dump)
+    assert "would overwrite another file" in _usage(*dump)
     assert Path("s.cu").read_text() == "// mine"
 
 
@@ -79,7 +79,7 @@ def test_a_report_or_a_manifest_does_not_replace_a_database(here: Path) -> None:
     shutil.copy("mini.fragdb", "SUMS.sig")
     before = Path("mini.fragdb").read_bytes()
     _fails(DatabaseError, "report", "mini.fragdb", "-o", "other.fragdb")
-    assert "would overwrite an input" in _usage("manifest", "SUMS.sig", "-o", "SUMS")
+    assert "would overwrite another file" in _usage("manifest", "SUMS.sig", "-o", "SUMS")
     _fails(DatabaseError, "manifest", "mini.fragdb", "-o", "SUMS")
     assert Path("SUMS.sig").read_bytes() == Path("other.fragdb").read_bytes() == before
 
@@ -93,14 +93,14 @@ def test_sources_are_not_rendered_over_the_template_that_they_come_from(here: Pa
     (family / "family.toml").write_text(
         '[family]\nname = "one"\n[entrypoint.kern]\nmatrix = "matrix.json"\ntemplate = "kern/kern.cu"\n'
     )
-    assert "would overwrite an input" in _usage("render", "./one", "-o", "one")
+    assert "would overwrite another file" in _usage("render", "./one", "-o", "one")
     assert template.read_text() == 'extern "C" __global__ void kern() {}'
 
 
 @pytest.mark.parametrize("name", ["fifo.json", f"{'long' * 70}.json", "gone/t.json"])
 def test_timings_that_cannot_be_written_stop_a_build_before_it_begins(here: Path, name: str) -> None:
     os.mkfifo("fifo.json")
-    error = _fails(BuildError, "build", "./mini", "-o", "x.fragdb", "--timings", name)
+    error = _fails(JitltoError, "build", "./mini", "-o", "x.fragdb", "--timings", name)
     assert error.where == name
     assert not (here / "x.fragdb").exists()
 

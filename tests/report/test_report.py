@@ -22,8 +22,7 @@ from jitlto.base.types import Parameter
 from jitlto.base.versions import Architecture, Version
 from jitlto.database import FragmentDatabase
 from jitlto.database.writer import write
-from jitlto.record.exclusions import Exclusion, is_excluded
-from jitlto.record.family_record import FamilyRecord, GroupRecord, PartRecord
+from jitlto.record.family_record import Exclusion, FamilyRecord, GroupRecord, PartRecord, is_excluded
 from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.record.options import LinkOptions
 from jitlto.report import grid, page
@@ -340,7 +339,7 @@ def test_the_page_names_its_one_script_and_one_style_by_hash_and_loads_nothing(s
     [
         (("no.fragdb", "-o", "r.html"), 1, ["no.fragdb", "no such file"]),
         (("m.fragdb",), 2, ["--output"]),
-        (("m.fragdb", "-o", "m.fragdb"), 2, ["would overwrite an input"]),
+        (("m.fragdb", "-o", "m.fragdb"), 2, ["would overwrite another file"]),
         (("m.fragdb", "-o", "no/r.html"), 1, ["no/r.html", "cannot be written", "hint"]),
     ],
 )

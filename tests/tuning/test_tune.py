@@ -46,7 +46,9 @@ def workload(write: Callable[[Best, Simulated], object] = lambda *_: None, devic
 def tune(
     family: PlannedFamily, load: Workload | None = None, device: Simulated | None = None, **how: Any
 ) -> TuneReport:
-    return family.tune(PROBLEM, load or workload(), measures=device or Simulated(1), **how)
+    report = tuning.tune(family, PROBLEM, load or workload(), measures=device or Simulated(1), **how)
+    family.best.forget()
+    return report
 
 
 def test_what_is_found_is_used(tuned: PlannedFamily) -> None:
