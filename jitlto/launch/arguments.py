@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -18,7 +18,6 @@ import numpy as np
 from jitlto.base.errors import ArgumentError
 from jitlto.base.types import Parameter, Scalar, find_scalar
 from jitlto.cuda.libraries import driver
-from jitlto.launch.argument_errors import argument_error, range_error, type_error
 
 Converter: TypeAlias = "Callable[[Any], bytes]"
 
@@ -28,8 +27,6 @@ _CUDA_DEVICES = {2: "CUDA", 3: "CUDA pinned host", 13: "CUDA managed"}
 _TEXTURES = (
     "TextureObject", "SurfaceObject", "CUtexObject", "CUsurfObject", "cudaTextureObject_t", "cudaSurfaceObject_t",
 )  # fmt: skip
-
-_TORCH = ("torch", "torch.nn.parameter")  # the modules of Tensor and Parameter
 
 
 def make_converter(parameter: Parameter) -> Converter:
@@ -46,7 +43,7 @@ def make_converter(parameter: Parameter) -> Converter:
         return _integer(parameter, known)
     if known.typestr[0] == "c":
         return _complex(parameter, known)
-    return _bfloat16(parameter) if known.typestr == "bfloat16" else _floating(parameter, known)
+    return _floating(parameter, known)
 
 
 def _by_value(parameter: Parameter) -> Converter:
@@ -74,8 +71,6 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
         return address_of(argument).to_bytes(8, "little")
 
     def address_of(argument: Any) -> int:
-        if type(argument).__module__ in _TORCH and (address := _read_tensor(argument, expected)):
-            return address
         try:
             interface = argument.__cuda_array_interface__
         except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype, a gradient)
@@ -96,26 +91,6 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
         return int(pointer) if pointer else _null_address(parameter, argument, interface["shape"])
 
     return convert
-
-
-def _read_tensor(tensor: Any, expected: str | None) -> int:
-    """Return the address of a tensor of PyTorch, a fifth of what its interface takes; 0 where that has more to say."""
-    try:
-        if not tensor.is_cuda or not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
-            return 0
-        typestr = _typestr_of(tensor.dtype)
-        return int(tensor.data_ptr()) if typestr and expected in (None, typestr) else 0
-    except Exception:  # noqa: BLE001 - of one that has no strides, or no storage
-        return 0
-
-
-@cache
-def _typestr_of(dtype: Any) -> str:
-    """Return NumPy's notation for a dtype of PyTorch; empty for one that NumPy does not have."""
-    try:
-        return np.dtype(str(dtype).removeprefix("torch.")).str
-    except TypeError:
-        return "<V2" if str(dtype) == "torch.bfloat16" else ""
 
 
 def _null_address(parameter: Parameter, array: Any, shape: tuple[int, ...]) -> int:
@@ -245,8 +220,12 @@ def _object_handle(argument: Any) -> int | None:
 
 
 def _floating(parameter: Parameter, known: Scalar) -> Converter:
-    pack = struct.Struct({"f2": "<e", "f4": "<f", "f8": "<d"}[known.typestr]).pack
-    high = float(np.finfo(known.typestr).max)
+    pack: Callable[[float], bytes]
+    if known.typestr == "bfloat16":
+        pack, high = _pack_bfloat16, float(np.uint32(0x7F7F0000).view(np.float32))
+    else:
+        pack = struct.Struct({"f2": "<e", "f4": "<f", "f8": "<d"}[known.typestr]).pack
+        high = float(np.finfo(known.typestr).max)
 
     def convert(argument: Any) -> bytes:
         value = argument if type(argument) is float else _real(parameter, argument)
@@ -257,24 +236,16 @@ def _floating(parameter: Parameter, known: Scalar) -> Converter:
     return convert
 
 
-def _bfloat16(parameter: Parameter) -> Converter:
-    high = float(np.uint32(0x7F7F0000).view(np.float32))
-
-    def convert(argument: Any) -> bytes:
-        value = _real(parameter, argument)
-        if math.isnan(value):
-            return b"\xc0\x7f"
-        if abs(value) > high and not math.isinf(value):
-            raise range_error(parameter, value, -high, high)
-        single = np.float32(value)
-        bits = int(single.view(np.uint32))
-        if bits & 0xFFFF == 0x8000 and float(single) != value:
-            # A tie only because of the first rounding: round towards the original value.
-            bits += 1 if abs(value) > abs(float(single)) else -1
-        # Round to nearest even, as __double2bfloat16 does.
-        return (bits + 0x7FFF + ((bits >> 16) & 1) >> 16 & 0xFFFF).to_bytes(2, "little")
-
-    return convert
+def _pack_bfloat16(value: float) -> bytes:
+    """Round to nearest even, as ``__double2bfloat16`` does."""
+    if math.isnan(value):
+        return b"\xc0\x7f"
+    single = np.float32(value)
+    bits = int(single.view(np.uint32))
+    if bits & 0xFFFF == 0x8000 and float(single) != value:
+        # A tie only because of the first rounding: round towards the original value.
+        bits += 1 if abs(value) > abs(float(single)) else -1
+    return (bits + 0x7FFF + ((bits >> 16) & 1) >> 16 & 0xFFFF).to_bytes(2, "little")
 
 
 def _complex(parameter: Parameter, known: Scalar) -> Converter:
@@ -331,3 +302,31 @@ def _dtype_error(parameter: Parameter, dtype: object, expected: Scalar | None) -
 def _read_only_error(parameter: Parameter) -> ArgumentError:
     hint = "the kernel may write through this parameter; pass a writable array"
     return argument_error(parameter, "read-only", "the array is read-only", hint)
+
+
+def argument_error(parameter: Parameter, case: str, what: str, hint: str) -> ArgumentError:
+    """Return the error of an argument that does not fit its parameter; ``case`` is the end of its code."""
+    where = f"parameter {parameter.name!r} ({parameter.type})"
+    return ArgumentError(what, code=f"launch-argument-{case}", where=where, hint=hint)
+
+
+def type_error(parameter: Parameter, argument: object, expected: str) -> ArgumentError:
+    """Return the error of an argument of a wrong type."""
+    what = f"expected {expected}, got {type(argument).__name__}"
+    return argument_error(parameter, "type", what, f"pass {expected}")
+
+
+def count_error(kernel: str, signature: Sequence[Parameter], count: int) -> ArgumentError:
+    """Return the error for a launch with ``count`` arguments, too few or too many."""
+    expected = len(signature)
+    what = f"expected {expected} arguments, got {count}"
+    if count < expected:
+        missing = signature[count]
+        what = f"missing argument {missing.name!r} ({missing.type}): {what}"
+    hint = f"the kernel takes ({', '.join(map(str, signature))})"
+    return ArgumentError(what, code="launch-argument-count", where=kernel, hint=hint)
+
+
+def range_error(parameter: Parameter, value: object, low: float, high: float) -> ArgumentError:
+    """Return the error of a number that a parameter cannot hold."""
+    return argument_error(parameter, "range", f"{value} is out of range", f"{parameter.type} holds {low} to {high}")
