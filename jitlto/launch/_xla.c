@@ -13,7 +13,7 @@ typedef struct XlaExtension {
     struct XlaExtension *next;
 } XlaExtension;
 
-#define XLA_HEAD size_t struct_size; XlaExtension *extensions; /* of all other structures but the least */
+#define XLA_HEAD size_t struct_size; XlaExtension *extensions; /* of most of those that follow */
 
 typedef struct {
     XLA_HEAD
