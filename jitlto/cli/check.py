@@ -13,7 +13,7 @@ import click
 from jitlto.base import config
 from jitlto.base.text import pluralize
 from jitlto.base.versions import Architecture
-from jitlto.build.cache.cache import find_stores
+from jitlto.build.cache.cache import find_shared
 from jitlto.build.shards import Shard
 from jitlto.check.check import check as check_database
 from jitlto.cli.ending import SHOWN
@@ -91,7 +91,7 @@ def check(
                 compare=not no_compare,
                 shard=shard,
                 use_cache=not no_cache,
-                stores=None if config.current().cache == "off" else find_stores(),
+                stores=None if config.current().cache == "off" else find_shared(),
                 workers=jobs,
                 on_links=shown.add,
                 on_link=shown.step,
