@@ -13,7 +13,8 @@ from jitlto.base.errors import JitltoError, LaunchError, OperatorError
 from jitlto.base.types import Parameter, find_scalar
 from jitlto.frameworks.declaration import Operator
 from jitlto.frameworks.parts import Array, Call, Flag
-from jitlto.launch.arguments import Converter, count_error, pointed_type
+from jitlto.launch.argument_errors import count_error
+from jitlto.launch.arguments import Converter, pointed_type
 from jitlto.launch.step import check_shape, make_packing
 from jitlto.runtime.family import KernelFamily
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from jitlto.base.layouts import Field, Layout, array, find_difference, is_supported, parse_definitions, parse_type
 from jitlto.base.types import Parameter, from_numpy_name
-from jitlto.launch.arguments import argument_error, range_error, type_error
+from jitlto.launch.argument_errors import argument_error, range_error, type_error
 
 Converter: TypeAlias = Callable[[Any], bytes]
 
