@@ -35,7 +35,7 @@ from jitlto.database import FragmentDatabase
 from jitlto.database.index import Index
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
 from jitlto.record.check_result import Cause
-from jitlto.record.fragment import Fragment, FragmentKey, Role, SymbolKind
+from jitlto.record.fragment import Fragment, FragmentKey, Role
 from jitlto.record.parameters import agrees
 
 _Planned: TypeAlias = Sequence[Kernel | DeadEnd]
@@ -350,14 +350,3 @@ def _why_unused(
     has = ", ".join(f"{name}={theirs[name]}" for name, _ in apart)
     does = f"has {has}" if has else "is planned with a different fragment"
     return f"{first.key}, which requires its symbols, {does}", remedy
-
-
-def shares_inline_functions(fragments: Sequence[Fragment]) -> bool:
-    """Return whether fragments of several groups define one inline function each for themselves."""
-    interface = {symbol.name for fragment in fragments for symbol in fragment.requires}
-    groups: dict[str, set[str]] = defaultdict(set)
-    for fragment in fragments:
-        for symbol in fragment.provides:
-            if symbol.weak and symbol.kind is not SymbolKind.KERNEL and symbol.name not in interface:
-                groups[symbol.name].add(fragment.key.group)
-    return any(len(several) > 1 for several in groups.values())

@@ -104,5 +104,5 @@ def draw(
         return states.get(cell, State.MISSING), cell
 
     rows = tuple((line, tuple(cell_at(line, column) for column in columns)) for line in lines)
-    named = (tuple(names[n] for n in chosen) for chosen in (down, across))
-    return Grid(*named, tuple(columns), rows)
+    named_down, named_across = (tuple(names[n] for n in chosen) for chosen in (down, across))
+    return Grid(named_down, named_across, tuple(columns), rows)
