@@ -162,36 +162,24 @@ def check_replaceable(path: Path) -> tuple[Path, int | None]:
 def temporary_directory(prefix: str) -> Iterator[str]:
     """Create a directory for temporary files, which is removed at the end of a ``with`` statement.
 
-    It is removed whenever an interrupt comes; ``tempfile.TemporaryDirectory`` would leave it if one came between its
-    creation and the assignment of its name.
-
     Raises:
         JitltoError: If there is none in which it could be created.
     """
     import tempfile  # imported lazily: takes 5 ms, and a launch does not need it
 
-    path = ""
     try:
-        try:
-            path = f"{tempfile.gettempdir()}/{prefix}{os.urandom(8).hex()}"
-            Path(path).mkdir(0o700)
-        except OSError as error:
-            raise no_temporary_directory(error) from error
+        directory = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise no_temporary_directory(error) from error
+    with directory as path:
         yield path
-    finally:
-        if path:
-            remove_directory(path)
 
 
 def remove_directory(path: str | Path) -> None:
-    """Remove a directory with all that can be removed in it, even if an interrupt comes meanwhile."""
+    """Remove a directory with all that can be removed in it."""
     import shutil  # imported lazily: as above
 
-    try:
-        shutil.rmtree(path, ignore_errors=True)
-    except KeyboardInterrupt:
-        shutil.rmtree(path, ignore_errors=True)
-        raise
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def write_hint(error: Exception, otherwise: str) -> str:

@@ -16,7 +16,7 @@ from jitlto.base.text import pluralize
 from jitlto.build import lineinfo as twins
 from jitlto.build import pipeline
 from jitlto.build.cache.cache import Cache, open_cache, open_shared_cache
-from jitlto.build.execution import trace
+from jitlto.build.execution.trace import Trace
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.merge import merge_databases
 from jitlto.build.rendered_families import RenderedFamilies, with_used
@@ -113,7 +113,7 @@ def build(
     how["cache"] = cache = None if no_cache else open_shared_cache()
     rendered, twin = RenderedFamilies(families, keep_going=how["keep_going"]), None
     with progress("compiling", quiet=quiet) as observer, _executor(executor, how["jobs"], cache) as how["executor"]:
-        how["observer"] = recorder = trace.Trace(observer)
+        how["observer"] = recorder = Trace(observer)
         try:
             report = pipeline.build(rendered, output, **how)
             if lineinfo:
@@ -121,7 +121,7 @@ def build(
                 twin = twins.build_twin(rendered.families, output, **how)
         finally:  # timings of a failed build are written too
             if timings is not None:
-                trace.write(recorder, timings)
+                write_output(timings, recorder.to_json().encode())
     more: dict[str, object] = {"lineinfo": twin} if twin else {}
     more |= {"cache": report.use, "seconds": round(report.seconds, 3), "compiled": report.compiled}
     print_built(report, f"in {report.path} ({report.summary})", as_json=as_json, **more)
@@ -159,7 +159,7 @@ def _executor(
         from jitlto.build.execution import dask  # imported late: the extra dask
 
         return dask.connect(url)
-    if cache is not None and (cache.stores is not None or not cache.is_empty):
+    if cache is not None and (cache.shared is not None or not cache.is_empty):
         return contextlib.nullcontext()
     workers = ProcessExecutor(jobs or default_jobs())
     click.get_current_context().call_on_close(lambda: workers.shutdown(cancel_futures=True))

@@ -13,7 +13,7 @@ import click
 from jitlto.base import config
 from jitlto.base.text import pluralize
 from jitlto.base.versions import Architecture
-from jitlto.build.cache.cache import find_stores
+from jitlto.build.cache.cache import find_shared
 from jitlto.check.check import check as check_database
 from jitlto.cli.ending import SHOWN
 from jitlto.cli.output import print_causes, print_result, progress
@@ -86,7 +86,7 @@ def check(
         opened, family = open_database(database)
         with opened, progress("checking") as shown:
             how |= {"targets": archs, "workers": jobs, "on_links": shown.add, "on_link": shown.step}
-            stores = None if config.current().cache == "off" else find_stores()
+            stores = None if config.current().cache == "off" else find_shared()
             result = check_database(opened, (*([family] if family else []), *names), stores=stores, **how)
         lines = _lines(result)
     print_result(result, lines, as_json=as_json)

@@ -11,7 +11,7 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import OperatorError
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
-from jitlto.frameworks.checks import Checks
+from jitlto.frameworks.checks import check_declaration
 from jitlto.frameworks.parts import Argument, Array, Call, Case, Flag, Launch, Output
 from jitlto.frameworks.shapes import DTYPES, DType, bind_shape, parse_shape, shape_of
 from jitlto.runtime.family import KernelFamily
@@ -87,7 +87,7 @@ class Operator(Shared):
     def __post_init__(self) -> None:
         if self.backward is not None:
             check_type(self.backward.operator, Operator, "backward: the second operator must be an Operator")
-        Checks(self)
+        check_declaration(self)
         declared.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:

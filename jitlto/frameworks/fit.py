@@ -14,7 +14,7 @@ from jitlto.base.types import Parameter, find_scalar
 from jitlto.frameworks.declaration import Operator
 from jitlto.frameworks.parts import Array, Call, Flag
 from jitlto.launch.argument_errors import count_error
-from jitlto.launch.arguments import pointed_type
+from jitlto.launch.arguments import Converter, pointed_type
 from jitlto.launch.step import check_shape, make_packing
 from jitlto.runtime.family import KernelFamily
 
@@ -48,11 +48,8 @@ def check_call(operator: Operator, values: Sequence[Any]) -> Plan | None:
         return None
     try:
         plan = operator.plan(call)
-        kernel, signature = plan.entry.key.text, plan.entry.signature
-        arrays = {n: v[1] for n, v in enumerate(values) if isinstance(operator.arguments[n], Array) and v is not None}
-        check_arguments(kernel, signature, call, arrays)
-        _check_values(operator, signature, call, values)
-        _check_written(operator, signature, call, arrays)
+        kernel = plan.entry.key.text
+        _check_arguments(operator, kernel, plan.entry.signature, call, values)
         launch = call.launch
         _, block, _ = check_shape(kernel, launch.grid, launch.block, launch.shared_memory, launch.cluster)
         if prod(block) > _MOST_THREADS:
@@ -64,73 +61,58 @@ def check_call(operator: Operator, values: Sequence[Any]) -> Plan | None:
     return plan
 
 
-def check_arguments(kernel: str, signature: Sequence[Parameter], call: Call, arrays: Mapping[int, str]) -> None:
-    """Check that a kernel takes as many arguments as a call passes, and the arrays among them.
-
-    Args:
-        kernel: Its name in messages.
-        signature: Its parameters.
-        call: The call.
-        arrays: For each argument that is an array and given, its dtype.
-
-    Raises:
-        ArgumentError: If it does not.
-    """
+def _check_arguments(
+    operator: Operator, kernel: str, signature: Sequence[Parameter], call: Call, values: Sequence[Any]
+) -> None:
+    """Check that a kernel takes what a call passes, and may write to what is declared as written."""
     if len(call.parameters) != len(signature):
         raise count_error(kernel, signature, len(call.parameters))
+    written: dict[tuple[str, Any], str] = {("output", n): output.name for n, output in enumerate(operator.outputs)}
+    for n, argument in enumerate(operator.arguments):
+        if isinstance(argument, Array) and argument.mutated and values[n] is not None:
+            written["input", n] = argument.name
+    taken: dict[tuple[str, Any], Parameter] = {}
     converters = make_packing(tuple(signature)).converters
-    for (kind, place), parameter, convert in zip(call.parameters, signature, converters, strict=True):
-        dtype = call.results[place][1] if kind == "output" else arrays.get(place) if kind == "input" else None
-        if dtype is None:
-            continue
-        target, typestr = pointed_type(parameter), _TYPESTR.get(dtype)
-        if target is not None and dtype.startswith("float8"):
-            if find_scalar(target) is None:
-                continue  # NumPy has no name for it
-            typestr = "|V1"
-        # Structures and numbers refuse every array.
-        interface = {"typestr": typestr or np.dtype(dtype).str, "shape": (0,), "data": (0, False), "version": 3}
-        convert(SimpleNamespace(__cuda_array_interface__=interface))
-
-
-def _check_values(operator: Operator, signature: Sequence[Parameter], call: Call, values: Sequence[Any]) -> None:
-    """Check the numbers that a kernel is passed: each as its type, and those that are known as they are."""
-    parts = zip(operator.parameters, call.parameters, signature, strict=True)
-    for (declared, (kind, value), parameter), convert in zip(
-        parts, make_packing(tuple(signature)).converters, strict=True
+    for declared, place, parameter, convert in zip(
+        operator.parameters, call.parameters, signature, converters, strict=True
     ):
-        argument = operator.arguments[value] if kind == "input" else None
-        if kind == "output" or isinstance(argument, Array):
+        (kind, value), target = place, pointed_type(parameter)
+        given: Any = call.results[value] if kind == "output" else values[value] if kind == "input" else None
+        if kind == "output" or (kind == "input" and isinstance(operator.arguments[value], Array)):
+            _check_array(convert, target, given[1])
+            if place in written:
+                taken[place] = parameter
+                if "const" not in (target or "const").split():
+                    del written[place]
             continue
+        # A number: as its type, and if it is known as it is.
         passed, is_address = [value], callable(declared)
-        if argument is not None:
-            passed = [] if isinstance(argument, Flag) else [_EXAMPLES[argument.type]]
-            passed += [] if values[value] is UNKNOWN else [values[value]]
-            is_address = argument.type == "int" and not isinstance(argument, Flag)
+        if kind == "input":
+            argument = operator.arguments[value]
+            is_flag = isinstance(argument, Flag)
+            passed = [] if is_flag else [_EXAMPLES[argument.type]]
+            passed += [] if given is UNKNOWN else [given]
+            is_address = argument.type == "int" and not is_flag
         for each in passed:
-            if pointed_type(parameter) is None:
+            if target is None:
                 convert(each)
             elif each is not None and not (each == 0 or is_address):
                 what = f"the number {declared!r} is passed for {parameter}"
                 hint = "name an array, or pass None"
                 raise OperatorError(what, code="operator-parameter", where=operator.qualname, hint=hint)
-
-
-def _check_written(operator: Operator, signature: Sequence[Parameter], call: Call, arrays: Mapping[int, str]) -> None:
-    """Check that each output, and each array that is declared as mutated, is passed where the kernel may write."""
-    written: dict[tuple[str, Any], str] = {("output", n): output.name for n, output in enumerate(operator.outputs)}
-    for number in arrays:
-        argument = operator.arguments[number]
-        if isinstance(argument, Array) and argument.mutated:
-            written["input", number] = argument.name
-    taken: dict[tuple[str, Any], Parameter] = {}
-    for place, parameter in zip(call.parameters, signature, strict=True):
-        if place[0] != "value" and place in written:
-            taken[place] = parameter
-            if "const" not in (pointed_type(parameter) or "const").split():
-                del written[place]
     for place, name in written.items():
         what = f"it takes {taken[place]}" if place in taken else "it is not passed"
-        what = f"the kernel cannot write to {name}: {what}"
         hint = f"name {name} in parameters where the kernel takes a pointer to what it writes"
+        what = f"the kernel cannot write to {name}: {what}"
         raise OperatorError(what, code="operator-output", where=operator.qualname, hint=hint)
+
+
+def _check_array(convert: Converter, target: str | None, dtype: str) -> None:
+    """Check that a parameter takes an array of a dtype; structures and numbers refuse every array."""
+    typestr = _TYPESTR.get(dtype)
+    if target is not None and dtype.startswith("float8"):
+        if find_scalar(target) is None:
+            return  # NumPy has no name for it
+        typestr = "|V1"
+    interface = {"typestr": typestr or np.dtype(dtype).str, "shape": (0,), "data": (0, False), "version": 3}
+    convert(SimpleNamespace(__cuda_array_interface__=interface))

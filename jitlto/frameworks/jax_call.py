@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.extend.core import Primitive
@@ -27,30 +26,29 @@ targets: list[Any] = [Cuda()]
 _TYPES: Mapping[str, Callable[[Any], Any]] = {"int": int, "float": float, "bool": bool, "str": str}
 
 
-@dataclass(frozen=True)
-class _Statics:
+class _Statics(NamedTuple):
     """What a call is compiled for beside shapes and dtypes.
 
     Args:
         operator: The declaration.
-        values: For each argument that is an array, whether it is given; of the others their values. They are compared
-            as they are spelled, because 0.0 equals -0.0, and 1 equals True.
+        values: For each argument that is an array, whether it is given; of the others their values.
+        spelled: The same as texts, because 0.0 equals -0.0, and 1 equals True.
     """
 
     operator: Operator
-    values: tuple[Any, ...] = field(compare=False)
+    values: tuple[Any, ...]
     spelled: tuple[str, ...]
 
     @property
-    def given(self) -> list[int]:
-        """The numbers of the arrays that are given."""
+    def given(self) -> dict[int, Array]:
+        """The arrays that are given, by number."""
         arguments = enumerate(zip(self.operator.arguments, self.values, strict=True))
-        return [number for number, (argument, value) in arguments if isinstance(argument, Array) and value]
+        return {number: argument for number, (argument, value) in arguments if isinstance(argument, Array) and value}
 
     @property
     def mutated(self) -> list[int]:
-        """Those of them that the kernel writes to."""
-        return [number for number in self.given if getattr(self.operator.arguments[number], "mutated", False)]
+        """The numbers of those that the kernel writes to."""
+        return [number for number, array in self.given.items() if array.mutated]
 
     def describe(self, arrays: Sequence[Any]) -> list[Any]:
         """Return the arguments of a call of arrays, or what has their shapes and dtypes, for :meth:`Operator.bind`."""
@@ -67,15 +65,9 @@ class _Statics:
 
 def make_function(operator: Operator) -> Callable[..., Any]:
     """Return a function that calls an operator; see :func:`jitlto.jax_call`."""
-    parameters = [
-        inspect.Parameter(
-            argument.name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=inspect.Parameter.empty if argument.default is REQUIRED else argument.default,
-        )
-        for argument in operator.arguments
-    ]
-    signature = inspect.Signature(parameters)
+    kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+    defaults = {a.name: empty if a.default is REQUIRED else a.default for a in operator.arguments}
+    signature = inspect.Signature([inspect.Parameter(n, kind, default=default) for n, default in defaults.items()])
 
     def function(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -83,13 +75,9 @@ def make_function(operator: Operator) -> Callable[..., Any]:
         except TypeError as error:
             raise TypeError(f"{operator.name}(): {error}") from None
         given.apply_defaults()
-        arrays, values = [], []  # type: list[Any], list[Any]
-        for argument, value in zip(operator.arguments, given.arguments.values(), strict=True):
-            if isinstance(argument, Array):
-                values.append(value is not None)
-                arrays += [] if value is None else [jax.numpy.asarray(value)]
-            else:
-                values.append(_static(operator, argument, value))
+        pairs = list(zip(operator.arguments, given.arguments.values(), strict=True))
+        arrays = [jax.numpy.asarray(value) for a, value in pairs if isinstance(a, Array) and value is not None]
+        values = [value is not None if isinstance(a, Array) else _static(operator, a, value) for a, value in pairs]
         statics = _Statics(operator, tuple(values), tuple(map(repr, values)))
         call = jax.custom_batching.sequential_vmap(partial(_bind, statics))
         if operator.backward is not None:
@@ -194,23 +182,21 @@ def _lower(target: Cuda, ctx: Any, *operands: Any, statics: _Statics) -> Any:
     register(target)
     operator = statics.operator
     call = operator.resolve(statics.bind(ctx.avals_in))
-    arrays = {number: aval.dtype.name for number, aval in zip(statics.given, ctx.avals_in, strict=True)}
     places = {number: (INPUT, place) for place, number in enumerate(statics.given)}
     aliases = {places[n][1]: len(operator.outputs) + place for place, n in enumerate(statics.mutated)}
     # A result that has an argument's memory is what the kernel writes to.
     places |= {number: (OUTPUT, aliases[places[number][1]]) for number in statics.mutated}
-    words = describe_call(target, operator.launcher(call), call, arrays, places, statics.values)
+    words = describe_call(target, operator.launcher(call), call, places, statics.values)
     return jax.ffi.ffi_lowering(TARGET, operand_output_aliases=aliases)(ctx, *operands, call=words)
 
 
 def _differentiable(statics: _Statics, call: Callable[..., Any], backward: Backward) -> Callable[..., Any]:
     """Return the call of an operator with gradients, as a function of its arrays."""
-    operator, second = statics.operator, make_function(backward.operator)
-    given = {operator.arguments[number].name: place for place, number in enumerate(statics.given)}
-    outputs = {output.name: number for number, output in enumerate(operator.outputs)}
+    second, given = make_function(backward.operator), [array.name for array in statics.given.values()]
+    outputs = [output.name for output in statics.operator.outputs]
     others = {
         argument.name: None if isinstance(argument, Array) else value
-        for argument, value in zip(operator.arguments, statics.values, strict=True)
+        for argument, value in zip(statics.operator.arguments, statics.values, strict=True)
     }
     function: Any = jax.custom_vjp(lambda *arrays: _returned(call(*arrays)))
 
@@ -220,21 +206,13 @@ def _differentiable(statics: _Statics, call: Callable[..., Any], backward: Backw
 
     def gradients(saved: Any, cotangents: Any) -> tuple[Any, ...]:
         arrays, results = saved
-        grads = tuple(map(_conjugated, cotangents if isinstance(cotangents, tuple) else (cotangents,)))
-
-        def find(name: str) -> Any:
-            if name in given:
-                return arrays[given[name]]
-            if name in outputs:
-                return results[outputs[name]]
-            if name in others:
-                return others[name]
-            number = outputs[name.removeprefix("grad_")]
+        grads = cotangents if isinstance(cotangents, tuple) else (cotangents,)
+        known = others | dict(zip(given, arrays, strict=True)) | dict(zip(outputs, results, strict=True))
+        for name, grad, result in zip(outputs, grads, results, strict=True):
             # Integers have no gradient; the second operator may still be declared to take it.
-            floating = jax.numpy.issubdtype(results[number].dtype, jax.numpy.inexact)
-            return grads[number] if floating else jax.numpy.zeros_like(results[number])
-
-        made = second(*map(find, backward.arguments))
+            floating = jax.numpy.issubdtype(result.dtype, jax.numpy.inexact)
+            known[f"grad_{name}"] = _conjugated(grad) if floating else jax.numpy.zeros_like(result)
+        made = second(*(known[name] for name in backward.arguments))
         made = map(_conjugated, made if isinstance(made, tuple) else (made,))
         found = dict(zip(backward.gradients, made, strict=True))
         return tuple(found.get(name) for name in given)

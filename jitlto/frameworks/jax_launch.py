@@ -17,7 +17,6 @@ import numpy as np
 
 from jitlto.base.errors import OperatorError
 from jitlto.cuda.libraries import driver
-from jitlto.frameworks.fit import check_arguments
 from jitlto.frameworks.parts import Call, Launch
 from jitlto.launch.core import extension
 from jitlto.launch.signature import loaded_function
@@ -95,7 +94,6 @@ def describe_call(
     target: Cuda,
     launcher: Any,
     call: Call,
-    arrays: Mapping[int, str],
     places: Mapping[int, tuple[int, int]],
     scalars: Sequence[Any],
 ) -> np.ndarray[Any, Any]:
@@ -105,22 +103,19 @@ def describe_call(
         target: Where it runs.
         launcher: The kernel.
         call: The call; it launches something.
-        arrays: For each argument that is an array and given, its dtype.
-        places: For each of them where it is found: among inputs or results, and its place there.
+        places: For each array that is given where it is found: among inputs or results, and its place there.
         scalars: The value of each argument that is a number.
 
     Raises:
         ArgumentError: If an argument does not fit the kernel.
     """
     assert call.launch is not None  # noqa: S101 - the caller checks it
-    kernel, signature = launcher.chosen.kernel, launcher.signature
-    check_arguments(kernel, signature, call, arrays)
     handle, shape = target.prepare(launcher, call.launch)
     digest = bytes.fromhex(launcher.chosen.digest)
     words: list[int] = [*np.frombuffer(digest, np.int64).tolist(), *shape, len(call.parameters)]
     begin, data = len(words) + 2 * len(call.parameters), b""
-    converters = make_packing(tuple(signature)).converters
-    for (kind, value), parameter, convert in zip(call.parameters, signature, converters, strict=True):
+    packing = make_packing(tuple(launcher.signature))
+    for (kind, value), parameter, convert in zip(call.parameters, packing.signature, packing.converters, strict=True):
         if kind == "output":
             words += [OUTPUT, value]
         elif kind == "input" and value in places:

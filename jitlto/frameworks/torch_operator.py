@@ -35,10 +35,8 @@ from jitlto.frameworks.torch_transforms import (
     has_tangent,
     is_float,
     is_left_out,
-    make_function,
     refuse_tangents,
-    register_forward_mode,
-    register_function,
+    refuse_transforms,
     register_varying_floats,
 )
 
@@ -87,10 +85,9 @@ def register(operator: Operator) -> Any:
                 library.impl(f"{operator.name}.{TENSORS}", partial(call_with_numbers, operator, implementation), key)
             torch.library.register_fake(f"{operator.qualname}.{TENSORS}", fake, lib=library)
             register_varying_floats(operator, made, getattr(packet, TENSORS), library)
+        refuse_transforms(operator, made, library)
         if operator.backward is not None:
-            _register_gradients(operator, operator.backward, made, second, library)
-        elif has_tangent(operator):
-            register_forward_mode(operator, made, library)
+            _register_gradients(operator, operator.backward, second, library)
         _registered[operator.qualname] = operator, library, made
         return made
 
@@ -169,13 +166,15 @@ def _example(size: Any) -> int | None:
     return int(size.node.hint) if size.node.has_hint() else None
 
 
-def _register_gradients(operator: Operator, backward: Backward, made: Any, second: Any, library: Any) -> None:
-    """Register the gradients of an operator, for ``torch.autograd`` and for ``torch.func``."""
+def _register_gradients(operator: Operator, backward: Backward, second: Any, library: Any) -> None:
+    """Register the gradients of an operator."""
     names = [argument.name for argument in operator.arguments]
     outputs = [output.name for output in operator.outputs]
     arrays = {*outputs, *(array.name for array in operator.arrays)}
     used = [name for name in dict.fromkeys(backward.arguments) if name in (*names, *outputs)]
     saved = [name for name in used if name in arrays]
+    if backward.operator.backward is None:  # second derivatives are an error, and not silently those of a constant
+        second = partial(once_differentiable(lambda _, *values, second=second: second(*values)), None)
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         known = dict(zip(names, complete(operator, inputs), strict=True))
@@ -183,18 +182,11 @@ def _register_gradients(operator: Operator, backward: Backward, made: Any, secon
         ctx.save_for_backward(*(known[name] for name in saved))
         ctx.others = {name: known[name] for name in used if name not in arrays}
 
-    def compute(second: Callable[..., Any], ctx: Any, *grads: Any) -> tuple[Any, ...]:
+    def gradients(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         known = dict(zip(saved, ctx.saved_tensors, strict=True)) | ctx.others
         known |= {f"grad_{name}": grad for name, grad in zip(outputs, grads, strict=True)}
         results = second(*(known[name] for name in backward.arguments))
         found = dict(zip(backward.gradients, results if isinstance(results, tuple) else (results,), strict=True))
         return tuple(found.get(name) for name in names)
 
-    first, transformed = second, second
-    if backward.operator.backward is None:  # second derivatives are an error, and not silently those of a constant
-        first = partial(once_differentiable(lambda _, *values: second(*values)), None)
-        transformed = make_function(backward.operator, second, None, lambda *_: None).apply
-    gradients = partial(compute, first)
     torch.library.register_autograd(operator.qualname, gradients, setup_context=setup_context, lib=library)
-    function = make_function(operator, made, partial(compute, transformed), setup_context)
-    register_function(operator, made, function, library)

@@ -1,7 +1,4 @@
-"""What PyTorch's transforms need of an operator beside its kernel: numbers that vary in compiled code, ``torch.func``.
-
-None costs an eager call anything: each is registered where only the transform looks.
-"""
+"""What PyTorch's transforms have to know of an operator; what is not supported is an error that names the cause."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from jitlto.frameworks.parts import REQUIRED, Argument, Array, Output, Scalar
 
 #: The overload of an operator that takes floats as tensors without dimensions.
 TENSORS = "tensors"
-# The dispatch keys by which torch.func takes a call first, and takes tensors out of the wrappers with their tangents.
-_TAKING, _UNWRAPPING = "FuncTorchDynamicLayerFrontMode", "FuncTorchDynamicLayerBackMode"
+# The dispatch key by which torch.func takes a call first.
+_TAKING = "FuncTorchDynamicLayerFrontMode"
 
 
 def float_scalars(operator: Operator) -> tuple[int, ...]:
@@ -98,11 +95,11 @@ def refuse_tangents(operator: Operator, arrays: Sequence[Any]) -> None:
     """
     unpack = torch.autograd.forward_ad.unpack_dual
     try:
-        for array in arrays:
-            if array is not None and unpack(array).tangent is not None:
-                raise _forward_error(operator)
+        has_one = any(array is not None and unpack(array).tangent is not None for array in arrays)
     except RuntimeError:  # in a trace of torch.func.linearize, which hides tangents from what is below autograd
-        raise _forward_error(operator) from None
+        has_one = True
+    if has_one:
+        raise _transform_error(operator)
 
 
 def arrays_of(operator: Operator, args: Sequence[Any]) -> list[Any]:
@@ -110,78 +107,22 @@ def arrays_of(operator: Operator, args: Sequence[Any]) -> list[Any]:
     return [value for a, value in zip(operator.arguments, args, strict=False) if isinstance(a, Array)]
 
 
-def _forward_error(operator: Operator) -> OperatorError:
-    return OperatorError(
-        "an argument has a tangent, and the operator has no derivative in forward mode",
-        code="operator-forward",
-        where=operator.qualname,
-        hint="differentiate in reverse mode (torch.func.vjp, torch.func.jacrev), or pass tensor.detach()",
-    )
-
-
-def register_forward_mode(operator: Operator, made: Any, library: Any) -> None:
-    """Have ``torch.func.jvp`` and what is built on it refuse an operator without gradients: it would return zeros."""
-    unwrap = torch.library.get_kernel(made, _UNWRAPPING)
-
-    def refuse(keys: Any, *args: Any) -> Any:
-        refuse_tangents(operator, arrays_of(operator, args))
-        return unwrap.call_boxed(keys, *args)
-
-    library.impl(operator.name, refuse, _UNWRAPPING, with_keyset=True)
-
-
-def make_function(
-    operator: Operator, made: Any, backward: Callable[..., Any] | None, setup_context: Callable[..., None]
-) -> Any:
-    """Return an ``autograd.Function`` that calls an operator, which ``torch.func`` can transform.
-
-    Args:
-        operator: The declaration.
-        made: The operator of PyTorch.
-        backward: Returns the gradients; None if there are none, which is an error where they are asked for.
-        setup_context: Saves what it needs.
-    """
-
-    def forward(*args: Any) -> Any:
-        return made(*args)
-
-    def refuse_backward(*_: Any) -> Any:
-        what, hint = "the operator has no backward", "declare a Backward for it, or pass tensor.detach()"
-        raise OperatorError(what, code="operator-backward", where=operator.qualname, hint=hint)
-
-    def jvp(*_: Any) -> Any:
-        raise _forward_error(operator)
-
-    function: Any = None
-
-    def vmap(info: Any, dimensions: Sequence[int | None], *args: Any) -> Any:
-        if info.batch_size == 0:
-            what, hint = "torch.vmap over a dimension of size 0", "leave the call out"
-            raise OperatorError(what, code="operator-call", where=operator.qualname, hint=hint)
-        calls = [
-            function.apply(*(a if d is None else a.select(d, number) for a, d in zip(args, dimensions, strict=True)))
-            for number in range(info.batch_size)
-        ]
-        if len(operator.outputs) == 1:
-            return torch.stack(calls), 0
-        return tuple(map(torch.stack, zip(*calls, strict=True))), (0,) * len(operator.outputs)
-
-    methods = {"forward": forward, "setup_context": setup_context, "backward": backward or refuse_backward}
-    members = {name: staticmethod(method) for name, method in {**methods, "jvp": jvp, "vmap": vmap}.items()}
-    function = type(operator.name, (torch.autograd.Function,), members)
-    return function
-
-
-def register_function(operator: Operator, made: Any, function: Any, library: Any) -> None:
-    """Have ``torch.func`` call an operator with gradients as a function of :func:`make_function`.
-
-    What ``torch.library.register_autograd`` makes works with ``torch.autograd`` alone.
-    """
-    take = torch.library.get_kernel(made, _TAKING)
+def refuse_transforms(operator: Operator, made: Any, library: Any) -> None:
+    """Have ``torch.func`` refuse an operator: without a rule of its own it would drop tangents, and gradients."""
+    take, is_wrapped = torch.library.get_kernel(made, _TAKING), torch._C._functorch.is_functorch_wrapped_tensor
 
     def call(keys: Any, *args: Any) -> Any:
-        if any(isinstance(value, torch.Tensor) and torch._is_functional_tensor(value) for value in args):
-            return take.call_boxed(keys, *args)  # torch.func.functionalize has no rule for functions
-        return function.apply(*complete(operator, args))
+        if any(is_wrapped(value) for value in args if isinstance(value, torch.Tensor)):
+            raise _transform_error(operator)
+        return take.call_boxed(keys, *args)
 
     library.impl(operator.name, call, _TAKING, with_keyset=True)
+
+
+def _transform_error(operator: Operator) -> OperatorError:
+    return OperatorError(
+        "an argument is transformed by torch.func or has a tangent, and operators have no rules for that",
+        code="operator-forward",
+        where=operator.qualname,
+        hint="differentiate by torch.autograd, in reverse mode; in place of vmap, declare *batch in the shapes",
+    )

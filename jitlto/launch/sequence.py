@@ -36,17 +36,16 @@ class LaunchSequence:
 
     def __init__(self, stream: Any, steps: Iterable[Step], arguments: dict[str, Any]) -> None:
         device.current()
-        self._process = _process
-        self._stream = stream
-        self._handle = stream_handle(stream)
+        self._process = os.getpid()
+        self._stream, self._handle = stream, stream_handle(stream)
         self._queue = driver.CUstream(self._handle)
         self._may_close = is_own(stream) and hasattr(stream, "is_closed")
         #: The launches.
         self.steps = tuple(steps)
         #: The present argument of each slot.
         self.arguments: dict[str, Any] = {}
-        # By slot and converter: the number of each launch that takes it, and where it is written.
-        self._places: dict[str, dict[Converter, list[tuple[int, memoryview]]]] = {}
+        # By slot: the number of each launch that takes it, its converter, and where it is written.
+        self._places: dict[str, list[tuple[int, Converter, memoryview]]] = {}
         self._launches = [self._check(number, step) for number, step in enumerate(self.steps)]
         self._lock = threading.Lock()
         self._graph: LaunchGraph | None = None
@@ -80,12 +79,11 @@ class LaunchSequence:
             ArgumentError: (a TypeError) If an argument does not fit, or no slot has its name; nothing is launched.
             LaunchError: If the driver rejects a launch; the error says which. Those before it have been launched.
         """
-        if self._process != _process:
+        if self._process != os.getpid():
             device.raise_forked_error()
-        values = self._converted(arguments) if arguments else None
+        values = self._converted(arguments)
         with self._lock:
-            if values is not None:
-                self._store(arguments, values)
+            self._store(arguments, values)
             if self._may_close and self._stream.is_closed:
                 stream_handle(self._stream)  # raises
             if self._may_use_graph and not _is_capturing(self._queue):
@@ -95,24 +93,21 @@ class LaunchSequence:
 
     def _issue_graph(self) -> None:
         """Launch the graph, with the stale launches updated; make it first if there is none."""
-        graph, stale = self._graph, self._stale
         try:
-            if graph is not None and stale:
-                try:
-                    graph.update(stale)
-                except RejectedError:
-                    graph = None  # the driver cannot change these arguments: make the graph again
-            if graph is None:
-                graph = self._graph = LaunchGraph(self._launches, self._queue)
-            stale.clear()
-            graph.issue(self._queue)
-            return
+            try:
+                if self._graph is not None:
+                    self._graph.update(self._stale)
+            except RejectedError:
+                self._graph = None  # the driver cannot change these arguments: make the graph again
+            if self._graph is None:
+                self._graph = LaunchGraph(self._launches, self._queue)
+            self._stale.clear()
+            self._graph.issue(self._queue)
         except RejectedError as error:
-            reason = error
-        self._graph = None
-        self._issue_each()  # either says which launch is to blame
-        self._may_use_graph = False  # or there is none
-        _log.warning("the driver makes no CUDA graph of %r (%s): its launches are issued one by one", self, reason)
+            self._graph = None
+            self._issue_each()  # either says which launch is to blame
+            self._may_use_graph = False  # or there is none
+            _log.warning("the driver makes no CUDA graph of %r (%s): its launches are issued one by one", self, error)
 
     def _issue_each(self) -> None:
         for number, launch in enumerate(self._launches):
@@ -129,11 +124,10 @@ class LaunchSequence:
             raise self._located(error, number) from None
         for place, (argument, convert) in enumerate(zip(step.args, step.launcher.packing.converters, strict=True)):
             if type(argument) is Slot:
-                written = self._places.setdefault(argument.name, {}).setdefault(convert, [])
-                written.append((number, launch.place(place)))
+                self._places.setdefault(argument.name, []).append((number, convert, launch.place(place)))
         return launch
 
-    def _converted(self, arguments: dict[str, Any]) -> list[tuple[list[tuple[int, memoryview]], bytes]]:
+    def _converted(self, arguments: dict[str, Any]) -> list[tuple[int, memoryview, bytes]]:
         """Convert the arguments of slots for all of their places."""
         values = []
         for name, argument in arguments.items():
@@ -141,19 +135,21 @@ class LaunchSequence:
                 hint = suggest(name, self._places) or f"the slots are {', '.join(self._places) or 'none'}"
                 what = f"no slot is named {name!r}"
                 raise ArgumentError(what, code="launch-argument-slot", where=repr(self), hint=hint)
-            for convert, places in self._places[name].items():
+            made: dict[Converter, bytes] = {}
+            for number, convert, memory in self._places[name]:
                 try:
-                    values.append((places, convert(argument)))
+                    if convert not in made:
+                        made[convert] = convert(argument)
                 except LaunchError as error:
-                    raise self._located(error, places[0][0]) from None
+                    raise self._located(error, number) from None
+                values.append((number, memory, made[convert]))
         return values
 
-    def _store(self, arguments: dict[str, Any], values: list[tuple[list[tuple[int, memoryview]], bytes]]) -> None:
+    def _store(self, arguments: dict[str, Any], values: list[tuple[int, memoryview, bytes]]) -> None:
         self.arguments.update(arguments)
-        for places, value in values:
-            for number, memory in places:
-                memory[:] = value
-                self._stale.add(number)
+        for number, memory, value in values:
+            memory[:] = value
+            self._stale.add(number)
 
     def _located(self, error: LaunchError, number: int) -> LaunchError:
         """Let an error say which launch it is about."""
@@ -259,19 +255,7 @@ def _check(result: tuple[Any, ...]) -> Any:
 
 
 def _destroy_with(owner: object, destroy: Callable[[Any], object], handle: object) -> None:
-    """Destroy an object of the driver together with its owner."""
-    weakref.finalize(owner, _destroy, destroy, handle, os.getpid()).atexit = False  # the driver ends with the process
-
-
-def _destroy(destroy: Callable[[Any], object], handle: object, process: int) -> None:
-    if os.getpid() == process:  # a forked process must not use the driver
-        destroy(handle)
-
-
-def _after_fork() -> None:
-    global _process
-    _process = os.getpid()
-
-
-_process = os.getpid()  # kept, because asking the system costs a tenth of a launch
-os.register_at_fork(after_in_child=_after_fork)
+    """Destroy an object of the driver together with its owner, but not in a forked process."""
+    process = os.getpid()
+    made = weakref.finalize(owner, lambda: destroy(handle) if os.getpid() == process else None)
+    made.atexit = False  # the driver ends with the process

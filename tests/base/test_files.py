@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import errno
-import gc
-import itertools
 import os
-import re
 import shutil
 import sqlite3
-import sys
 import tempfile
 import time
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -29,7 +21,6 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.files import beside, digest_of, identity, is_database, open_regular, read, replacing
 from jitlto.base.user_caches import UserCache
 from jitlto.build import pipeline
-from jitlto.build.execution import trace
 from jitlto.cli.output import write_output
 from jitlto.cuda import nvdisasm, toolkit
 from jitlto.database import FragmentDatabase, writer
@@ -41,7 +32,6 @@ from tests.conftest import BuildFamily
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 from tests.support.outputs import SPECIAL, limited_file_size, special_file
-from tests.support.source_code import syntax_trees
 
 
 def test_every_change_makes_another_identity(tmp_path: Path) -> None:
@@ -250,11 +240,11 @@ def test_a_full_disk_is_no_matter_of_rights() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-@pytest.mark.parametrize("what", ["database", "output", "timings", "manifest", "wisdom", "cache", "temporary"])
+@pytest.mark.parametrize("what", ["database", "output", "manifest", "wisdom", "cache", "temporary"])
 def test_whatever_is_written_to_a_full_disk_has_that_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, number: int
 ) -> None:
-    path, full = tmp_path / f"file{'.json' if what == 'timings' else ''}", OSError(number, os.strerror(number))
+    path, full = tmp_path / "file", OSError(number, os.strerror(number))
 
     def fail(*_: object) -> None:
         raise full
@@ -263,7 +253,6 @@ def test_whatever_is_written_to_a_full_disk_has_that_hint(
     work: dict[str, Callable[[], object]] = {
         "database": lambda: writer.write(path, [], [], {}),
         "output": lambda: write_output(path, b"text"),
-        "timings": lambda: trace.write(trace.Trace(), path),
         "manifest": lambda: manifest.write(path, [listed]),
         "wisdom": lambda: wisdom_file.write(path, Wisdom()),
         "cache": lambda: UserCache("cubins", "kernels", path / "cubins", 0).open(),
@@ -314,92 +303,6 @@ def test_without_a_temporary_directory_there_is_one_error_that_says_so(
     settings = Config.read({"HOME": "~"})
     assert settings.cache_dir.is_absolute()
     assert load("mini", mini_path).plan(arch="sm_90", data_type="float", op_name="twice").digest
-
-
-def test_a_temporary_directory_is_removed_whenever_an_interrupt_comes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At the first line that is run within the ``with`` statement, at the second, and so on until none is left."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    created = False
-    for last in itertools.count(1):
-        lines = itertools.count(1)
-
-        def interrupt(frame: FrameType, event: str, _: object, lines: Iterator[int] = lines, last: int = last) -> Any:
-            if event == "line" and frame.f_code.co_filename != __file__ and next(lines) == last:
-                raise KeyboardInterrupt
-            return interrupt
-
-        before = sys.gettrace()
-        try:
-            sys.settrace(interrupt)
-            with files.temporary_directory("x-") as directory:
-                sys.settrace(before)
-                assert Path(directory).is_dir()
-            break
-        except KeyboardInterrupt as interrupted:
-            sys.settrace(before)
-            created |= "mkdir" in {frame.name for frame in traceback.extract_tb(interrupted.__traceback__)}
-        gc.collect(1)  # what is new; a whole collection takes long where thousands of tests are loaded
-        assert list(tmp_path.iterdir()) == []
-    assert created
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_directory_is_removed_even_if_an_interrupt_comes_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x" / "file").touch()
-    unlink, calls = os.unlink, itertools.count()
-
-    def interrupted(*args: Any, **how: Any) -> None:
-        if next(calls) == 0:
-            raise KeyboardInterrupt
-        unlink(*args, **how)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(os, "unlink", interrupted)
-        files.remove_directory(tmp_path / "x")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_one_function_writes_files_at_paths_that_users_give() -> None:
-    """What else writes does so in directories of jitlto's own, or temporary ones."""
-    own = {
-        "compile/headers.py",  # in the temporary directory of a compile, or of the build
-        "compile/nvcc.py",  # in the temporary directory of a compile
-        "compile/snapshot.py",  # a descriptor in memory
-        "build/execution/header_files.py",  # in the temporary directory of the build
-        "build/lineinfo.py",  # in a directory that is renamed when it is complete
-        "packaging/scaffold.py",  # in a directory that is renamed when it is complete
-        "cuda/nvdisasm.py",  # in its temporary directory
-        "link/packs.py",  # to the name that `replacing` yields
-        "base/cache_dir.py",  # the user's cache
-        "database/writer.py",  # to the name that `replacing` yields
-        "base/files.py",
-        "stores/manifest.py",  # in its temporary directory
-        "database/twin.py",  # in the directory of build/lineinfo.py
-    }
-    assert {str(path) for path, tree in syntax_trees().items() if any(writes(tree))} == own
-
-
-def writes(tree: ast.AST) -> Iterator[ast.Call]:
-    """The calls that write a file: methods of a path, and ``open`` with a mode that writes."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        modes = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
-        if name in ("write_bytes", "write_text") or (
-            name == "open"
-            and any(
-                isinstance(mode, str) and re.fullmatch("[rwax]b?[+]?b?", mode) and set(mode) & set("wax+")
-                for mode in modes
-            )
-        ):
-            yield node
 
 
 def test_what_cannot_be_replaced_is_an_oserror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

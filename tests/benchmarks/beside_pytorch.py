@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from tests.benchmarks.machine import command_line, describe
-from tests.benchmarks.wheel_sizes import build
 from tests.support.process import ROOT
 
 RECORDED = ROOT / "docs" / "benchmarks" / "beside_pytorch.json"
@@ -99,6 +98,14 @@ def written(page: str, recorded: dict[str, Any]) -> str:
     """Return a page with the tables as they were recorded."""
     before, _, rest = page.partition(BEGIN)
     return before + BEGIN + tables(recorded) + rest[rest.index(END) :]
+
+
+def build(project: Path, output: Path) -> Path:
+    """Build a wheel with what is installed."""
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check"]
+    subprocess.run([*command, "--outdir", str(output), str(project)], check=True, stdout=subprocess.DEVNULL)
+    (wheel,) = output.glob("*.whl")
+    return wheel
 
 
 def main() -> None:

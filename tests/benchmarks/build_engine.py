@@ -4,9 +4,7 @@ python -m tests.benchmarks.build_engine --output docs/benchmarks/build_engine.js
 
 Needs an nvcc (--nvcc, or on PATH); one of NVRTC's own release makes the fairest peer. Rounds are interleaved: each
 measures every side once. Both sides make the same images: LTO-IR alone, then LTO-IR and PTX. `--only nvcc` compares the
-processor time of families with `toolchain = "nvcc"` with that of nvcc itself, on the same sources. `--only timeline`
-needs no nvcc: it says what of a build of the light family is serial, with one job and with a job a core. `--only plans`
-says what planning every kernel adds.
+processor time of families with `toolchain = "nvcc"` with that of nvcc itself, on the same sources.
 """
 
 from __future__ import annotations
@@ -23,26 +21,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
-from jitlto.base.versions import Architecture
-from jitlto.build import proof
-from jitlto.build.cache.cache import open_cache
-from jitlto.build.pipeline import build
-from jitlto.compile import ltoir_symbols
-from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.nvcc import Compiler
-from jitlto.compile.nvrtc_program import Step
-from jitlto.compile.snapshot import LEAST_SHARERS, Snapshots
-from jitlto.cuda import toolkit
 from jitlto.families import declaration
-from jitlto.families.matrix import load_matrix
 from jitlto.families.templates import render_family
-from jitlto.record.headers import Source
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import write_family
 from tests.support.process import ROOT
@@ -66,10 +51,9 @@ def main() -> None:
     parser.add_argument(
         "--images", choices=[images for images, _ in _IMAGES], help="of the comparisons; by default all"
     )
-    parts = ["light", "heavy", "nvcc", "timeline", "floor", "shipped", "noop", "plans", "render"]
+    parts = ["light", "heavy", "nvcc", "shipped", "noop"]
     parser.add_argument("--only", choices=parts)
     parser.add_argument("--fragments", type=int, default=341, help="of the build without work")
-    parser.add_argument("--combinations", type=int, default=1300, help="to render")
     options = parser.parse_args()
     if options.nvcc is None and options.only in (None, "light", "heavy", "nvcc"):
         raise SystemExit("there is no nvcc: give --nvcc PATH")
@@ -101,22 +85,12 @@ def main() -> None:
             result["nvcc_toolchain"] = {
                 name: _beside_nvcc(name, each, place, options) for name, each in families.items()
             }
-        if options.only in (None, "timeline"):
-            families = [copy_of_search(place / f"line{n}", n) for n in range(options.copies)]
-            result["timeline"] = _timelines(families, place, options)
-        if options.only in (None, "floor"):
-            declarations = {"light": declaration.find_family("search"), "heavy": HEAVY / "family.toml"}
-            result["floor"] = {name: _floor(path, place) for name, path in declarations.items()}
         if options.only in (None, "shipped"):
             seconds = [_jitlto([declaration.find_family("ivf_flat")], place) for _ in range(max(5, options.rounds))]
             result["ivf_flat"] = {"seconds": [round(t, 2) for t in seconds], "least": round(min(seconds), 2)}
             print(f"ivf_flat: {result['ivf_flat']}", flush=True)
         if options.only in (None, "noop"):
             result["no_op"] = _no_op(place, options.rounds, options.fragments)
-        if options.only in (None, "plans"):
-            result["plans"] = _plans(place, options.rounds)
-        if options.only in (None, "render"):
-            result["render"] = _render(place, options.rounds, options.combinations)
     result["load average"] = [round(each, 1) for each in os.getloadavg()]
     if options.output:
         options.output.write_text(json.dumps(result, indent=1) + "\n")
@@ -241,50 +215,6 @@ def _jitlto(directories: list[Path], place: Path, *extra: str) -> float:
     return time.perf_counter() - begin
 
 
-def _timelines(directories: list[Path], place: Path, options: argparse.Namespace) -> dict[str, object]:
-    """What of a build is serial, with one job and with one a core; and how much longer compiles take side by side."""
-    for directory in directories:
-        _choose_images(directory / "family.toml", '["ltoir"]')
-    alone = _timeline(directories, place, 1)
-    several = [_timeline(directories, place, options.cores) for _ in range(options.rounds)]
-    slower = [each["compiling, s"] / alone["compiling, s"] for each in several]
-    figures = {
-        "one job": alone,
-        "a job a core": several,
-        "speed-up": [round(alone["whole, s"] / each["whole, s"], 2) for each in several],
-        # What this machine would give if nothing but the compiles took time.
-        "most that compiles side by side allow": [round(options.cores / ratio, 2) for ratio in slower],
-    }
-    print(f"timeline: {json.dumps(figures, indent=1)}", flush=True)
-    return figures
-
-
-def _timeline(directories: list[Path], place: Path, jobs: int) -> dict[str, float]:
-    """Seconds of one build, from the start of the command on."""
-    timings = place / "timings.json"
-    whole = _jitlto(directories, place, "--jobs", str(jobs), "--timings", str(timings))
-    profile = json.loads(timings.read_text())["traceEvents"]
-    events = [
-        (each["cat"], each["ts"] / 1e6, (each["ts"] + each["dur"]) / 1e6) for each in profile if each["ph"] == "X"
-    ]
-    spans = [(begin, end) for category, begin, end in events if category == "compile"]
-    total = max(end for _, _, end in events)
-    first, last = min(begin for begin, _ in spans), max(end for _, end in spans)
-    compiling = sum(end - begin for begin, end in spans)
-    figures = {
-        "whole, s": whole,
-        "interpreter, imports and exit, s": whole - total,
-        "until the first compile, s": first,
-        "while sources compile, s": last - first,
-        "after the last compile, s": total - last,
-        "compiling, s": compiling,
-        "workers' idle time, ms a fragment": 1000 * ((last - first) * jobs - compiling) / len(spans),
-        "serial share of one job's time": 0.0,
-    }
-    figures["serial share of one job's time"] = (whole - (last - first)) / (compiling + whole - (last - first))
-    return {name: round(value, 4) for name, value in figures.items()}
-
-
 def _nvcc_command(nvcc: str, code: str) -> list[str]:
     return [nvcc, "-std=c++17", "-rdc=true", "-fatbin", "-gencode", f"arch=compute_75,code={code}"]
 
@@ -306,36 +236,6 @@ def _nvcc(nvcc: str, sources: list[tuple[Path, list[str]]], code: str, cores: in
 def _nvcc_version(nvcc: str) -> str:
     text = subprocess.run([nvcc, "--version"], check=True, capture_output=True, text=True).stdout
     return next(line.strip() for line in text.splitlines() if "release" in line)
-
-
-def _floor(path: Path, place: Path) -> dict[str, object]:
-    """What is left of each run of the compiler when the includes at the head of a source cost nothing."""
-    declared = declaration.load_family(path)
-    search = HeaderSearch([*declared.include, *toolkit.header_roots()])
-    shared = Path(tempfile.mkdtemp(dir=place))
-    snapshots = Snapshots(shared)
-    headers: dict[frozenset[str], Mapping[str, bytes]] = {}
-    seconds: dict[str, list[float]] = {"ltoir": [], "ptx": []}
-    reading: list[float] = []  # symbols from LTO-IR, with nvJitLink
-    for rendered in render_family(declared):
-        closure = search.closure(rendered.source.encode())
-        source = Source(closure.text, headers.setdefault(frozenset(closure.headers), closure.headers))
-        for kind, times in seconds.items():
-            step = Step.from_options(kind, Architecture(75), ("--std=c++17",))
-            begin, made, used = time.perf_counter(), snapshots.made, snapshots.used
-            output = snapshots.run(source, step, LEAST_SHARERS)
-            if (snapshots.made, snapshots.used) == (made, used + 1):  # from a template that was there
-                times.append(time.perf_counter() - begin)
-            if kind == "ltoir":
-                begin = time.perf_counter()
-                ltoir_symbols.read_modules({Architecture(75): output.data})
-                reading.append(time.perf_counter() - begin)
-    snapshots.close()
-    figures: dict[str, object] = {"fragments": len(seconds["ltoir"])}
-    figures |= {f"{kind}_mean_seconds": round(statistics.mean(times), 4) for kind, times in seconds.items()}
-    figures["nvjitlink_mean_seconds"] = round(statistics.mean(reading), 4)
-    print(f"floor of {declared.name}: {figures}", flush=True)
-    return figures
 
 
 def _no_op(place: Path, rounds: int, fragments: int) -> dict[str, object]:
@@ -366,41 +266,6 @@ def _no_op(place: Path, rounds: int, fragments: int) -> dict[str, object]:
     return figures
 
 
-def _plans(place: Path, rounds: int) -> dict[str, dict[str, object]]:
-    """What planning every kernel adds to a cold build, and to one without work; the least of some rounds."""
-    figures: dict[str, dict[str, object]] = {}
-    own = proof.require_kernels
-    planned: list[float] = []
-
-    def timed(*of: Any, **how: Any) -> list[str]:
-        begin = time.perf_counter()
-        advice = own(*of, **how)
-        planned.append(time.perf_counter() - begin)
-        return advice
-
-    many = write_family(place / "planned", _many_fragments(341))
-    for path in (*map(declaration.find_family, ("search", "transport", "fft", "ivf_flat")), many):
-        family = declaration.load_family(path)
-        cold, again, plans = [], [], []
-        for number in range(rounds):
-            cache = open_cache(place / f"cache of {family.name} {number}")
-            planned.clear()
-            with mock.patch.object(proof, "require_kernels", timed):
-                for seconds in (cold, again):
-                    seconds.append(build([family], place / "planned.fragdb", cache=cache).seconds)
-            if len(planned) != 1:
-                raise SystemExit(f"{family.name} was planned {len(planned)} times")
-            plans += planned
-        figures[family.name] = {
-            "cold_seconds": round(min(cold), 3),
-            "plan_seconds": round(min(plans), 3),
-            "percent": round(100 * min(plans) / min(cold), 1),
-            "no_op_seconds": round(min(again), 3),
-        }
-        print(f"plans of {family.name}: {figures[family.name]}", flush=True)
-    return figures
-
-
 def _many_fragments(count: int) -> dict[str, str]:
     """Small fragments in groups as those of an IVF-Flat search: of 341, 320, 16, 3 and 2."""
     groups = {"scan": count - 21, "metric": 16, "post": 3, "filter": 2}
@@ -425,46 +290,6 @@ def _many_fragments(count: int) -> dict[str, str]:
         "template __global__ void scan<{{scan_n}}>(float*);\n"
     )
     return files | {"family.toml": "".join(toml)}
-
-
-def _render(place: Path, rounds: int, combinations: int) -> dict[str, object]:
-    """Expanding and rendering so many combinations in 50 groups, in this process."""
-    shapes = combinations // (50 * 2)
-    files = {}
-    toml = ['[family]\nname = "wide"\n']
-    for number in range(50):
-        files[f"m{number}.json"] = json.dumps(
-            {
-                "data_type": ["float", "double"],
-                "_shape": [{"rows": str(n), "columns": str(n * 2)} for n in range(shapes)],
-            }
-        )
-        files[f"t{number}.cu.jinja"] = (
-            "template __global__ void kernel<{{data_type}}, {{rows}}, {{columns}}>(const {{data_type}}*);\n" * 8
-        )
-        toml.append(
-            f'[entrypoint.g{number}]\nmatrix = "m{number}.json"\ntemplate = "t{number}.cu.jinja"\n'
-            'key = ["data_type", "rows"]\n'
-        )
-    path = write_family(place / "wide", files | {"family.toml": "".join(toml)})
-    expanding, rendering = [], []
-    for _ in range(max(5, rounds)):
-        begin = time.perf_counter()
-        count = sum(len(list(load_matrix(place / "wide" / f"m{n}.json").combinations())) for n in range(50))
-        expanding.append(time.perf_counter() - begin)
-        begin = time.perf_counter()
-        rendered = len(list(render_family(declaration.load_family(path))))
-        rendering.append(time.perf_counter() - begin)
-    if count != rendered:
-        raise SystemExit(f"{count} combinations, but {rendered} sources")
-    figures = {
-        "matrices": 50,
-        "combinations": count,
-        "median_seconds_to_expand": round(statistics.median(expanding), 3),
-        "median_seconds_to_expand_and_render": round(statistics.median(rendering), 3),
-    }
-    print(f"render: {figures}", flush=True)
-    return figures
 
 
 if __name__ == "__main__":

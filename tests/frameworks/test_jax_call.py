@@ -15,9 +15,9 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other tests u
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 check_grads = pytest.importorskip("jax.test_util").check_grads
 
-from jitlto import Array, Launch, Operator, Output, Scalar  # noqa: E402
+from jitlto import Operator, Scalar  # noqa: E402
 from jitlto import jax_call as make  # noqa: E402
-from jitlto.base.errors import ArgumentError, OperatorError  # noqa: E402
+from jitlto.base.errors import OperatorError  # noqa: E402
 from jitlto.frameworks import jax_call, jax_launch  # noqa: E402
 from tests.support.errors import raises  # noqa: E402
 from tests.support.jax_cpu import CpuLaunchers, CpuTarget, install  # noqa: E402
@@ -162,21 +162,6 @@ def test_wrong_arguments_are_named(operators: dict[str, Operator]) -> None:
 def test_64_bit_outputs_need_64_bit_types(operators: dict[str, Operator]) -> None:
     with jax.enable_x64(False), raises(OperatorError, "operator-call", "counts", hint="jax_enable_x64"):
         make(operators["reduce_rows"])(rows())
-
-
-def test_an_array_of_another_type_than_the_kernel_takes_is_an_error_when_lowering(target: CpuTarget) -> None:
-    wrong = Operator(
-        "jitlto_jax::wrong",
-        lambda: CpuLaunchers(target),
-        (Array("x", "float64", "*s"), Scalar("factor", "float", 1.0)),
-        (Output("y", "float32", "*s"),),
-        lambda case: {"data_type": "float"},
-        lambda case: Launch(1, 32),
-        ("x", "y", 6, "factor"),
-        entry="square",
-    )
-    with raises(ArgumentError, "launch-argument-dtype", where="parameter 'x' (float const*)"):
-        make(wrong)(jax.numpy.ones(6, np.float64))
 
 
 def test_what_the_driver_rejects_is_an_error_of_the_program(operators: dict[str, Operator], target: CpuTarget) -> None:

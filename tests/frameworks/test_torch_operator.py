@@ -71,7 +71,7 @@ def test_an_operator_computes_what_its_kernel_does(world: World) -> None:
 
 def test_tensors_on_the_cpu_are_refused_where_kernels_run_on_cuda_devices(world: World) -> None:
     world.backend.key = "CUDA"
-    for call in (world.square, lambda x: world.accumulate(x, x), lambda x: torch.func.vmap(world.square)(x)):
+    for call in (world.square, lambda x: world.accumulate(x, x)):
         with raises(OperatorError, "operator-call", world.namespace):
             call(rows())
     assert not world.family.launches
@@ -102,10 +102,9 @@ def test_tensors_of_any_strides_are_taken(world: World, make: Callable[[Any], An
         torch.testing.assert_close(world.square(x), x * x)
 
 
-def test_operators_are_called_by_keyword_batched_and_without_autograd(world: World) -> None:
+def test_operators_are_called_by_keyword_and_without_autograd(world: World) -> None:
     x = rows()
     torch.testing.assert_close(world.square(factor=2.0, x=x), 2 * x * x)
-    torch.testing.assert_close(torch.vmap(world.square)(x), x * x)
     with torch.inference_mode():
         total = torch.zeros(4, 6)
         world.accumulate(total, x)

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 import jitlto
 from jitlto import Slot
 from jitlto.base.errors import ArgumentError, LaunchError, NoDeviceError
-from jitlto.launch import sequence as sequence_module
 from jitlto.launch.sequence import LaunchSequence
 from tests.support.errors import raises
 from tests.support.fake_graphs import FakeSequences, StreamStandIn
@@ -299,7 +298,7 @@ def test_what_is_no_stream_is_refused(fake: FakeSequences) -> None:
 
 def test_a_sequence_is_refused_after_a_fork(fake: FakeSequences, monkeypatch: pytest.MonkeyPatch) -> None:
     run_all = _make(fake)
-    monkeypatch.setattr(sequence_module, "_process", -1)
+    monkeypatch.setattr(run_all, "_process", -1)
     with raises(NoDeviceError, "no-device-forked"):
         run_all()
     assert not fake.driver.runs

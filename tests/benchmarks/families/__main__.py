@@ -22,7 +22,6 @@ PARTS = {
     "ivf_flat": "queries per second of the index against brute force",
     "fft": "transforms against cuFFT, alone and between element-wise kernels",
     "first_call": "from the first call to a kernel ready to launch",
-    "device_lto": "transport: time to build, memory and speed in three modes; fast math",
     "shipped": "bytes of a database against cubins of all kernels",
 }
 _LIMIT = 540  # seconds for a part
