@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
@@ -12,10 +13,10 @@ from functools import partial
 from pathlib import Path
 
 from jitlto.base.errors import BuildError, CompileError
-from jitlto.base.text import check_type
+from jitlto.base.text import check_type, format_bytes
 from jitlto.build import proof, shards
 from jitlto.build.assemble import assemble
-from jitlto.build.cache.cache import Cache, CacheUse, find_use
+from jitlto.build.cache.cache import Cache, CacheUse
 from jitlto.build.execution import transport
 from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.execution.request import CompileRequest
@@ -32,7 +33,6 @@ from jitlto.compile.compiler import CompiledSource
 from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
-from jitlto.record.family_record import PartRecord
 from jitlto.record.fragment import Fragment
 
 # What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds,
@@ -54,9 +54,14 @@ class BuildReport:
 
     @property
     def summary(self) -> str:
-        """What was compiled, what came from shared stores, and how long the build took."""
-        compiled = f"{self.compiled or 'none'} compiled"
-        return ", ".join([compiled, *self.use.describe_stores(), f"{self.seconds:.1f} s"])
+        """What was compiled, what came from the shared store, and how long the build took."""
+        use, found, written = self.use, "", ""
+        if use.store:
+            found = f", {use.store} from the store ({format_bytes(use.bytes_read)})"
+            found += f", {use.seconds_saved:.0f} s of compiling saved"
+        if use.bytes_written:
+            written = f", {format_bytes(use.bytes_written)} written to it"
+        return f"{self.compiled or 'none'} compiled{found}{written}, {self.seconds:.1f} s"
 
 
 def build(
@@ -119,8 +124,12 @@ def build(
         sources.check_texts(compiler)
         observer.phase("check")
         fragments.sort(key=lambda fragment: fragment.key)
-        advice, records = [*sources.advice, *_list_advice(sources, fragments)], [*sources.records.values()]
-        part = _make_part(shard, sources, interfaces, advice) if shard else None
+        advice, records = [*sources.advice], [*sources.records.values()]
+        part = None
+        if shard:
+            toolchains = {r.key.family: r.config.toolchain.identify(r.config.images) for r in sources.requests}
+            contents = shards.digest_sources(sources.requests)
+            part = shards.make_part_record(shard, contents, interfaces.faults(), toolchains, advice)
         store = cache.store if cache else None
 
         def check(path: Path, digest: str) -> None:
@@ -132,8 +141,14 @@ def build(
         observer.phase("write")
         digest = writer.write(output, records, fragments, blobs, part=part, check=None if shard else check)
     if cache is not None:
-        _finish_cache(cache, begin, compiled=outcome.compiled)
-    use, seconds = find_use(outcome.layers, outcome.seconds_saved, cache), time.perf_counter() - begin
+        if outcome.compiled:
+            cache.store.prune()
+        if cache.shared is not None:
+            cache.shared.flush(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
+    counts = cache.shared.counts if cache and cache.shared else Counter[str]()
+    traffic = {name: counts[name] for name in ("bytes_read", "bytes_written", "rejected", "failures")}
+    use = CacheUse(seconds_saved=round(outcome.seconds_saved, 3), **outcome.layers, **traffic)
+    seconds = time.perf_counter() - begin
     return BuildReport(output, digest, tuple(fragments), outcome.compiled, tuple(dict.fromkeys(advice)), seconds, use)
 
 
@@ -168,24 +183,6 @@ def _announce(sources: RenderedFamilies, shard: Shard | None, observer: Observer
         yield batch
 
 
-def _finish_cache(cache: Cache, begin: float, *, compiled: int) -> None:
-    """Make room for what was compiled, and wait for the store as long as what is left to write may take."""
-    if compiled:
-        cache.store.prune()
-    if cache.stores is not None:
-        cache.stores.flush(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
-
-
-def _make_part(
-    shard: Shard, sources: RenderedFamilies, interfaces: InterfaceProof, advice: Sequence[str]
-) -> PartRecord:
-    """Return what a shard says of itself and of the whole build."""
-    configs = {request.key.family: request.config for request in sources.requests}
-    toolchains = {family: how.toolchain.identify(how.images) for family, how in configs.items()}
-    contents = shards.digest_sources(sources.requests)
-    return shards.make_part_record(shard, contents, interfaces.faults(), toolchains, advice)
-
-
 def _check_interfaces(sources: RenderedFamilies, fragments: Sequence[Fragment], interfaces: InterfaceProof) -> None:
     """Check each family with the fragments of those that it uses; errors as of :func:`check_interfaces`."""
     faults = interfaces.faults()
@@ -209,15 +206,3 @@ def _raise_failures(
         raise failures[0].error
     tried = [failure.rendered for failure in sources.failures] + [request.rendered for request in outcome.requests]
     raise FailedFragmentsError(group_failures([*sources.failures, *failures], tried), len(tried))
-
-
-def _list_advice(sources: RenderedFamilies, fragments: Sequence[Fragment]) -> Iterator[str]:
-    """Yield advice on kernels whose parameters have no names."""
-    last = {(fragment.key.family, fragment.key.group): fragment.signature for fragment in fragments}
-    for family in sources.families:
-        for group in family.groups:
-            signature = last.get((family.name, group.name), ())
-            unknown = [p.name for number, p in enumerate(signature) if p.name == f"arg{number}"]
-            if unknown and not group.params:
-                text = f"the kernel's parameters are called {', '.join(unknown)}, because their names are not known"
-                yield f"{family.name}/{group.name}: {text}; name them in params"

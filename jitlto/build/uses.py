@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from jitlto.base.errors import FamilyError
 from jitlto.compile.declarations import find_conflicts, words
@@ -25,20 +25,22 @@ def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] |
     for name, family in families.items():
         owners = {group.name: name for group in family.groups}
         for used in map(families.__getitem__, family.uses):
-            twice = {n: owner for n in (group.name for group in used.groups) if (owner := owners.get(n))}
+            for what, hint in (*_find_twins(family, used, owners), *_find_differences(family, used, families)):
+                raise FamilyError(what, code="family-use", where=(places or {}).get(name), hint=hint)
             owners |= {group.name: used.name for group in used.groups}
-            if twice:
-                group, owner = next(iter(twice.items()))
-                what = f"{name} uses {used.name}, and both {owner} and {used.name} have a group {group!r}"
-                found: tuple[str, str] | None = (what, "rename one of them")
-            else:
-                found = _find_difference(family, used) or _find_specialisation(family, used, families)
-            if found:
-                raise FamilyError(found[0], code="family-use", where=(places or {}).get(name), hint=found[1])
 
 
-def _find_difference(family: FamilyRecord, used: FamilyRecord) -> tuple[str, str] | None:
-    """Find a header or a macro that is not the same for a family as for one that it uses."""
+def _find_twins(family: FamilyRecord, used: FamilyRecord, owners: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for group in used.groups:
+        if owner := owners.get(group.name):
+            what = f"{family.name} uses {used.name}, and both {owner} and {used.name} have a group {group.name!r}"
+            yield what, "rename one of them"
+
+
+def _find_differences(
+    family: FamilyRecord, used: FamilyRecord, families: Mapping[str, FamilyRecord]
+) -> Iterator[tuple[str, str]]:
+    """Yield headers and macros that are not the same for a family as for one that it uses, and specialisations."""
     headers = dict(family.headers)
     for header, text in used.headers:
         if (found := headers.get(header)) != text:
@@ -46,24 +48,18 @@ def _find_difference(family: FamilyRecord, used: FamilyRecord) -> tuple[str, str
             names = re.findall(r'[<"]\+\d+//([^">]+)[">]', found or "")
             other = next((each for each in names if each in headers), header)
             what = f"{family.name} uses {used.name}, but finds another header {other!r} than its interfaces mean"
-            return what, f"give {other} another name in one of the families, or build both from the same sources"
-    differing = macro_values(family.options).items() ^ macro_values(used.options).items()
-    for macro in sorted({name for name, _ in differing}):
-        if hidden := next((header for header, text in used.headers if macro in words(_encode(text))), None):
+            yield what, f"give {other} another name in one of the families, or build both from the same sources"
+    differing = {name for name, _ in macro_values(family.options).items() ^ macro_values(used.options).items()}
+    for header, text in used.headers:
+        for macro in sorted(differing & words(_encode(text))):
             option = option_macros((*family.options, *used.options))[macro]
             what = f"only one of {family.name} and {used.name}, which it uses, is compiled with {option}"
-            return what, f"give both the same: the interface {hidden} depends on it"
-    return None
-
-
-def _find_specialisation(
-    family: FamilyRecord, used: FamilyRecord, families: Mapping[str, FamilyRecord]
-) -> tuple[str, str] | None:
-    """Find a template of a used family that the interfaces before or behind its own specialise."""
+            yield what, f"give both the same: the interface {header} depends on it"
+    # What the interfaces before or behind its own specialise.
     theirs = {_encode(text) for name in used.uses for _, text in families[name].headers}
     known = {_encode(text) for _, text in used.headers}
-    texts = {name: _encode(text) for name, text in family.headers}
-    mentioned = {name: text for name, text in sorted(texts.items()) if text in known - theirs}
+    texts = {name: _encode(text) for name, text in sorted(headers.items())}
+    mentioned = {name: text for name, text in texts.items() if text in known - theirs}
     foreign = {name: text for name, text in texts.items() if text not in known}
     for conflict in find_conflicts(b"\n".join(foreign.values()), mentioned):
         if conflict.kind == "specialisation":
@@ -71,8 +67,7 @@ def _find_specialisation(
             what = f"{header}:{conflict.line_in(foreign[header])} specialises {conflict.name}, which "
             what += f"{conflict.mention(mentioned)} mentions: {family.name} is compiled behind both, the fragments of "
             what += f"{used.name} behind the second alone"
-            return what, f"move the specialisation into {conflict.header}, or into a header that it includes"
-    return None
+            yield what, f"move the specialisation into {conflict.header}, or into a header that it includes"
 
 
 def _encode(text: str) -> bytes:

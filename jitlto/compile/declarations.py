@@ -28,7 +28,6 @@ _MEMORY = frozenset(("__device__", "__managed__"))  # that kernels may write
 class Special(NamedTuple):
     """A specialisation of a class, a variable or a constant function."""
 
-    scope: str  # the namespaces around it
     name: str
     arguments: str
     is_class: bool
@@ -77,15 +76,15 @@ class Declarations:
         """Specialisations, with the names that macros stand for."""
         names = (_DEFINE.fullmatch(rest) for rest in _definitions(self._text))
         renamed = {each[1]: _last(each[2]) for each in names if each and _NAME.fullmatch(each[2])}
-        found = (each for head in self._heads for each in _special(head))
-        return {each._replace(name=renamed.get(each.name, each.name)) for each in found}
+        found = ((each, _last(each.name)) for head in self._heads for each in _special(head))
+        return {one._replace(name=one.name.removesuffix(last) + renamed.get(last, last)) for one, last in found}
 
     @cached_property
     def special_macros(self) -> set[tuple[str, str]]:
         """Macros that specialise a template, each with that."""
         matches = (_DEFINE.fullmatch(rest) for rest in _definitions(self._text) if "<" in rest)
         texts = ((match[1], heads(TOKEN.findall(match[2] + "{ }"))) for match in matches if match)
-        return {(macro, each.name) for macro, found in texts for head in found for each in _special(head)}
+        return {(macro, _last(each.name)) for macro, found in texts for head in found for each in _special(head)}
 
     @cached_property
     def functions(self) -> set[tuple[str, tuple[str, ...]]]:
@@ -138,9 +137,7 @@ def _special(head: Head) -> Iterator[Special]:
     named, tokens = head.class_head, head.tokens
     if named and named["name"]:
         if named["arguments"] and head.has_body:
-            yield Special(
-                head.scope.name, _last(named["name"].replace(" ", "")), named["arguments"].strip(), is_class=True
-            )
+            yield Special(head.qualify(_last(named["name"])), named["arguments"].strip(), is_class=True)
         return
     position = 0 if head.prefixes else len(tokens)
     while position < len(tokens) and tokens[position] not in ("(", "="):
@@ -151,7 +148,7 @@ def _special(head: Head) -> Iterator[Special]:
             constants = {"constexpr"} if follows == ["("] else {"const", "constexpr"}
             is_constant = not constants.isdisjoint(tokens[:position])
             if follows in ([], ["="], ["("]) and (is_constant or not (is_member or follows == ["("])):
-                yield Special(head.scope.name, tokens[position - 1], " ".join(tokens[position:end]), is_class=False)
+                yield Special(head.qualify(tokens[position - 1]), " ".join(tokens[position:end]), is_class=False)
         position = end
 
 
@@ -179,7 +176,7 @@ def undefined_types(texts: Iterable[bytes]) -> set[str]:
     plain = "\n".join(map(plain_text, texts))
     defined = {_last(name) for each in every for name in each.defined}
     # A primary template need not be defined where specialisations are, or where nothing uses it.
-    known = defined | {special.name for each in every for special in each.special}
+    known = defined | {_last(special.name) for each in every for special in each.special}
     templates = {name for each in every for name in each.templates if _last(name) not in known}
     used = {name for name in templates if re.search(rf"\b{_last(name)}\s*<", plain)}
     return {name for each in every for name in each.declared if _last(name) not in defined} | used
@@ -226,14 +223,14 @@ def _specialised(text: bytes, own: Declarations, headers: Iterable[bytes], ours:
     others = [read_declarations(other) for other in headers]
     # What is only declared there gives a type no meaning that a specialisation could change.
     meant = {_last(name) for other in others for name in other.defined}
-    meant |= {special.name for other in others for special in other.special}
+    meant |= {_last(special.name) for other in others for special in other.special}
     primaries = own.templates | own.defined | own.variables
     found = {
-        special.name
+        _last(special.name)
         for special in own.special
-        if (special.name in meant or not special.is_class)
+        if (_last(special.name) in meant or not special.is_class)
         and ours.isdisjoint(_WORDS.findall(special.arguments))
-        and _qualify(special.scope, special.name) not in primaries
+        and special.name not in primaries
     }
     special = [each for one in (own, *others) for each in one.special_macros]
     through = {template for macro, template in special if macro in words(text)}
@@ -245,10 +242,6 @@ def _specialised(text: bytes, own: Declarations, headers: Iterable[bytes], ours:
 def _may_be(name: str, other: str) -> bool:
     """Return whether two names of types may mean one: macros can open namespaces that the text does not show."""
     return _last(name) == _last(other) and (name == other or "::" not in name or "::" not in other)
-
-
-def _qualify(scope: str, name: str) -> str:
-    return "::".join(filter(None, (scope, name.removeprefix("::"))))
 
 
 def _last(name: str) -> str:

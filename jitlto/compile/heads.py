@@ -87,13 +87,6 @@ class Head:
         return not is_value and ({"auto", "decltype"}.isdisjoint(rest) or ("-", ">") in pairwise(rest))
 
     @property
-    def is_initialiser(self) -> bool:
-        """Whether its brace is that of a member which a constructor initialises."""
-        rest = self.outer
-        is_constructor = "(" in rest and ":" in rest[rest.index("(") :] and self.class_head is None
-        return is_constructor and (rest[-1] == ">" or WORD.match(rest[-1]) is not None)
-
-    @property
     def opens(self) -> Scope | None:
         """The scope that its brace opens; None for a function's body or a value."""
         if "namespace" in self.tokens:
@@ -120,17 +113,13 @@ def heads(tokens: Sequence[str]) -> Iterator[Head]:
             follow_condition(token, scopes, branches)
         elif token in ("{", ";", "}"):
             found = _head(tokens, head, position, scopes[-1]) if scopes[-1] else None
-            if token == "{" and found and found.is_initialiser:
-                end = skip(tokens, position)
-                head += range(position, end)
-            else:
-                if head and found and token != "}":
-                    yield found
-                if token == "{":
-                    scopes.append(found.opens if found else None)
-                elif token == "}":
-                    del scopes[max(1, len(scopes) - 1) :]
-                head = []
+            if head and found and token != "}":
+                yield found
+            if token == "{":
+                scopes.append(found.opens if found else None)
+            elif token == "}":
+                del scopes[max(1, len(scopes) - 1) :]
+            head = []
         elif token == ":" and [tokens[n] for n in head] in (["public"], ["protected"], ["private"]):
             head = []
         else:

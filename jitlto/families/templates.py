@@ -84,8 +84,8 @@ def render_family(
         template = Template(group.template, group.syntax, group.params)
         keys: dict[str, list[FragmentKey]] = defaultdict(list)  # by source
         has_gaps = False
-        combinations: dict[FragmentKey, Mapping[str, str]] = {}
-        for key, combination in _iterate_keys(family, group, matrix, where, warn):
+        combinations = _list_combinations(family, group, matrix, where, warn)
+        for key, combination in combinations.items():
             try:
                 text, params = template.render(combination)
             except RenderError as error:
@@ -96,7 +96,6 @@ def render_family(
                 on_error(RenderedSource(key, group, combination, "", (), interfaces, undeclared), in_context)
             else:
                 keys[plain_text.digest(text)].append(key)
-                combinations[key] = combination
                 yield RenderedSource(key, group, combination, text, params, interfaces, undeclared)
         _check_sources(group, keys.values(), template.used, where, has_gaps=has_gaps)
         if not has_gaps:
@@ -108,9 +107,10 @@ def render_family(
         warn(f"{path}: nothing uses {name}: no template, params or key of {family.name}; remove it")
 
 
-def _iterate_keys(
+def _list_combinations(
     family: FamilyDeclaration, group: GroupDeclaration, matrix: Matrix, where: str, on_warning: Callable[[str], None]
-) -> Iterator[tuple[FragmentKey, Mapping[str, str]]]:
+) -> dict[FragmentKey, Mapping[str, str]]:
+    """Return the combinations of a group by their keys, in matrix order, without those that it excludes."""
     if matrix.count > MOST_COMBINATIONS:
         what = f"{group.matrix} gives more than {MOST_COMBINATIONS:,} combinations"
         hint = "split the group and link the parts: N + M fragments give N x M kernels"
@@ -140,11 +140,11 @@ def _iterate_keys(
             hint = f"add to key what tells them apart: {' or '.join(sorted(differing))}"
             raise FamilyError(what, code="family-duplicate-key", where=where, hint=hint)
         combinations[key] = combination
-        yield key, combination
     _check_exclusions(group, seen, where)
     if not combinations:
         what, hint = f"exclude leaves no combination of {group.matrix}", "remove the group, or some of its exclusions"
         raise FamilyError(what, code="family-exclude", where=where, hint=hint)
+    return combinations
 
 
 def _check_exclusions(group: GroupDeclaration, seen: Collection[tuple[str, str]], where: str) -> None:

@@ -21,7 +21,6 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.files import beside, digest_of, identity, is_database, open_regular, read, replacing
 from jitlto.base.user_caches import UserCache
 from jitlto.build import pipeline
-from jitlto.build.execution import trace
 from jitlto.cli.output import write_output
 from jitlto.cuda import nvdisasm, toolkit
 from jitlto.database import FragmentDatabase, writer
@@ -241,11 +240,11 @@ def test_a_full_disk_is_no_matter_of_rights() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-@pytest.mark.parametrize("what", ["database", "output", "timings", "manifest", "wisdom", "cache", "temporary"])
+@pytest.mark.parametrize("what", ["database", "output", "manifest", "wisdom", "cache", "temporary"])
 def test_whatever_is_written_to_a_full_disk_has_that_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, number: int
 ) -> None:
-    path, full = tmp_path / f"file{'.json' if what == 'timings' else ''}", OSError(number, os.strerror(number))
+    path, full = tmp_path / "file", OSError(number, os.strerror(number))
 
     def fail(*_: object) -> None:
         raise full
@@ -254,7 +253,6 @@ def test_whatever_is_written_to_a_full_disk_has_that_hint(
     work: dict[str, Callable[[], object]] = {
         "database": lambda: writer.write(path, [], [], {}),
         "output": lambda: write_output(path, b"text"),
-        "timings": lambda: trace.write(trace.Trace(), path),
         "manifest": lambda: manifest.write(path, [listed]),
         "wisdom": lambda: wisdom_file.write(path, Wisdom()),
         "cache": lambda: UserCache("cubins", "kernels", path / "cubins", 0).open(),

@@ -330,7 +330,7 @@ def test_options_of_a_group_reach_its_compiles_and_no_others(build_family: Build
 @pytest.mark.slow
 def test_groups_of_a_kernel_that_set_a_link_option_differently_are_refused(build_family: BuildFamily) -> None:
     links = "\n[entrypoint.kern.link]\nmax_registers = 32\n\n[device.op.link]\nmax_registers = 64\n"
-    with raises(BuildError, "build-conflicting-link-options", "kern", "op", "32", "64"):
+    with raises(UnplannedKernelsError, "build-unplanned-kernels", "plan-conflicting-link-options", "32", "64"):
         build_family(changed(family__toml=MINI["family.toml"] + links))
 
 
@@ -379,16 +379,6 @@ def test_params_that_contradict_the_kernel_stop_the_build_at_its_first_compile(t
     with raises(BuildError, "build-params-mismatch", "'n'", "unsigned int"):
         build([family], tmp_path / "f.fragdb", jobs=1, observer=Observed())
     assert compiled == []
-
-
-@pytest.mark.slow
-def test_parameters_whose_names_are_not_known_are_advised_to_be_named(build_family: BuildFamily) -> None:
-    toml = MINI["family.toml"].replace('params = ["{{data_type}}* x", "unsigned n"]', "").partition("[device.op]")[0]
-    kernel = "#define TWO {{data_type}}* x, unsigned n\n__global__ void kern(TWO) { x[n] = 0; }\n"
-    report = build_family(changed(family__toml=toml, kern__cu__jinja=kernel))
-    assert signature(report) == ["double* arg0", "unsigned int arg1"]
-    (advice,) = report.advice
-    assert advice.startswith("mini/kern: ") and "arg0, arg1" in advice
 
 
 @pytest.mark.slow

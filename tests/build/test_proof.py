@@ -86,10 +86,6 @@ def test_a_helper_of_two_device_fragments_is_refused_where_they_meet() -> None:
     assert prove([record(*shared)], shared) == []
     (cause,) = causes(kernel(OP, MORE), op, shared[2])  # inline in one of them alone
     assert "f/op[]" in cause.message and "f/more[]" in cause.message
-    assert proof.shares_inline_functions(shared)
-    values = [fragment("op", provides=[OP, inline], n=n) for n in "12"]
-    assert not proof.shares_inline_functions([*values, kernel(OP)])
-    assert not proof.shares_inline_functions([kernel(OP), fragment("op", provides=[INLINE_OP])])
 
 
 def test_what_nothing_defines_is_named_with_who_requires_it() -> None:

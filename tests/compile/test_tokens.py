@@ -75,7 +75,7 @@ def test_what_declares_something(text: str) -> None:
     [
         "__device__ int f() { return ASKED; }",
         "template <class T = int> __device__ T f(T x) noexcept(true) { return ASKED; }",
-        "struct S { int a; __device__ S() : a{ASKED} { a = ASKED; } };",
+        "struct S { int a; __device__ S() : a(ASKED) { a = ASKED; } };",
         "struct S { __device__ S& operator=(const S&) { return ASKED; } };",
         "inline auto f() -> int { return ASKED; }",
         "static_assert(ASKED >= 700, \"too old\");",

@@ -1,8 +1,8 @@
-"""The build cache: compiler output by content, shared between processes, checkouts and, through stores, machines."""
+"""The build cache: compiler output by content, shared between processes, checkouts and, through a store, machines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +13,6 @@ import msgspec
 from jitlto.base import config
 from jitlto.base.cache_dir import CacheDir, open_cache_dir
 from jitlto.base.errors import JitltoError
-from jitlto.base.text import format_bytes
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.compile.compiler import CompiledSource
@@ -43,18 +42,18 @@ class Unit(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Cache:
-    """Entries by key, in layers: the user's directory, and shared stores for what that lacks. None is changed.
+    """Entries by key, in layers: the user's directory, and a shared store for what that lacks. None is changed.
 
     One that is damaged, or was not written by jitlto, is a miss.
 
     Args:
         store: The user's directory.
-        stores: Shared stores; written to behind the caller's back.
+        shared: The shared store; written to behind the caller's back.
     """
 
-    def __init__(self, store: CacheDir, stores: SharedStore | None = None) -> None:
+    def __init__(self, store: CacheDir, shared: SharedStore | None = None) -> None:
         self.store = store
-        self.stores = stores
+        self.shared = shared
 
     @property
     def is_empty(self) -> bool:
@@ -63,19 +62,19 @@ class Cache:
 
     @property
     def is_opening(self) -> bool:
-        """Whether shared stores were asked and are not open yet, so that it pays to ask them again later."""
-        return self.stores is not None and self.stores.is_opening
+        """Whether the shared store was asked and is not open yet, so that it pays to ask it again later."""
+        return self.shared is not None and self.shared.is_opening
 
     def find(self, kind: str, keys: Iterable[str]) -> dict[str, tuple[bytes, Layer]]:
         """Return the entries that there are, with their layers; each layer gets what the other has."""
         wanted = list(dict.fromkeys(keys))
         held = {key: data for key in wanted if (data := self.store.get(kind, key)) is not None}
         found = {key: (data, Layer.DIRECTORY) for key, data in held.items()}
-        if self.stores is not None:
-            if self.stores.takes_writes and not self.store.readonly:
+        if self.shared is not None:
+            if self.shared.takes_writes and not self.store.readonly:
                 for key, data in held.items():
-                    self.stores.put(kind, key, data)
-            for key, data in self.stores.get_many(kind, [key for key in wanted if key not in held]).items():
+                    self.shared.put(kind, key, data)
+            for key, data in self.shared.get_many(kind, [key for key in wanted if key not in held]).items():
                 self.store.put(kind, key, data)
                 found[key] = data, Layer.STORE
         return found
@@ -83,8 +82,8 @@ class Cache:
     def put(self, kind: str, key: str, data: bytes) -> None:
         """Store an entry whose key is made of all that it depends on."""
         self.store.put(kind, key, data)
-        if self.stores is not None and not self.store.readonly:
-            self.stores.put(kind, key, data)
+        if self.shared is not None and not self.store.readonly:
+            self.shared.put(kind, key, data)
 
     def find_units(self, wanted: Mapping[str, CompileConfig]) -> dict[str, tuple[Unit, Layer]]:
         """Return those compiled sources that there are, with their layers.
@@ -128,17 +127,17 @@ def open_cache(directory: Path | None = None) -> Cache | None:
 
 
 def open_shared_cache() -> Cache | None:
-    """Open the user's build cache over the shared stores of ``JITLTO_STORE``; return None if it cannot be used."""
+    """Open the user's build cache over the shared store of ``JITLTO_STORE``; return None if it cannot be used."""
     cache = open_cache()
-    if cache is not None and (stores := find_stores()) is not None:
-        cache.stores = stores
-        if cache.is_empty:  # the stores will be asked soon
-            stores.open_soon()
+    if cache is not None and (shared := find_shared()) is not None:
+        cache.shared = shared
+        if cache.is_empty:  # the store will be asked soon
+            shared.open_soon()
     return cache
 
 
-def find_stores() -> SharedStore | None:
-    """Return the shared stores of ``JITLTO_STORE``, without opening them; None if there are none."""
+def find_shared() -> SharedStore | None:
+    """Return the shared store of ``JITLTO_STORE``, without opening it; None if there is none."""
     if not config.current().store:
         return None
     from jitlto.stores.shared import SharedStore  # imported lazily: threads and an extra, for those who have a store
@@ -148,7 +147,7 @@ def find_stores() -> SharedStore | None:
 
 @dataclass(frozen=True, slots=True)
 class CacheUse:
-    """Fragments that were not compiled, by the layer that they came from, and the traffic with shared stores."""
+    """Fragments that were not compiled, by the layer that they came from, and the traffic with the shared store."""
 
     memory: int = 0
     directory: int = 0
@@ -158,19 +157,3 @@ class CacheUse:
     bytes_written: int = 0
     rejected: int = 0  # objects that were damaged, or not signed by a trusted key
     failures: int = 0  # requests that failed
-
-    def describe_stores(self) -> Iterator[str]:
-        """Describe what was taken from stores and written to them, if anything was."""
-        if self.store:
-            yield f"{self.store} from the store ({format_bytes(self.bytes_read)})"
-            yield f"{self.seconds_saved:.0f} s of compiling saved"
-        if self.bytes_written:
-            yield f"{format_bytes(self.bytes_written)} written to it"
-
-
-def find_use(layers: Mapping[Layer, int], seconds_saved: float, cache: Cache | None) -> CacheUse:
-    """Return the use of a cache in a build that took so many fragments from each layer."""
-    memory, directory, store = (layers.get(layer, 0) for layer in Layer)
-    counts = cache.stores.counts if cache is not None and cache.stores is not None else {}
-    traffic = {name: counts.get(name, 0) for name in ("bytes_read", "bytes_written", "rejected", "failures")}
-    return CacheUse(memory, directory, store, round(seconds_saved, 3), **traffic)

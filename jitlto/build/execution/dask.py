@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import CancelledError, Executor, Future
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -25,7 +25,7 @@ class DaskExecutor(Executor):
     The scheduler runs a call whose worker is lost on another one. Closing leaves the user's cluster running.
     """
 
-    def __init__(self, client: Any, address: str, killed: type[Any]) -> None:
+    def __init__(self, client: Any, address: str, killed: type[Exception]) -> None:
         self._client = client
         self._killed = killed
         self._address = address
@@ -47,8 +47,8 @@ class DaskExecutor(Executor):
         Raises:
             BuildError: Through the future, if workers die repeatedly, or the scheduler is lost.
         """
-        call = partial(fn, **kwargs) if kwargs else fn  # Dask's submit takes other keywords
-        outer, inner = Future[T](), self._executor.submit(call, *args)
+        # Dask's submit takes other keywords.
+        outer, inner = Future[T](), self._executor.submit(partial(fn, **kwargs) if kwargs else fn, *args)
         outer.add_done_callback(lambda _: outer.cancelled() and inner.cancel())
         inner.add_done_callback(partial(self._finish, outer))
         return outer
@@ -56,18 +56,16 @@ class DaskExecutor(Executor):
     def _finish(self, outer: Future[T], inner: Future[T]) -> None:
         if not outer.set_running_or_notify_cancel():
             return
-        error = None if inner.cancelled() else inner.exception()
-        if inner.cancelled():
-            what, hint = "the cluster cancelled a job, or its scheduler is gone", "check the scheduler and its log"
-            error = BuildError(what, code="build-cluster-lost", where=self._address, hint=hint)
-        elif isinstance(error, self._killed):
-            what = f"{error.allowed_failures + 1} workers died over one job, last {error.last_worker.address}"
-            hint = "see the workers' logs; most often their memory limit is too low"
-            error = BuildError(what, code="build-worker-died", where=self._address, hint=hint)
-        if error is not None:
-            outer.set_exception(error)
-        else:
+        try:
             outer.set_result(inner.result())
+        except CancelledError:
+            what, hint = "the cluster cancelled a job, or its scheduler is gone", "check the scheduler and its log"
+            outer.set_exception(BuildError(what, code="build-cluster-lost", where=self._address, hint=hint))
+        except self._killed as error:
+            hint = "see the workers' logs; most often their memory limit is too low"
+            outer.set_exception(BuildError(str(error), code="build-worker-died", where=self._address, hint=hint))
+        except Exception as error:  # noqa: BLE001 - the caller gets it
+            outer.set_exception(error)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Disconnect: after the submitted calls are done, or at once if ``cancel_futures`` or not ``wait``."""
@@ -93,49 +91,41 @@ def connect(url: str) -> DaskExecutor:
     if match is None or int(match[1].rpartition(":")[2]) > 65535:
         hint = "write dask://HOST:PORT of the scheduler"
         raise BuildError(f"invalid cluster address {url!r}", code="build-cluster-address", hint=hint)
+    address = match[1]
     try:
         from distributed import Client, KilledWorker  # an extra, which takes a second to import
     except ImportError as error:
         what = f"the package distributed cannot be imported: {error}"
         raise ToolchainError(what, code="toolchain-missing", hint="pip install 'jitlto[dask]'") from error
+    make: Callable[..., Any] = Client
     try:
-        _check_answers(match[1])
-        make: Callable[..., Any] = Client
-        client = make(f"tcp://{match[1]}", timeout=_PATIENCE, set_as_default=False)
+        _check_answers(address)
+        client = make(f"tcp://{address}", timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:  # a time-out is an OSError
-        what = f"no Dask scheduler answers: {error}"
-        hint = "check that it is running and reachable from here"
-        raise BuildError(what, code="build-cluster-unreachable", where=match[1], hint=hint) from error
+        what, hint = f"no Dask scheduler answers: {error}", "check that it is running and reachable from here"
+        raise BuildError(what, code="build-cluster-unreachable", where=address, hint=hint) from error
     try:
-        _check_workers(client, match[1])
+        client.wait_for_workers(1, timeout=_PATIENCE)
+        for worker, theirs in client.run(versions, on_error="return").items():
+            if isinstance(theirs, dict):  # their compilers are checked with each job
+                check_versions(worker, theirs, versions())
+            elif not isinstance(theirs, OSError):  # such a worker is gone; others take over
+                what, hint = f"worker {worker} cannot run jitlto: {theirs!r}", "install the same jitlto on every worker"
+                raise ToolchainError(what, code="toolchain-worker", hint=hint)
+    except TimeoutError as error:
+        client.close()
+        hint = f"start one with `dask worker tcp://{address}`"
+        raise BuildError("the cluster has no workers", code="build-cluster-empty", where=address, hint=hint) from error
     except BaseException:
         client.close()
         raise
-    return DaskExecutor(client, match[1], KilledWorker)
+    return DaskExecutor(client, address, KilledWorker)
 
 
 def _check_answers(address: str) -> None:
     """Raise OSError if no scheduler answers; Dask would wait forever for a program that accepts and stays silent."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE) as connection:
-        # A Dask scheduler first sends the size of a short greeting.
-        size = connection.recv(8, socket.MSG_WAITALL)
+        size = connection.recv(8, socket.MSG_WAITALL)  # a Dask scheduler first sends that of a short greeting
     if len(size) != 8 or int.from_bytes(size, "little") > 1 << 16:
         raise OSError("a different program is listening there")
-
-
-def _check_workers(client: Any, address: str) -> None:
-    """Check that there are workers, and their versions; their compilers are checked with each job."""
-    try:
-        client.wait_for_workers(1, timeout=_PATIENCE)
-    except TimeoutError as error:
-        hint = f"start one with `dask worker tcp://{address}`"
-        raise BuildError("the cluster has no workers", code="build-cluster-empty", where=address, hint=hint) from error
-    for worker, theirs in sorted(client.run(versions, on_error="return").items()):
-        if isinstance(theirs, OSError):
-            continue  # the worker is gone; others take over
-        if not isinstance(theirs, dict):
-            what = f"worker {worker} cannot run jitlto: {theirs!r}"
-            hint = f"install jitlto {versions()['jitlto']} on every worker"
-            raise ToolchainError(what, code="toolchain-worker", hint=hint)
-        check_versions(worker, theirs, versions())

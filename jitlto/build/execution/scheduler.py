@@ -34,7 +34,7 @@ class Outcome:
     failures: list[tuple[CompileRequest, JitltoError]] = field(default_factory=list)  # in the order of the requests
     compiled: int = 0  # compiles that were run
     #: The requests that were not compiled, by the layer that they came from.
-    layers: Counter[Layer] = field(default_factory=Counter)
+    layers: Counter[str] = field(default_factory=Counter)
     seconds_saved: float = 0.0  # that these took to compile
 
 

@@ -5,15 +5,12 @@ The format is Chrome's *Trace Event Format*: times are in microseconds, a lane f
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
-from collections.abc import Collection, Iterator
-from pathlib import Path
+from collections.abc import Collection
 from typing import Any
 
-from jitlto.base import files
-from jitlto.base.errors import BuildError, JitltoError
+from jitlto.base.errors import JitltoError
 from jitlto.build.execution.events import NO_OBSERVER, Observer, Span
 from jitlto.record.fragment import FragmentKey
 
@@ -65,25 +62,3 @@ class Trace(Observer):
             times = {"ts": round(start * 1e6), "dur": round(seconds * 1e6)}
             events.append({"ph": "X", "name": name, "cat": category, "pid": 1, "tid": lanes[lane], **times})
         return json.dumps({"traceEvents": events}, indent=1, ensure_ascii=False) + "\n"
-
-
-def check_writable(path: Path) -> None:
-    """Check before a build that :func:`write` can write a file; BuildError if not."""
-    with _report_unwritable(path):
-        files.check_replaceable(path)
-
-
-def write(trace: Trace, path: Path) -> None:
-    """Write what was recorded; BuildError if the file cannot be written."""
-    with _report_unwritable(path):
-        files.write(path, trace.to_json().encode())
-
-
-@contextlib.contextmanager
-def _report_unwritable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        what = f"cannot be written: {error.strerror or error}"
-        hint = files.write_hint(error, "use a path that you may write to")
-        raise BuildError(what, code="build-unwritable-timings", where=str(path), hint=hint) from error

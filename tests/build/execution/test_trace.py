@@ -1,18 +1,13 @@
-"""The time profile of a build: what Perfetto opens, and where it may be written."""
+"""The time profile of a build: what Perfetto opens."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from jitlto.base.errors import BuildError
 from jitlto.build.execution.events import Span
-from jitlto.build.execution.trace import Trace, check_writable, write
+from jitlto.build.execution.trace import Trace
 from jitlto.record.fragment import FragmentKey
-from tests.support.errors import raises
 
 KEYS = [FragmentKey.make("f", "g", {"n": str(n)}) for n in range(3)]
 
@@ -35,12 +30,3 @@ def test_phases_and_compiles_are_complete_events_in_named_lanes() -> None:
     assert [each["name"] for each in done if lanes[each["tid"]] == "phases"] == ["render", "compile"]
     times = [(each["name"], each["ts"], each["dur"]) for each in done if lanes[each["tid"]] == "host:1"]
     assert times == [(str(KEYS[0]), 500_000, 250_000), (str(KEYS[2]), 750_000, 125_000)]
-
-
-@pytest.mark.parametrize("name", ["missing/t.json", "taken"])
-def test_a_file_that_cannot_be_written_is_refused_before_and_after(tmp_path: Path, name: str) -> None:
-    (tmp_path / "taken").mkdir()
-    with raises(BuildError, "build-unwritable-timings", where=str(tmp_path / name)):
-        check_writable(tmp_path / name)
-    with raises(BuildError, "build-unwritable-timings", where=str(tmp_path / name)):
-        write(Trace(), tmp_path / name)
