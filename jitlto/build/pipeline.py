@@ -33,7 +33,6 @@ from jitlto.compile.compiler import CompiledSource
 from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
-from jitlto.record.family_record import PartRecord
 from jitlto.record.fragment import Fragment
 
 # What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds,
@@ -126,7 +125,11 @@ def build(
         observer.phase("check")
         fragments.sort(key=lambda fragment: fragment.key)
         advice, records = [*sources.advice], [*sources.records.values()]
-        part = _make_part(shard, sources, interfaces, advice) if shard else None
+        part = None
+        if shard:
+            toolchains = {r.key.family: r.config.toolchain.identify(r.config.images) for r in sources.requests}
+            contents = shards.digest_sources(sources.requests)
+            part = shards.make_part_record(shard, contents, interfaces.faults(), toolchains, advice)
         store = cache.store if cache else None
 
         def check(path: Path, digest: str) -> None:
@@ -138,7 +141,10 @@ def build(
         observer.phase("write")
         digest = writer.write(output, records, fragments, blobs, part=part, check=None if shard else check)
     if cache is not None:
-        _finish_cache(cache, begin, compiled=outcome.compiled)
+        if outcome.compiled:
+            cache.store.prune()
+        if cache.shared is not None:
+            cache.shared.flush(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
     counts = cache.shared.counts if cache and cache.shared else Counter[str]()
     traffic = {name: counts[name] for name in ("bytes_read", "bytes_written", "rejected", "failures")}
     use = CacheUse(seconds_saved=round(outcome.seconds_saved, 3), **outcome.layers, **traffic)
@@ -175,24 +181,6 @@ def _announce(sources: RenderedFamilies, shard: Shard | None, observer: Observer
         if number == 0:
             observer.phase("compile")
         yield batch
-
-
-def _finish_cache(cache: Cache, begin: float, *, compiled: int) -> None:
-    """Make room for what was compiled, and wait for the store as long as what is left to write may take."""
-    if compiled:
-        cache.store.prune()
-    if cache.shared is not None:
-        cache.shared.flush(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
-
-
-def _make_part(
-    shard: Shard, sources: RenderedFamilies, interfaces: InterfaceProof, advice: Sequence[str]
-) -> PartRecord:
-    """Return what a shard says of itself and of the whole build."""
-    configs = {request.key.family: request.config for request in sources.requests}
-    toolchains = {family: how.toolchain.identify(how.images) for family, how in configs.items()}
-    contents = shards.digest_sources(sources.requests)
-    return shards.make_part_record(shard, contents, interfaces.faults(), toolchains, advice)
 
 
 def _check_interfaces(sources: RenderedFamilies, fragments: Sequence[Fragment], interfaces: InterfaceProof) -> None:

@@ -19,7 +19,6 @@ from jitlto.base.errors import (
     AmbiguousConfigurationError,
     BuildError,
     InterfaceMismatchError,
-    JitltoError,
     LinkError,
     MissingProviderError,
     PlanError,
@@ -35,11 +34,11 @@ from jitlto.database import FragmentDatabase
 from jitlto.database.index import Index
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
 from jitlto.record.check_result import Cause
-from jitlto.record.fragment import Fragment, FragmentKey, Role, SymbolKind
+from jitlto.record.family_record import FamilyRecord
+from jitlto.record.fragment import Fragment, FragmentKey, Role
 from jitlto.record.parameters import agrees
 
 _Planned: TypeAlias = Sequence[Kernel | DeadEnd]
-_Provided: TypeAlias = tuple[FragmentKey, str]  # a fragment, and a symbol that it provides
 
 #: The most kernels of a family of which a build plans each; of what exceeds them, it plans a covering set.
 MOST_KERNELS = 10_000
@@ -134,13 +133,12 @@ def require_kernels(
         Advice on fragments that no kernel contains. There is none on a family with gaps.
 
     Raises:
-        UnplannedKernelsError: If something that a kernel requires is missing, defined twice or ambiguous.
-        BuildError: If two groups of a kernel set one link option differently.
+        UnplannedKernelsError: If something that a kernel requires is missing, defined twice or ambiguous, or if two
+            of its groups set one link option differently.
     """
     failed: dict[str, Sequence[Cause]] = {}
     unused: list[Cause] = []
     for name, proof in prove(database, most=MOST_KERNELS, show=show).items():
-        _check_link_options(database, proof)
         gaps = [key for key in database.gaps if key.family in (name, *database.families[name].uses)]
         of_kind = {kind: [f for f in proof.failures if f.kind is kind] for kind in (Kind.UNUSED, Kind.EMPTY)}
         ends = [f for f in proof.failures if f.kind not in of_kind]
@@ -160,17 +158,6 @@ def require_kernels(
         more = f" (and {pluralize(cause.count - 1, 'more fragment')} likewise)" if cause.count > 1 else ""
         advice.append(f"{cause.message}{more}; {cause.hint}")
     return advice
-
-
-def _check_link_options(database: FragmentDatabase, proof: FamilyProof) -> None:
-    record, _ = database.index(proof.family)
-    for kernel in proof.kernels if any(group.link for group in record.groups) else ():
-        try:
-            record.link_options(kernel.resolution.fragments)
-        except PlanError as error:
-            what = f"{error.what} (kernel {kernel.resolution.entry.key})"
-            hint = "set it for one of the groups, or to one value in all groups of a kernel"
-            raise BuildError(what, code="build-conflicting-link-options", where=record.name, hint=hint) from None
 
 
 def prove(
@@ -206,6 +193,7 @@ def _prove(database: FragmentDatabase, name: str, found: _Planned, elsewhere: _P
     (record, index), own = database.index(name), database.fragments(name)
     planned = tuple(each for each in found if isinstance(each, Kernel))
     failures = _explain(index, [each for each in found if isinstance(each, DeadEnd)], show)
+    failures += _find_conflicting_options(record, planned)
     notes = list(_list_supplied(name, planned))
     is_shared = bool(record.groups) and not any(group.role is Role.ENTRYPOINT for group in record.groups)
     if is_shared:
@@ -226,6 +214,16 @@ def _prove(database: FragmentDatabase, name: str, found: _Planned, elsewhere: _P
     return FamilyProof(name, len(own), planned, tuple(failures), tuple(notes))
 
 
+def _find_conflicting_options(record: FamilyRecord, planned: Iterable[Kernel]) -> Iterator[Finding]:
+    for kernel in planned if any(group.link for group in record.groups) else ():
+        try:
+            record.link_options(kernel.resolution.fragments)
+        except PlanError as error:
+            hint = "set it for one of the groups, or to one value in all groups of a kernel"
+            subject, configuration = str(kernel.resolution.entry.key), dict(kernel.configuration)
+            yield Finding(Kind.CONFLICT, message_of(error), hint, subject, configuration, code=error.code)
+
+
 def _list_supplied(family: str, planned: Iterable[Kernel]) -> Iterator[Finding]:
     counts = Counter(symbol.name for kernel in planned for symbol in kernel.user_symbols)
     for name, count in sorted(counts.items()):
@@ -235,64 +233,52 @@ def _list_supplied(family: str, planned: Iterable[Kernel]) -> Iterator[Finding]:
 
 # --- why a kernel does not plan, for authors
 
+_KINDS = {LinkError: Kind.LINK, MissingProviderError: Kind.REQUIREMENT, UnknownValueError: Kind.REQUIREMENT,
+          AmbiguousConfigurationError: Kind.AMBIGUITY, InterfaceMismatchError: Kind.INTERFACE}  # fmt: skip
 
-def _explain(index: Index, ends: Sequence[DeadEnd], show: Show) -> list[Finding]:
+
+def _explain(index: Index, ends: Iterable[DeadEnd], show: Show) -> list[Finding]:
     """Return what is wrong in configurations that give no kernel, each once, with the remedy for authors."""
-    # A missing fragment is found once for each value of every parameter that has nothing to do with it.
-    named = _named_alike(index) if ends else {}
-    findings = (_dead_end(end, named, show) for end in ends)
-    return list({(f.subject, f.message, tuple(f.configuration.items())): f for f in findings}.values())
+    found: dict[object, Finding] = {}
+    for end in ends:
+        error, subject, configuration = end.error, str(end.entry.key), dict(end.configuration)
+        message = message_of(error)
+        # A missing fragment is found once for each value of every parameter that has nothing to do with it.
+        place = (subject, message, *configuration.items())
+        if place not in found:
+            kind, hint = _KINDS.get(type(error), Kind.CONFLICT), _remedy(index, end, show)
+            found[place] = Finding(kind, message, hint, subject, configuration, code=error.code)
+    return list(found.values())
 
 
-def _dead_end(end: DeadEnd, named: Mapping[str, Sequence[_Provided]], show: Show) -> Finding:
-    error = end.error
-    hint = error.hint
-    group = end.entry.key.group
+def _remedy(index: Index, end: DeadEnd, show: Show) -> str | None:
+    error, group = end.error, end.entry.key.group
     if error.code == "plan-missing-provider":
-        near = next((several for name, several in named.items() if name in error.what), ())
-        hint = _describe_near(near, end, show) if near else "declare a group that defines it, or that callers supply it"
-    elif error.code == "plan-unknown-value-combination":  # its hint is for callers
-        hint = f"add it to the matrix of the group that provides it, or leave it out of that of {group}"
-    elif error.code == "plan-duplicate-definition" and "itself" not in error.what:
-        hint = "make it inline or static in each, or declare it in an interface and define it in one group"
-    elif error.code == "plan-ambiguous-fragments":
-        hint = "leave it out of all but one, or tell them apart by a parameter that all have in key"
-    subject, configuration = str(end.entry.key), dict(end.configuration)
-    return Finding(_kind(error), message_of(error), hint, subject, configuration, code=error.code)
+        return _remedy_missing(index, end, show)
+    if error.code == "plan-unknown-value-combination":  # its hint is for callers
+        return f"add it to the matrix of the group that provides it, or leave it out of that of {group}"
+    if error.code == "plan-duplicate-definition" and "itself" not in error.what:
+        return "make it inline or static in each, or declare it in an interface and define it in one group"
+    if error.code == "plan-ambiguous-fragments":
+        return "leave it out of all but one, or tell them apart by a parameter that all have in key"
+    return error.hint
 
 
-def _describe_near(near: Sequence[_Provided], end: DeadEnd, show: Show) -> str:
-    """Say what those lack that provide a missing function with other types."""
-    given = dict(end.configuration)
-    apart = [[name for name, value in key.parameters if given.get(name, value) != value] for key, _ in near]
-    if all(apart):
-        names = min(apart, key=len)
-        group, values = near[apart.index(names)][0].group, ", ".join(f"{name}={given[name]}" for name in names)
-        return f"add {values} to the matrix of {group}, or leave it out of that of {end.entry.key.group}"
-    key, name = next(provided for provided, names in zip(near, apart, strict=True) if not names)
-    return f"{key} provides {demangle(name)}: give both the same types{show(key, name)}"
-
-
-def _kind(error: JitltoError) -> Kind:
-    if isinstance(error, LinkError):
-        return Kind.LINK
-    if isinstance(error, (MissingProviderError, UnknownValueError)):
-        return Kind.REQUIREMENT
-    if isinstance(error, AmbiguousConfigurationError):
-        return Kind.AMBIGUITY
-    return Kind.INTERFACE if isinstance(error, InterfaceMismatchError) else Kind.CONFLICT
-
-
-def _named_alike(index: Index) -> dict[str, list[_Provided]]:
-    """Return, for each function that nothing provides, the fragments that provide it with other types."""
-    named: dict[str, list[_Provided]] = defaultdict(list)
-    for name, providers in sorted(index.providers.items()):
-        named[base_name(name)] += [(fragment.key, name) for fragment in providers]
-    return {
-        demangle(name): named[base_name(name)]
-        for name in sorted(index.required)
-        if not index.providers.get(name) and base_name(name) in named
-    }
+def _remedy_missing(index: Index, end: DeadEnd, show: Show) -> str:
+    """Say what the nearest fragment lacks that provides a missing function with other types."""
+    near = []
+    for name, several in sorted(index.providers.items()) if end.missing else ():
+        if base_name(name) == base_name(end.missing):
+            for key in (fragment.key for fragment in several):
+                apart = [n for n, value in key.parameters if end.configuration.get(n, value) != value]
+                near.append((len(apart), key, name, apart))
+    if not near:
+        return "declare a group that defines it, or that callers supply it"
+    _, key, name, apart = min(near, key=lambda each: each[0])
+    if not apart:
+        return f"{key} provides {demangle(name)}: give both the same types{show(key, name)}"
+    values = ", ".join(f"{each}={end.configuration[each]}" for each in apart)
+    return f"add {values} to the matrix of {key.group}, or leave it out of that of {end.entry.key.group}"
 
 
 # --- why no kernel contains a fragment
@@ -350,14 +336,3 @@ def _why_unused(
     has = ", ".join(f"{name}={theirs[name]}" for name, _ in apart)
     does = f"has {has}" if has else "is planned with a different fragment"
     return f"{first.key}, which requires its symbols, {does}", remedy
-
-
-def shares_inline_functions(fragments: Sequence[Fragment]) -> bool:
-    """Return whether fragments of several groups define one inline function each for themselves."""
-    interface = {symbol.name for fragment in fragments for symbol in fragment.requires}
-    groups: dict[str, set[str]] = defaultdict(set)
-    for fragment in fragments:
-        for symbol in fragment.provides:
-            if symbol.weak and symbol.kind is not SymbolKind.KERNEL and symbol.name not in interface:
-                groups[symbol.name].add(fragment.key.group)
-    return any(len(several) > 1 for several in groups.values())

@@ -21,7 +21,7 @@ from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_text import compare_texts
 from jitlto.build.interfaces import InterfaceRules
 from jitlto.build.sides import show_sides
-from jitlto.build.tuning_record import check_tuned, tune_record
+from jitlto.build.tuning_record import tune_record
 from jitlto.build.uses import check_uses
 from jitlto.compile.architectures import comparable_architectures
 from jitlto.compile.compiler import Toolchain, find_toolchain
@@ -30,7 +30,7 @@ from jitlto.cuda import nvjitlink
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource, render_family
 from jitlto.record.family_record import FamilyRecord, GroupRecord
-from jitlto.record.fragment import FragmentKey, Role
+from jitlto.record.fragment import FragmentKey
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 
@@ -78,8 +78,6 @@ class RenderedFamilies:
         for number, family in enumerate(self.families):
             if number == len(self._batches):
                 self._batches.append(self._render(family))
-                if number == len(self.families) - 1:
-                    self._check_usage()
             yield self._batches[number]
 
     def _render(self, family: FamilyDeclaration) -> list[CompileRequest]:
@@ -96,15 +94,6 @@ class RenderedFamilies:
             rules(request.config).check(request.rendered)
         self.rendered += requests
         return requests
-
-    def _check_usage(self) -> None:
-        """Check what the families declare of each other's fragments, when all have been rendered."""
-        keys = [request.key for request in self.rendered] + [failure.rendered.key for failure in self.failures]
-        used = {name for record in self.records.values() for name in record.uses}
-        for name, record in self.records.items():
-            self.advice += check_tuned(record, keys)
-            if name not in used and not any(group.role is Role.ENTRYPOINT for group in record.groups):
-                self.advice.append(f"{name} has no entrypoint, and no family of this build uses it: it has no kernels")
 
     @property
     def requests(self) -> list[CompileRequest]:

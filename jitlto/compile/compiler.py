@@ -123,7 +123,7 @@ class Toolchain(ABC):
 
     def load(self) -> None:
         """Load the libraries that compiles need, so that forks of this process have them."""
-        toolkit.bindings("nvfatbin")
+        toolkit.find_library("nvfatbin")
         self.identify(())
 
     def compile(self, job: CompileJob) -> CompiledSource:

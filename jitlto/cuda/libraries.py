@@ -24,7 +24,7 @@ from jitlto.base.uninterrupted import alone
 # What other modules import from here → where it is: a module of the bindings, or an attribute.
 _BINDINGS = "cuda.bindings"
 _HOMES = {
-    **dict.fromkeys(("driver", "nvfatbin", "nvjitlink", "nvrtc"), _BINDINGS),
+    **dict.fromkeys(("driver", "nvjitlink", "nvrtc"), _BINDINGS),
     **dict.fromkeys(("Device", "Kernel", "ObjectCode", "Stream"), "cuda.core"),
     "ParamHolder": "cuda.core._kernel_arg_handler",
     "StridedMemoryView": "cuda.core.utils",

@@ -55,7 +55,6 @@ def _wrap(function: str, image: bytes, architecture: Architecture) -> bytes:
     Raises:
         ToolchainError: If nvFatbin is missing or fails.
     """
-    toolkit.nvfatbin_version()
     # cuda.bindings has nvFatbin since 12.9.6 and 13.2, and PyTorch pins older ones.
     library = ctypes.CDLL(toolkit.find_library("nvfatbin"))
 

@@ -43,6 +43,7 @@ class Index:
         self._family = family.name
         self._families = (family.name, *family.uses)
         self._uses: dict[str, dict[str, SymbolUse]] = {}  # by symbol
+        self._provided: dict[str, list[tuple[str, Shape]]] = {}  # shapes of the providers, by symbol
         self._fragments: dict[FragmentKey, Fragment | None] = {}
         self._entries: dict[str | None, _Candidates] = {}  # by group
         self._providers: dict[str, _Candidates] = {}  # by symbol
@@ -150,9 +151,11 @@ class Index:
     def _entry_shapes(self) -> list[Shape]:
         return [shape for shape in self._shapes(self._family) if shape.role is Role.ENTRYPOINT]
 
-    def _provider_shapes(self, symbol: str) -> Iterable[tuple[str, Shape]]:
-        uses = self._use(symbol).items()
-        return ((name, self._shape(name, number)) for name, use in uses for number in use.shapes)
+    def _provider_shapes(self, symbol: str) -> list[tuple[str, Shape]]:
+        if symbol not in self._provided:
+            uses = self._use(symbol).items()
+            self._provided[symbol] = [(name, self._shape(name, number)) for name, use in uses for number in use.shapes]
+        return self._provided[symbol]
 
     def _shape(self, family: str, number: int) -> Shape:
         shapes = self._shapes(family)

@@ -54,12 +54,14 @@ class DeadEnd:
         configuration: The combination of values for which something is missing or undecided.
         error: Why it does not resolve.
         fragments: The fragments that could take part in such a kernel.
+        missing: The first symbol that no fragment provides for these values; empty if there is none.
     """
 
     entry: Fragment
     configuration: Mapping[str, str]
     error: PlanError
     fragments: tuple[Fragment, ...]
+    missing: str
 
 
 def enumerate_kernels(
@@ -125,7 +127,9 @@ def _kernels_of(
             resolution = selection.finish()
         except PlanError as error:
             names = _names(involved)
-            yield DeadEnd(entry, {n: value for n, value in concerned.items() if n in names}, error, involved)
+            yield DeadEnd(
+                entry, {n: value for n, value in concerned.items() if n in names}, error, involved, (missing or [""])[0]
+            )
             continue
         device = tuple([fragment.key for fragment in resolution.device])
         if device not in seen:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from jitlto.base.errors import InterfaceMismatchError, PlanError
+from jitlto.base.errors import AmbiguousConfigurationError, InterfaceMismatchError, PlanError
 from jitlto.base.mangling import demangle
 from jitlto.database.index import Index
 from jitlto.plan import resolve_errors
@@ -103,8 +103,10 @@ def choose_entry(
             raise PlanError(what, code="plan-unknown-entrypoint", hint=hint)
         pool = [f.key for f in named] or index.entry_keys(group)
         raise resolve_errors.no_value("entrypoint", pool, bound)
-    if len({f.key.group for f in candidates}) > 1:
-        raise resolve_errors.undecided_entrypoint(candidates, bound)
+    if len(several := sorted({f.key.group for f in candidates})) > 1:
+        listed = ", ".join(several)
+        what, hint = f"several entrypoints agree: {listed}", f"give entry ({listed})"
+        raise AmbiguousConfigurationError(what, code="plan-ambiguous-entrypoint", hint=hint)
     raise resolve_errors.undecided({f"several {candidates[0].key.group} fragments agree": candidates}, bound, bound)
 
 

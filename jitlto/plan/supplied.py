@@ -48,9 +48,6 @@ def missing_provider(
     wanted = demangle(symbol.name)
     if candidates := index.provider_keys(symbol.name):
         return resolve_errors.no_value(f"provider of {wanted}", candidates, bound)
-    for item in supplied:
-        if found := _find_overload({theirs.name for theirs in item.provides}, [symbol.name], base_name):
-            return _mismatch(item.name, *found)
     check_inputs_used(index, supplied, None, [symbol.name])
     what, runtime = f"nothing provides {wanted}, which {name_of(requirer)} requires", missing_symbol_hint(symbol.name)
     if runtime:
@@ -79,28 +76,22 @@ def check_inputs_used(
     if not supplied:
         return
     required = index.required if required is None else required
-    right = {symbol.name for item in supplied for symbol in item.provides} & required
+    right = {qualified_name(each.name) for item in supplied for each in item.provides if each.name in required}
+    wanted = [name for name in likely if qualified_name(name) not in right]
     for item in supplied:
         theirs = {symbol.name for symbol in item.provides}
-        if item.opaque:
-            continue
-        if theirs & required:
-            taken = set(map(qualified_name, right))
-            wanted = [name for name in likely if qualified_name(name) not in taken]
-            found = _find_overload(theirs - required, wanted, qualified_name)
-        else:
-            found = _find_overload(theirs, [*likely, *sorted(index.required)], base_name)
-        if found:
+        called = qualified_name if theirs & required else base_name
+        if found := _find_overload(theirs - required, wanted, called):
             raise _mismatch(item.name, *found)
-        if theirs & required:
+        if item.opaque or theirs & required:
             continue
         defined = ", ".join(map(demangle, sorted(theirs))) or "nothing"
-        called = ", ".join(map(demangle, sorted(index.required))) or "nothing"
+        calls = ", ".join(map(demangle, sorted(index.required))) or "nothing"
         raise PlanError(
             f"provides nothing that the plan requires; it defines {defined}",
             code="plan-unused-input",
             where=item.name,
-            hint=f"the family's fragments call {called}",
+            hint=f"the family's fragments call {calls}",
         )
 
 

@@ -330,7 +330,7 @@ def test_options_of_a_group_reach_its_compiles_and_no_others(build_family: Build
 @pytest.mark.slow
 def test_groups_of_a_kernel_that_set_a_link_option_differently_are_refused(build_family: BuildFamily) -> None:
     links = "\n[entrypoint.kern.link]\nmax_registers = 32\n\n[device.op.link]\nmax_registers = 64\n"
-    with raises(BuildError, "build-conflicting-link-options", "kern", "op", "32", "64"):
+    with raises(UnplannedKernelsError, "build-unplanned-kernels", "plan-conflicting-link-options", "32", "64"):
         build_family(changed(family__toml=MINI["family.toml"] + links))
 
 

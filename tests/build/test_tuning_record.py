@@ -8,11 +8,9 @@ import pytest
 
 from jitlto.base.errors import FamilyError, JitltoError
 from jitlto.build.rendered_families import family_record
-from jitlto.build.tuning_record import check_tuned
 from jitlto.database import _records as records
 from jitlto.families import declaration
 from jitlto.packaging.family_sources import place_sources
-from jitlto.record.fragment import FragmentKey
 from jitlto.record.tuning import TuneRecord
 from jitlto.runtime.discovery import editable
 from tests.support import tuned
@@ -96,14 +94,6 @@ def test_the_table_is_for_entrypoints_and_declares_a_choice(tmp_path: Path) -> N
         record(tmp_path, MINI | {"family.toml": toml})
     with raises(FamilyError, "family-tune", "no choice"):
         record(tmp_path, MINI | {"family.toml": MINI["family.toml"] + "[entrypoint.kern.tune]\n"})
-
-
-def test_values_that_no_fragment_has_are_advice(tmp_path: Path) -> None:
-    family = family_record(declaration.load_family(write_family(tmp_path, TUNED)))
-    keys = [FragmentKey.make("mini", "op", {"op_name": name}) for name in ("twice", "square")]
-    assert check_tuned(family, keys) == []
-    (advice,) = check_tuned(family, keys[1:])
-    assert "op_name=twice" in advice
 
 
 def test_a_forged_record_is_refused(tmp_path: Path) -> None:

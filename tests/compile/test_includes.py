@@ -8,38 +8,10 @@ from hypothesis import strategies as st
 
 from jitlto.compile.includes import all_directives, rewrite, scan, scan_quickly
 
-PIECES = st.sampled_from(
-    [
-        "#",
-        "include",
-        "\n",
-        "\n",
-        " ",
-        "\t",
-        "\r\n",
-        "\\\n",
-        "\\ \n",
-        "'",
-        '"',
-        '"k.h"',
-        "<k.h>",
-        "/*",
-        "*/",
-        "//",
-        "int x;",
-        "#include <k.h>\n",
-        "%:",
-        "#if ",
-        "#define H ",
-        "__has_include",
-        "(",
-        ")",
-        'R"(',
-        ')"',
-        "import",
-        "_next",
-    ]
-)
+PIECES = st.sampled_from([
+    "#", "include", "\n", "\n", " ", "\t", "\r\n", "\\\n", "\\ \n", "'", '"', '"k.h"', "<k.h>", "/*", "*/", "//",
+    "int x;", "#include <k.h>\n", "%:", "#if ", "#define H ", "__has_include", "(", ")", 'R"(', ')"', "import", "_next",
+])  # fmt: skip
 TEXTS = st.lists(PIECES, max_size=14).map(lambda pieces: "".join(pieces).encode())
 
 

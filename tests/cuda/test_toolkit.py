@@ -50,10 +50,10 @@ def test_compiler_and_linker_of_an_extra_go_together() -> None:
 
 
 def test_a_missing_component_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cuda.bindings.nvfatbin", None)
-    monkeypatch.delitem(vars(libraries), "nvfatbin", raising=False)
-    with raises(ToolchainError, "toolchain-missing", "cuda.bindings.nvfatbin", hint="pip install"):
-        toolkit.bindings.__wrapped__("nvfatbin")
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
+    monkeypatch.delitem(vars(libraries), "nvrtc", raising=False)
+    with raises(ToolchainError, "toolchain-missing", "cuda.bindings.nvrtc", hint="pip install"):
+        toolkit.bindings.__wrapped__("nvrtc")
     assert toolkit.find_library("nvrtc") is not None
 
 

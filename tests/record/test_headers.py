@@ -163,26 +163,11 @@ def test_headers_need_not_be_utf8(tmp_path: Path) -> None:
 
 # --- leading includes ---
 
-LINES = st.sampled_from(
-    [
-        '#include "a.h"',
-        "  #  include <b.h>  // why",
-        "",
-        "// comment",
-        "/* one line */",
-        "/* two",
-        "lines */",
-        "#pragma once",
-        "#line 1",
-        "#define X 1",
-        "int x;",
-        '#include "a.h" \\',
-        "#include MACRO",
-        "#if 0",
-        "#endif",
-        "// goes on \\",
-    ]
-)
+LINES = st.sampled_from([
+    '#include "a.h"', "  #  include <b.h>  // why", "", "// comment", "/* one line */", "/* two", "lines */",
+    "#pragma once", "#line 1", "#define X 1", "int x;", '#include "a.h" \\', "#include MACRO", "#if 0", "#endif",
+    "// goes on \\",
+])  # fmt: skip
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -27,37 +26,23 @@ class SentHeaders(dict[str, bytes]):
         return read_headers, self.place
 
 
-class HeaderFiles:
-    """The headers in a directory; thread-safe.
+def write_headers(directory: Path, headers: Mapping[str, bytes], written: set[str]) -> SentHeaders:
+    """Write what was not ``written`` before into a private directory; return what is pickled in the place of the set.
 
-    Args:
-        directory: A private one, of this writer alone.
+    Raises:
+        JitltoError: If there is no space.
     """
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._written: set[str] = set()
-        self._lock = threading.Lock()
-
-    def send(self, headers: Mapping[str, bytes]) -> SentHeaders:
-        """Write what was not written before; return what is pickled in the place of the set.
-
-        Raises:
-            JitltoError: If there is no space.
-        """
-        digest = f"{digest_headers(headers)}.set"
-        with self._lock:
-            if digest not in self._written:
-                names = {name: digest_content(content).hex() for name, content in headers.items()}
-                files = {sha256: headers[name] for name, sha256 in names.items()}
-                files[digest] = json.dumps(names).encode()
-                try:
-                    for file in files.keys() - self._written:
-                        (self.directory / file).write_bytes(files[file])
-                except OSError as error:  # what is left behind is written over by the next attempt
-                    raise no_temporary_directory(error) from error
-                self._written.update(files)
-        return SentHeaders(str(self.directory), digest)
+    digest = f"{digest_headers(headers)}.set"
+    if digest not in written:
+        names = {name: digest_content(content).hex() for name, content in headers.items()}
+        files = {sha256: headers[name] for name, sha256 in names.items()} | {digest: json.dumps(names).encode()}
+        try:
+            for file in files.keys() - written:
+                (directory / file).write_bytes(files[file])
+        except OSError as error:  # what is left behind is written over by the next attempt
+            raise no_temporary_directory(error) from error
+        written.update(files)
+    return SentHeaders(str(directory), digest)
 
 
 @lru_cache(maxsize=1024)

@@ -59,16 +59,13 @@ def serve(descriptor: str, program: str, shared: str) -> tuple[Connection, int]:
                 workers.remove(request)
                 control.send(pickle.dumps(_end(request)))
             elif request is not None:
-                _preload(*request)
+                with contextlib.suppress(Exception):  # whoever needs it will say what is wrong
+                    request[0](*request[1])
+                gc.freeze()  # its pages stay shared
             else:
                 ours, theirs = socket.socketpair()
                 with theirs:
-                    try:
-                        process = os.fork()
-                    except OSError as error:
-                        control.send(pickle.dumps(error))
-                        continue
-                    if process == 0:
+                    if (process := os.fork()) == 0:
                         control.close()
                         return Connection(ours.detach()), host
                     ours.close()
@@ -82,12 +79,6 @@ def serve(descriptor: str, program: str, shared: str) -> tuple[Connection, int]:
         _end(process)
     remove_directory(shared)
     sys.exit()
-
-
-def _preload(fn: Callable[..., object], args: Any) -> None:
-    with contextlib.suppress(Exception):  # whoever needs it will say what is wrong
-        fn(*args)
-    gc.freeze()  # its pages stay shared
 
 
 def _end(process: int) -> int:
@@ -109,14 +100,7 @@ def work(pipe: Connection, host: int) -> NoReturn:
                 fn, args, kwargs = pickle.loads(call)  # noqa: S301 - from the program
                 answer = pickle.dumps((True, fn(*args, **kwargs)))
             except Exception as error:  # noqa: BLE001 - the caller gets it
-                answer = _encode(error)
+                answer = pickle.dumps((False, error))
             pipe.send_bytes(answer)
     finally:
         os._exit(1)
-
-
-def _encode(error: Exception) -> bytes:
-    try:
-        return pickle.dumps((False, error))
-    except Exception:  # noqa: BLE001 - as above
-        return pickle.dumps((False, RuntimeError(repr(error))))

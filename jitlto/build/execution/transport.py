@@ -85,7 +85,7 @@ def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) 
     headers, text = job.source.headers, job.source.text
     if isinstance(executor, ProcessExecutor):
         executor.preload(_load_compiler, job.toolchain)
-        return executor.submit(run, replace(job, source=Source(text, executor.headers.send(headers))))
+        return executor.submit(run, replace(job, source=Source(text, executor.send(headers))))
     packed = {name: _compress(content) for name, content in headers.items()}
     if hasattr(executor, "share"):
         packed = executor.share(digest_headers(headers), packed)

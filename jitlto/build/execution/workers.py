@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -27,7 +27,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from jitlto.base.errors import BuildError
 from jitlto.base.files import no_temporary_directory, remove_directory
 from jitlto.build.execution import host
-from jitlto.build.execution.header_files import HeaderFiles
+from jitlto.build.execution.header_files import SentHeaders, write_headers
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -104,23 +104,23 @@ class ProcessExecutor(Executor):
         self._lock = threading.Lock()  # of what follows
         self._preloads: list[bytes] = []
         self._host: _Host | None = None
-        self._headers: HeaderFiles | None = None  # in a directory that workers share, for all that they write
+        self._shared: Path | None = None  # a directory for all that workers write, and their headers
+        self._written: set[str] = set()  # names of headers' files in it
         self._is_shut = False
         self._owner = os.getpid()
-
-    @property
-    def headers(self) -> HeaderFiles:
-        """The headers that all workers can read.
-
-        Raises:
-            JitltoError: If there is no temporary directory.
-        """
-        with self._lock:
-            return self._make_headers()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call ``fn`` in a worker; RuntimeError if the executor was shut down."""
         return cast("Future[T]", self._threads.submit(self._call, pickle.dumps((fn, args, kwargs))))
+
+    def send(self, headers: Mapping[str, bytes]) -> SentHeaders:
+        """Give all workers a set of headers; return what is pickled in its place.
+
+        Raises:
+            JitltoError: If there is no temporary directory, or no space.
+        """
+        with self._lock:
+            return write_headers(self._make_directory(), headers, self._written)
 
     def preload(self, fn: Callable[..., object], *args: object) -> None:
         """Call a function once where workers are forked, so that all that start later have what it loads.
@@ -149,8 +149,8 @@ class ProcessExecutor(Executor):
                 except subprocess.TimeoutExpired:
                     self._host.process.kill()
                     self._host.process.wait()
-            if self._headers is not None:
-                remove_directory(self._headers.directory)
+            if self._shared is not None:
+                remove_directory(self._shared)
         self._threads.shutdown()
 
     def _call(self, call: bytes) -> object:
@@ -160,8 +160,6 @@ class ProcessExecutor(Executor):
             with self._lock:
                 started = self._start()
                 process, descriptors = started.ask(None)
-            if isinstance(process, OSError):
-                raise process
             worker = _Worker(started, process, Connection(descriptors[0]))
         try:
             worker.pipe.send_bytes(call)
@@ -180,7 +178,7 @@ class ProcessExecutor(Executor):
         if self._is_shut:
             raise WorkerDied("the executor was shut down")
         if self._host is None or self._host.process.poll() is not None:
-            shared = str(self._make_headers().directory)
+            shared = str(self._make_directory())
             libraries = [f"{shared}/{_NO_DRIVER}", *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
             path = [str(Path(entry).absolute()) for entry in sys.path]
             ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
@@ -202,22 +200,22 @@ class ProcessExecutor(Executor):
                 ours.send(call)
         return self._host
 
-    def _make_headers(self) -> HeaderFiles:
+    def _make_directory(self) -> Path:
         """Make the directory that workers share; what they leave behind is removed with it.
 
         When NVRTC makes PTX, it loads and initialises the driver if there is one, in each copy of a snapshot: under its
         lock, which took most of the time of a build with 16 workers. Where the loader finds what is no library, it
         stops.
         """
-        if self._headers is None:
+        if self._shared is None:
             try:
                 shared = Path(tempfile.mkdtemp(prefix="jitlto-workers-"))
                 (shared / _NO_DRIVER).mkdir()
                 (shared / _NO_DRIVER / "libcuda.so.1").touch()
             except OSError as error:
                 raise no_temporary_directory(error) from error
-            self._headers = HeaderFiles(shared)
-        return self._headers
+            self._shared = shared
+        return self._shared
 
 
 _local: dict[int, ProcessExecutor] = {}  # by process: a fork has the copy of an executor that is not its own

@@ -15,7 +15,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from jitlto.base import types
-from jitlto.base.errors import CompileError, InterfaceMismatchError, JitltoError, ToolchainError
+from jitlto.base.errors import CompileError, InterfaceMismatchError, JitltoError
 from jitlto.base.frozen import Shared
 from jitlto.base.mangling import qualified_name, split_top_level
 from jitlto.base.uninterrupted import uninterrupted
@@ -62,39 +62,28 @@ def compile_function(
     """Compile a Python function with the name and types of the symbol that its adapter calls.
 
     Raises:
-        InterfaceMismatchError: If the function takes a different number of arguments, or Numba lacks one of the types.
+        InterfaceMismatchError: If Numba lacks one of the types.
         CompileError: If Numba cannot compile it for these types.
         ToolchainError: If numba-cuda is not installed.
     """
     # The types are the template arguments in the symbol's name.
     result, *parameters = split_top_level(qualified_name(symbol.name).partition("<")[2].removesuffix(">"))
-    signature = inspect.signature(function.function)
     numba_types = [_numba_type(function, result, result=True), *(_numba_type(function, each) for each in parameters)]
-    try:
-        signature.bind(*parameters)
-    except TypeError:
-        called = f"{len(parameters)} arguments ({', '.join(parameters)})"
-        raise InterfaceMismatchError(
-            f"takes {signature}, but the kernel calls it with {called}",
-            code="plan-interface-mismatch-count",
-            where=function.where,
-            hint="give it one parameter for each argument of the call",
-        ) from None
     described = f"{numba_types[0]}({', '.join(numba_types[1:])})"
     if _needs_none(function.function, function.function.__code__, is_void=result == "void"):
         what, hint = f"may be None where a value is needed, as {described}", "give a value on every path"
         raise CompileError(what, code="compile-python-none", where=function.where, hint=hint)
     with toolkit.needed("cannot import numba.cuda, which is needed to compile Python functions", "numba"):
         cuda = import_module("numba.cuda")
-    try:
-        toolkit.find_library("nvvm")
-    except ToolchainError as error:
-        error.hint = "install what Numba compiles with: nvidia-nvvm for CUDA 13, nvidia-cuda-nvcc-cu12 for CUDA 12"
-        raise
+    toolkit.find_library("nvvm")
     try:
         return _compile(cuda, function.function, symbol.name, numba_types, base, fast_math)
     except Exception as error:
-        raise _compile_error(function, described, error) from error
+        log = str(error).strip() or repr(error)
+        indented = "\n".join(f"    {line}" for line in log.splitlines() if line.strip())
+        what = f"Numba cannot compile the function as {described}\n{indented}"
+        hint = "use only what numba.cuda supports in a device function, and nothing that may raise an exception"
+        raise CompileError(what, code="compile-python", where=function.where, hint=hint, log=log) from error
 
 
 def _needs_none(function: FunctionType, code: CodeType, *, is_void: bool) -> bool:
@@ -156,20 +145,3 @@ def _compile(
     release, identity = _RELEASE.search(text), hashlib.sha256(ltoir + b"\0" + text.encode()).hexdigest()
     version = Version.parse(release[1]) if release else toolkit.nvrtc_version()
     return nvrtc.Compiled({base: ltoir}, text, ptx.parse_ptx(text), version, "", identity)
-
-
-def _compile_error(function: PythonFunction, signature: str, error: Exception) -> CompileError:
-    log = str(error).strip() or repr(error)
-    indented = "\n".join(f"    {line}" for line in log.splitlines() if line.strip())
-    hint = "use only what numba.cuda supports in a device function"
-    if type(error).__name__ == "CudaSupportError":
-        hint = (
-            "Numba needs a device to compile a function that calls a different compiled function; without a device, "
-            "use a single function"
-        )
-    elif "ERROR_INVALID_IR" in log:
-        hint = "leave out what may raise an exception: raise, assert, an index into a tuple that is not a constant"
-    elif isinstance(error, AttributeError):
-        hint = toolkit.install_hint("numba")
-    what = f"Numba cannot compile the function as {signature}\n{indented}"
-    return CompileError(what, code="compile-python", where=function.where, hint=hint, log=log)

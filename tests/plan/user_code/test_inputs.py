@@ -350,7 +350,8 @@ def test_garbage_of_any_kind_is_one_of_our_errors(mini: KernelFamily, kind: str)
 
 def fatbin_of(ptx: str = "", ltoir: bytes = b"", cubin: bytes = b"", architecture: str = "75") -> bytes:
     """A fatbin that holds PTX, LTO-IR, machine code, or several of them."""
-    bindings = toolkit.bindings("nvfatbin")
+    toolkit.find_library("nvfatbin")
+    bindings = pytest.importorskip("cuda.bindings.nvfatbin")
     handle = bindings.create([], 0)
     try:
         if ptx:
