@@ -6,7 +6,6 @@ import contextlib
 import gc
 import importlib
 from concurrent.futures import Executor
-from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,10 @@ from jitlto.build import pipeline
 from jitlto.build.cache.cache import Cache, open_cache, open_shared_cache
 from jitlto.build.execution.trace import Trace
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
-from jitlto.build.failures import FailedFragmentsError, FailureGroup
 from jitlto.build.merge import merge_databases
 from jitlto.build.rendered_families import RenderedFamilies, with_used
 from jitlto.build.shards import Shard
-from jitlto.cli.output import check_output, print_built, print_result, progress, write_output
+from jitlto.cli.output import check_output, print_built, progress, write_output
 from jitlto.cli.parameters import PATH, allow_incomplete_option, jobs_option, json_option, shard_option
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
@@ -114,31 +112,21 @@ def build(
         twins.check_writable(output)
     how["cache"] = cache = None if no_cache else open_shared_cache()
     rendered, twin = RenderedFamilies(families, keep_going=how["keep_going"]), None
-    try:
-        with progress("compiling", quiet=quiet) as observer, _executor(executor, how["jobs"], cache) as how["executor"]:
-            how["observer"] = recorder = Trace(observer)
-            try:
-                report = pipeline.build(rendered, output, **how)
-                if lineinfo:
-                    del how["keep_going"], how["shard"]
-                    twin = twins.build_twin(rendered.families, output, **how)
-            finally:  # timings of a failed build are written too
-                if timings is not None:
-                    write_output(timings, recorder.to_json().encode())
-    except FailedFragmentsError as error:
-        failures = {"error": error.what, "failures": [_describe_failure(group) for group in error.failures]}
-        print_result(failures, (), as_json=as_json)
-        raise
-    more: dict[str, object] = {"lineinfo": str(twin)} if twin else {}
-    more |= {"cache": asdict(report.use), "seconds": round(report.seconds, 3), "compiled": report.compiled}
+    with progress("compiling", quiet=quiet) as observer, _executor(executor, how["jobs"], cache) as how["executor"]:
+        how["observer"] = recorder = Trace(observer)
+        try:
+            report = pipeline.build(rendered, output, **how)
+            if lineinfo:
+                del how["keep_going"], how["shard"]
+                twin = twins.build_twin(rendered.families, output, **how)
+        finally:  # timings of a failed build are written too
+            if timings is not None:
+                write_output(timings, recorder.to_json().encode())
+    more: dict[str, object] = {"lineinfo": twin} if twin else {}
+    more |= {"cache": report.use, "seconds": round(report.seconds, 3), "compiled": report.compiled}
     print_built(report, f"in {report.path} ({report.summary})", as_json=as_json, **more)
     if twin and not as_json:
         click.echo(f"twin with line information in {twin}: JITLTO_LINEINFO=1 uses it")
-
-
-def _describe_failure(group: FailureGroup) -> dict[str, object]:
-    fragments, message = list(map(str, group.keys)), str(group.failures[0].error)
-    return {"cause": group.title, "extent": list(group.extent), "fragments": fragments, "message": message}
 
 
 def _collect_no_garbage() -> None:

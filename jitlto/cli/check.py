@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,7 +14,6 @@ from jitlto.base import config
 from jitlto.base.text import pluralize
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import find_shared
-from jitlto.build.shards import Shard
 from jitlto.check.check import check as check_database
 from jitlto.cli.ending import SHOWN
 from jitlto.cli.output import print_causes, print_result, progress
@@ -31,29 +30,32 @@ if TYPE_CHECKING:
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
 @targets_option("--link", "Link for these targets too")
 @click.option(
-    "--cover", type=click.IntRange(min=1), metavar="N",
+    "--cover", "strength", type=click.IntRange(min=1), metavar="N",
     help="Link only enough kernels to cover every combination of N parameter values.",
 )  # fmt: skip
-@click.option("--no-compare", is_flag=True, help="Do not compare the inline functions of fragments, which takes time.")
+@click.option(
+    "--no-compare", "compare", flag_value=False, default=True, type=bool,
+    help="Do not compare the inline functions of fragments, which takes time.",
+)  # fmt: skip
 @click.option(
     "--operators", metavar="PACKAGE",
     help="In place of a database, check the operators for PyTorch and JAX that a package declares.",
 )  # fmt: skip
 @shard_option("Make share I of N of the links and comparisons; the check holds if all shares do.")
-@click.option("--no-cache", is_flag=True, help="Link and compare again what an earlier check has proved.")
+@click.option(
+    "--no-cache", "use_cache", flag_value=False, default=True, type=bool,
+    help="Link and compare again what an earlier check has proved.",
+)  # fmt: skip
 @jobs_option("links")
 @json_option
 def check(
     database: Path | None,
     names: tuple[str, ...],
     archs: list[Architecture],
-    cover: int | None,
-    no_compare: bool,
     operators: str | None,
-    shard: Shard | None,
-    no_cache: bool,
     jobs: int | None,
     as_json: bool,
+    **how: Any,
 ) -> None:
     """Prove that every kernel of DB, or of the FAMILYs in it, plans and links. Needs no GPU.
 
@@ -70,7 +72,7 @@ def check(
     if operators is not None:
         from jitlto.check.operators import check_operators  # imported late: what declares operators, 30 ms
 
-        if any((database, cover, no_compare, shard, no_cache)):
+        if database or how != {"strength": None, "compare": True, "shard": None, "use_cache": True}:
             raise click.UsageError("--operators goes with --link, --jobs and --json only")
         # As for `python -m`: a package of a checkout need not be installed.
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a text
@@ -79,23 +81,13 @@ def check(
     else:
         if database is None:
             raise click.UsageError(f"name a database ({DATABASE}), or the package of --operators")
-        if cover and not archs:
+        if how["strength"] and not archs:
             raise click.UsageError("--cover needs --link")
         opened, family = open_database(database)
         with opened, progress("checking") as shown:
-            result = check_database(
-                opened,
-                (*([family] if family else []), *names),
-                targets=archs,
-                strength=cover,
-                compare=not no_compare,
-                shard=shard,
-                use_cache=not no_cache,
-                stores=None if config.current().cache == "off" else find_shared(),
-                workers=jobs,
-                on_links=shown.add,
-                on_link=shown.step,
-            )
+            how |= {"targets": archs, "workers": jobs, "on_links": shown.add, "on_link": shown.step}
+            stores = None if config.current().cache == "off" else find_shared()
+            result = check_database(opened, (*([family] if family else []), *names), stores=stores, **how)
         lines = _lines(result)
     print_result(result, lines, as_json=as_json)
     if not result.holds:

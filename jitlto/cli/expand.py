@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-from decimal import Decimal
 from pathlib import Path
 
 import click
 
 from jitlto.cli.ending import print_warning
-from jitlto.cli.parameters import PATH
+from jitlto.cli.parameters import PATH, json_option
 from jitlto.families.matrix import Value, load_matrix
 
 
 @click.command()
 @click.argument("file", metavar="MATRIX", type=PATH)
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one combination per line.")
-@click.option("--count", "only_count", is_flag=True, help="Print only the number of combinations.")
+@json_option
 @click.option(
     "--lenient", is_flag=True,
     help="Accept values that are not strings, an empty product, identical combinations and duplicate names.",
 )  # fmt: skip
-def expand(file: Path, as_json: bool, only_count: bool, lenient: bool) -> None:
+def expand(file: Path, as_json: bool, lenient: bool) -> None:
     """Print the combinations of the JSON file MATRIX, in order.
 
     Members of an object multiply, elements of an array are alternatives, and a value is written under its
@@ -39,14 +37,9 @@ def expand(file: Path, as_json: bool, only_count: bool, lenient: bool) -> None:
       abbrev=h data_type=__half veclen=1
       abbrev=h data_type=__half veclen=4
     """
-    if as_json and only_count:
-        raise click.UsageError("--json and --count exclude each other.")
     loaded = load_matrix(file, lenient=lenient)  # raises all errors before anything is printed
     for warning in loaded.warnings:
         print_warning(str(warning))
-    if only_count:
-        click.echo(f"{Decimal(loaded.count):f}")  # str() refuses integers of thousands of digits
-        return
     out = sys.stdout  # click.echo flushes every line, which would be most of the time of a long listing
     before = "["
     for combination in loaded.combinations():
@@ -54,16 +47,15 @@ def expand(file: Path, as_json: bool, only_count: bool, lenient: bool) -> None:
             out.write(f"{before}\n{json.dumps(combination)}")
             before = ","
         else:
-            words = (f"{_word(name, '=')}={_word(value)}" for name, value in combination.items())
-            line = (" ".join(words) or "{}") + "\n"
-            out.write(line.encode(out.encoding, "backslashreplace").decode(out.encoding))
+            words = (f"{_word(name)}={_word(value)}" for name, value in combination.items())
+            out.write((" ".join(words) or "{}") + "\n")
     if as_json:
         out.write("\n]\n" if loaded.count else "[]\n")
     out.flush()
 
 
-def _word(value: Value, reserved: str = "") -> str:
-    # Unquoted if its end is unambiguous; otherwise JSON, which can escape anything.
-    if isinstance(value, str) and value and value.isprintable() and not set(value) & {" ", '"', *reserved}:
+def _word(value: Value) -> str:
+    """Return a value as it is if its end is unambiguous, and else as JSON, which can escape anything."""
+    if isinstance(value, str) and value and value.isascii() and value.isprintable() and not set(value) & {*' "='}:
         return value
     return json.dumps(value)

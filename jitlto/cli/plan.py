@@ -71,8 +71,6 @@ def plan(
     data = _dump(resolved, dump)
     if output is not None:
         write_output(output, data)
-    elif b"\0" in data and sys.stdout.isatty():
-        raise click.UsageError("a cubin is binary: write it to a file with -o")
     else:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

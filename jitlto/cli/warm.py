@@ -75,13 +75,14 @@ def _jobs(target: str, settings: Sequence[str], targets: Sequence[Architecture],
     if ":" not in target and ("/" in target or "." in target):
         hint = "JITLTO_RECORD=FILE makes a file; a FAMILY is named without a path"
         raise JitltoError("no such file", code="jitlto-no-such-file", where=target, hint=hint)
+    family = find_family(target, database)
     if not targets:
         try:
             device.current()
         except NoDeviceError as error:
             raise click.UsageError(f"give --arch, e.g. --arch sm_90: {error.what}") from None
     # None is the current device: its exact architecture depends on the fragments too.
-    return family_jobs(find_family(target, database), parse_pairs(settings), targets or [None])
+    return family_jobs(family, parse_pairs(settings), targets or [None])
 
 
 def _finding(outcome: WarmOutcome) -> Finding:

@@ -37,7 +37,14 @@ if TYPE_CHECKING:  # not imported at run time: a plan without a caller's inputs 
         name: str
         parameters: Mapping[str, tuple[str, ...]]
 
-        def open(self) -> tuple[FragmentDatabase, FamilyRecord, Index]: ...
+        @property
+        def database(self) -> FragmentDatabase: ...
+
+        @property
+        def record(self) -> FamilyRecord: ...
+
+        @property
+        def index(self) -> Index: ...
 
         def again(self) -> Callable[[], object]: ...
 
@@ -88,7 +95,7 @@ class Planner(Generic[Loaded]):
             parsed = key if isinstance(key, FragmentKey) else FragmentKey.parse(text)
         except JitltoError as error:
             raise PlanError(error.what, code="plan-invalid-key", hint=error.hint) from None
-        database, record, _ = self._family.open()
+        database, record = self._family.database, self._family.record
         fragment = database.get(parsed)
         if fragment is None or not record.select([fragment]):
             raise PlanError(
@@ -193,7 +200,7 @@ class Planner(Generic[Loaded]):
 
     def _plan(self, arch: str | Architecture | None, link_mode: str, link_options: Mapping[str, object]) -> Plan:
         family = self._family
-        database, record, index = family.open()
+        database, record, index = family.database, family.record, family.index
         try:
             target = arch if arch is None or isinstance(arch, Architecture) else Architecture.parse(arch)
             callers = record.for_callers_code(link_options)

@@ -133,7 +133,7 @@ def _group(record: GroupRecord, members: Sequence[Fragment], elsewhere: Sequence
     by_cell = {cell(fragment.key): fragment for fragment in members}
     apart = set(map(cell, elsewhere)) - by_cell.keys()
     values = dict(zip(names, grid.find_values(names, [*by_cell, *apart]), strict=True))
-    ordered = sorted(by_cell.items(), key=lambda item: [grid.natural(value) for value in item[0]])
+    ordered = sorted(by_cell.items(), key=lambda item: [grid.order(value) for value in item[0]])
     return GroupView(record, values, len(apart), dict(ordered), grid.draw(names, by_cell, apart, record.exclude))
 
 

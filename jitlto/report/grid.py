@@ -7,7 +7,6 @@ unless the family declares that it is left out on purpose.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,10 +19,8 @@ from jitlto.record.family_record import Exclusion, is_excluded
 Cell = tuple[str, ...]
 
 # Bounds, for a page that is made and opened at once whatever a database says. What is beyond them is not drawn.
-_MOST_COMBINATIONS = 20_000
 _MOST_CELLS = 4_000
 _MOST_COLUMNS = 24
-_DRAWN_WHOLE = 100  # cells; of a larger table, rows in which nothing is known are left out
 
 
 class State(StrEnum):
@@ -48,14 +45,12 @@ class Grid:
         down, across: The parameters that go down, and those that go across.
         columns: The values that each column stands for.
         rows: The values that a row stands for, and its cells.
-        left_out: The number of rows that are not drawn, because they are empty.
     """
 
     down: tuple[str, ...]
     across: tuple[str, ...]
     columns: tuple[Cell, ...]
     rows: tuple[tuple[Cell, tuple[tuple[State, Cell], ...]], ...]
-    left_out: int
 
     @property
     def states(self) -> set[State]:
@@ -63,21 +58,15 @@ class Grid:
         return {state for _, cells in self.rows for state, _ in cells}
 
 
-def natural(text: str) -> tuple[object, ...]:
-    """Return a sort key that puts 8 before 16, and ``a8`` before ``a16``.
-
-    >>> sorted(["16", "b", "8", "a16", "a8"], key=natural)
-    ['8', '16', 'a8', 'a16', 'b']
-    """
-    # ASCII digits only, and compared as text: int() refuses literals of thousands of digits.
-    parts = re.split(r"([0-9]+)", text)
-    return tuple((0, len(p.lstrip("0")), p.lstrip("0")) if n % 2 else (1, p, "") for n, p in enumerate(parts) if p)
+def order(value: str) -> tuple[bool, int, str]:
+    """Return a sort key that puts numbers first, and 8 before 16; as text, since int() refuses thousands of digits."""
+    return (False, len(value), value) if value.isdecimal() else (True, 0, value)
 
 
 def find_values(names: Sequence[str], cells: Collection[Cell]) -> list[list[str]]:
     """Return the values of each parameter in some cells, numbers in numerical order."""
     columns = zip(*cells, strict=True) if cells else ((),) * len(names)
-    return [sorted(set(column), key=lambda value: (natural(value), value)) for column in columns]
+    return [sorted(set(column), key=order) for column in columns]
 
 
 def draw(
@@ -95,7 +84,7 @@ def draw(
     values = find_values(names, states)
     varying = [n for n, several in enumerate(values) if len(several) > 1]
     sizes = [len(values[n]) for n in varying]
-    if not varying or prod(sizes) > _MOST_COMBINATIONS:
+    if not varying or prod(sizes) > _MOST_CELLS:
         return None
     pairs = {(a, b): {(cell[a], cell[b]) for cell in states} for a, b in combinations(varying, 2)}
     for cell in product(*values):
@@ -108,11 +97,6 @@ def draw(
     split = next((n for n in range(1, len(varying)) if prod(sizes[n:]) <= _MOST_COLUMNS), max(1, len(varying) - 1))
     down, across = varying[:split], varying[split:]
     lines, columns = (list(product(*(values[n] for n in chosen))) for chosen in (down, across))
-    if prod(sizes) > _DRAWN_WHOLE:
-        known = {tuple(cell[n] for n in down) for cell in states}
-        lines = [line for line in lines if line in known]
-    if len(lines) * len(columns) > _MOST_CELLS:
-        return None
 
     def cell_at(line: Cell, column: Cell) -> tuple[State, Cell]:
         chosen = dict(zip(varying, (*line, *column), strict=True))
@@ -121,4 +105,4 @@ def draw(
 
     rows = tuple((line, tuple(cell_at(line, column) for column in columns)) for line in lines)
     named_down, named_across = (tuple(names[n] for n in chosen) for chosen in (down, across))
-    return Grid(named_down, named_across, tuple(columns), rows, prod(sizes[:split]) - len(lines))
+    return Grid(named_down, named_across, tuple(columns), rows)

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+from jitlto.base.cached import cached_property
 from jitlto.base.errors import JitltoError, LinkError
 from jitlto.base.events import Kind
 from jitlto.base.files import TWIN_SUFFIX, digest_of
@@ -145,9 +146,6 @@ class KernelFamily(Shared):
         self._quick: dict[Any, Any] = {}  # request → launcher
         self._launchers: dict[str, Launcher] = {}  # by digest
         self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
-        self._opened: tuple[FragmentDatabase, FamilyRecord, Index] | None = None
-        self._best: Chooser | None = None
-        self._twin: KernelFamily | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be found again, in another process, by name and by the digest of the database."""
@@ -160,14 +158,14 @@ class KernelFamily(Shared):
     def __repr__(self) -> str:
         return f"<KernelFamily {self.name} ({', '.join(self.parameters)}) of {self._file.path}>"
 
-    @property
+    @cached_property
     def database(self) -> FragmentDatabase:
         """The database, opened on first use.
 
         Raises:
             DatabaseError: If it can no longer be read, or was replaced by a different database.
         """
-        return self.open()[0]
+        return self._file.open()
 
     @property
     def location(self) -> Path:
@@ -184,31 +182,19 @@ class KernelFamily(Shared):
         """True if the file that it was loaded from still holds the same database."""
         return digest_of(self.location) == self.contents.digest
 
-    def open(self) -> tuple[FragmentDatabase, FamilyRecord, Index]:
-        """Open the database and read the family from it.
-
-        Returns:
-            database (FragmentDatabase)
-            record (FamilyRecord): With the groups of the families that it uses.
-            index (Index): Its fragments and theirs, indexed for resolving, and read when they are looked up.
-
-        Raises:
-            DatabaseError: As :attr:`database`.
-        """
-        if self._opened is None:
-            database = self._file.open()
-            self._opened = (database, *database.index(self.name))
-        return self._opened
+    @cached_property
+    def _read(self) -> tuple[FamilyRecord, Index]:
+        return self.database.index(self.name)
 
     @property
     def record(self) -> FamilyRecord:
         """The family's record in the database, with the groups of the families that it uses."""
-        return self.open()[1]
+        return self._read[0]
 
     @property
     def index(self) -> Index:
-        """The fragments of the family and of those that it uses, indexed for resolving."""
-        return self.open()[2]
+        """The fragments of the family and of those that it uses, indexed for resolving, and read when looked up."""
+        return self._read[1]
 
     def configurations(self) -> Iterator[dict[str, str]]:
         """Yield all configurations of the family: each plans to exactly one kernel, and each kernel occurs once.
@@ -311,11 +297,13 @@ class KernelFamily(Shared):
 
     def _family_for(self, link_options: object) -> KernelFamily:
         """Return the family in the twin of its database, if link options ask for line information and it has a twin."""
-        if not isinstance(link_options, Mapping) or link_options.get("lineinfo") is not True:
-            return self
-        if self._twin is None and (file := self.session.registry.twin(self._file)):
-            self._twin = KernelFamily(self.name, file, self.session)
-        return self._twin or self
+        wants_lines = isinstance(link_options, Mapping) and link_options.get("lineinfo") is True
+        return (self._twin if wants_lines else None) or self
+
+    @cached_property
+    def _twin(self) -> KernelFamily | None:
+        file = self.session.registry.twin(self._file)
+        return None if file is None else KernelFamily(self.name, file, self.session)
 
     def _request_key(
         self, entry: str | None, how: dict[str, Any], configuration: dict[str, object], capability: tuple[int, int]
@@ -356,17 +344,15 @@ class KernelFamily(Shared):
 
         return Dispatcher(self, names, fixed, entry, link_mode, link_options)
 
-    @property
+    @cached_property
     def best(self) -> Chooser:
         """Chooser of the best variant for a problem, as in ``family.best(rows=1000, data_type="float")``.
 
         See :class:`jitlto.tuning.best.Chooser`.
         """
-        if self._best is None:
-            from jitlto.tuning.best import Chooser  # imported lazily: loads msgspec, and few families are tuned
+        from jitlto.tuning.best import Chooser  # imported lazily: loads msgspec, and few families are tuned
 
-            self._best = Chooser(self)
-        return self._best
+        return Chooser(self)
 
     def tune(
         self,
@@ -396,8 +382,7 @@ class KernelFamily(Shared):
         from jitlto.tuning.tune import tune
 
         report = tune(self, problem, workload, budget=budget, save=save)
-        if self._best is not None:
-            self._best.forget()
+        self.best.forget()
         return report
 
     def load(self, plan: Plan) -> Launcher:

@@ -45,7 +45,6 @@ class _Line(Struct):
     link_mode: str
     link_options: dict[str, object]
     arch: str
-    database: str
 
 
 class UsedPlan(NamedTuple):
@@ -54,22 +53,19 @@ class UsedPlan(NamedTuple):
     Args:
         request: The request that it answers.
         arch: Its target architecture.
-        database: The file name of the database that it was made from, for messages.
     """
 
     request: Request
     arch: Architecture
-    database: str
 
     def to_line(self) -> bytes:
         """Encode as one line of JSON, with the newline; equal plans make equal lines."""
-        about = {"recorded": 2, "arch": self.arch.sm, "database": self.database}
         given = self.request._asdict() | {name: dict(getattr(self.request, name)) for name in _DICTS}
         given["supplied"] = [
             (name, kind, *((data, None) if isinstance(data, str) else (None, data)))
             for name, data, kind in self.request.supplied
         ]
-        return msgspec.json.encode(given | about, order="sorted") + b"\n"
+        return msgspec.json.encode(given | {"recorded": 2, "arch": self.arch.sm}, order="sorted") + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> UsedPlan:
@@ -87,7 +83,7 @@ class UsedPlan(NamedTuple):
                 supplied.append((name, text if text is not None else data or b"", kind))
             how = (read.pinned, tuple(supplied), read.link_mode, read.link_options)
             request = Request(read.family, read.entry, read.configuration, *how)
-            return cls(request, Architecture.parse(read.arch), read.database)
+            return cls(request, Architecture.parse(read.arch))
         except (JitltoError, RecursionError) as error:
             raise ValueError(f"not a recorded plan: {error}") from error
 
@@ -146,7 +142,7 @@ class Recorder:
             _log.warning("%r is not recorded: a Python function cannot be recorded", plan)
             return
         try:
-            _append(self._path, UsedPlan(plan.request, plan.target, plan.database.path.name).to_line())
+            _append(self._path, UsedPlan(plan.request, plan.target).to_line())
         except OSError as error:
             if not self._broken:
                 _log.warning("%s: plans are not recorded: %s", self._path, error.strerror or error)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jitlto.base import config
 from jitlto.base import events as runtime_events
 from jitlto.base.cache_dir import open_cache_dir
+from jitlto.base.cached import cached_property
 from jitlto.base.errors import JitltoError
 from jitlto.base.events import Events
 from jitlto.base.frozen import Shared
@@ -59,9 +60,8 @@ class Session(Shared):
 
     def _forget(self) -> None:
         self._config: Config | None = None
-        self._registry: Registry | None = None
-        self._kernel_cache: KernelCache | None = None
-        self._linker: object = None
+        for name in ("registry", "kernel_cache", "linker"):
+            self.__dict__.pop(name, None)
         self.families.clear()
         self.loaded.clear()
         self.events.step_observer = None
@@ -106,36 +106,26 @@ class Session(Shared):
                 self._config = settings
             return self._config
 
-    @property
+    @cached_property
     def registry(self) -> Registry:
         """The databases on ``JITLTO_DATABASE_PATH`` and in installed packages."""
-        with self._lock:
-            if self._registry is None:
-                how: dict[str, Any] = {"settings": self.config, "cache": self.kernel_cache}
-                self._registry = Registry(self.config.database_path, **how)
-            return self._registry
+        return Registry(self.config.database_path, settings=self.config, cache=self.kernel_cache)
 
-    @property
+    @cached_property
     def kernel_cache(self) -> KernelCache:
         """The cache of linked kernels, configured by ``JITLTO_CACHE`` and the other variables."""
-        with self._lock:
-            if self._kernel_cache is None:
-                settings, store, shared = self.config, None, None
-                readonly, may_link = settings.cache == "readonly", settings.mode != "cached"
-                if settings.cache != "off":
-                    store = open_cache_dir(settings.cache_dir / "cubins", settings.cache_size, readonly=readonly)
-                    if settings.store:
-                        shared = SharedKernels(settings, readonly=readonly or not may_link)
-                how: dict[str, Any] = {"events": self.events, "flights": self.flights}
-                self._kernel_cache = KernelCache(store, shared=shared, may_link=may_link, **how)
-            return self._kernel_cache
+        settings, store, shared = self.config, None, None
+        readonly, may_link = settings.cache == "readonly", settings.mode != "cached"
+        if settings.cache != "off":
+            store = open_cache_dir(settings.cache_dir / "cubins", settings.cache_size, readonly=readonly)
+            if settings.store:
+                shared = SharedKernels(settings, readonly=readonly or not may_link)
+        return KernelCache(store, shared=shared, may_link=may_link, events=self.events, flights=self.flights)
 
-    @property
+    @cached_property
     def linker(self) -> object:
         """The release of nvJitLink, as requests know it; looked for once, because that takes as long as a look-up."""
-        if self._linker is None:
-            self._linker = find_linker()
-        return self._linker
+        return find_linker()
 
     @property
     def is_recording(self) -> bool:

@@ -275,7 +275,11 @@ class SharedStore:
         try:
             self._opened.wait()
             if self._backend is not None and self.takes_writes:
-                self._write(self._backend, kind, key, payload)
+                if not self._is_there(self._backend, kind, key):
+                    name, data = entry.object_name(kind, key), entry.encode(kind, key, payload, self._keys.signing)
+                    self._backend.put(name, data)
+                    self._absent.discard(name)
+                    self._count(writes=1, bytes_written=len(data))
                 self._failures = dropped = 0
         except BaseException as error:  # noqa: BLE001 - as above
             if getattr(error, "code", "") == "store-denied":
@@ -290,16 +294,14 @@ class SharedStore:
                 self._queued_bytes -= len(payload)
                 self._changed.notify_all()
 
-    def _write(self, backend: Backend, kind: str, key: str, payload: bytes) -> None:
+    def _is_there(self, backend: Backend, kind: str, key: str) -> bool:
+        """Return whether the store holds a good entry."""
         name = entry.object_name(kind, key)
         with suppress(RejectedEntryError):
             if name not in self._absent and (there := backend.get(name)) is not None:
                 entry.decode(kind, key, there, self._keys.trusted)
-                return
-        data = entry.encode(kind, key, payload, self._keys.signing)
-        backend.put(name, data)
-        self._absent.discard(name)
-        self._count(writes=1, bytes_written=len(data))
+                return True
+        return False
 
     def flush(self, timeout: float, stall: float | None = None) -> bool:
         """Wait until everything is written or given up; say and return False if something is left.

@@ -53,7 +53,7 @@ def shipped(shipped_path: Path, tmp_path: Path) -> Path:
 
 
 def _line(family: str, arch: str = "sm_90", **configuration: str) -> bytes:
-    return UsedPlan(Request(family, None, configuration), Architecture.parse(arch), "kernels.fragdb").to_line()
+    return UsedPlan(Request(family, None, configuration), Architecture.parse(arch)).to_line()
 
 
 @pytest.mark.slow

@@ -49,7 +49,6 @@ _used = st.builds(
         st.dictionaries(_text, st.booleans() | st.integers() | st.lists(_text), max_size=2),
     ),
     st.builds(Architecture, st.integers(10, 999), st.sampled_from(["", "a", "f"])),
-    _text,
 )
 
 
@@ -75,7 +74,7 @@ def test_a_plan_is_recorded_once_however_often_it_is_used(mini: KernelFamily, tm
         mini.plan(arch="sm_90", **_CHOSEN).link()
         plan.link("sm_80")
     (first, second) = recording.read(path)
-    assert first == UsedPlan(Request("mini", None, _CHOSEN), Architecture(90), "mini.fragdb")
+    assert first == UsedPlan(Request("mini", None, _CHOSEN), Architecture(90))
     assert second.arch == Architecture(80)
     assert _again(path, mini) == [plan.digest, plan.for_arch("sm_80").digest]
 
@@ -155,7 +154,7 @@ def test_a_line_that_a_crash_cut_off_costs_itself_alone(
 ) -> None:
     path = tmp_path / "used.jsonl"
     plan = mini.plan(arch="sm_90", **_CHOSEN)
-    whole = UsedPlan(Request("mini", None, _CHOSEN), Architecture(80), "mini.fragdb").to_line()
+    whole = UsedPlan(Request("mini", None, _CHOSEN), Architecture(80)).to_line()
     path.write_bytes(whole + whole[:50])
     with session.recording(path):
         plan.link()

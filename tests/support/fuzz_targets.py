@@ -536,4 +536,4 @@ def recorded_line() -> bytes:
     from jitlto.base.versions import Architecture
 
     request = recording.Request("mini", None, {"data_type": "float"}, ("mini/op[]",), (("x", "int f();", None),))
-    return recording.UsedPlan(request, Architecture(90), "mini.fragdb").to_line()
+    return recording.UsedPlan(request, Architecture(90)).to_line()
