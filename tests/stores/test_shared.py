@@ -19,7 +19,7 @@ from jitlto.stores.shared import SharedStore
 from jitlto.stores.trust import Trust
 from tests.support.errors import raises
 from tests.support.process import python
-from tests.support.stores import KEY, config, directory_store, write_key
+from tests.support.stores import KEY, config, directory_store
 
 pytestmark = pytest.mark.timing
 
@@ -119,18 +119,6 @@ def test_what_one_process_writes_another_reads(tmp_path: Path) -> None:
     assert (reader.counts["hits"], writer.counts["writes"]) == (1, 1)
 
 
-def test_signed_entries_are_read_by_those_who_trust_the_key(tmp_path: Path) -> None:
-    key = write_key(tmp_path / "key")
-    writer = directory_store(tmp_path / "store", Trust(True, tmp_path / "key.pub", key))
-    writer.put("kernels", KEY, b"linked")
-    assert writer.flush(10)
-    assert directory_store(tmp_path / "store", Trust(True, tmp_path / "key.pub")).get("kernels", KEY) == b"linked"
-    write_key(tmp_path / "other")
-    reader = directory_store(tmp_path / "store", Trust(True, tmp_path / "other.pub"))
-    assert reader.get("kernels", KEY) is None
-    assert reader.counts["rejected"] == 1
-
-
 def test_many_entries_are_read_side_by_side(tmp_path: Path) -> None:
     store = directory_store(tmp_path)
     entries = {f"{number:064x}": b"%d" % number for number in range(50)}
@@ -142,8 +130,10 @@ def test_many_entries_are_read_side_by_side(tmp_path: Path) -> None:
 
 
 def test_without_patience_nothing_is_read(tmp_path: Path) -> None:
-    directory_store(tmp_path).put("kernels", KEY, b"linked")
-    assert directory_store(tmp_path, patience=0.0).get("kernels", KEY) is None
+    writer = directory_store(tmp_path)
+    writer.put("kernels", KEY, b"linked")
+    assert writer.flush(10)
+    assert opened(directory_store(tmp_path, patience=0.0)).get("kernels", KEY) is None
 
 
 def test_a_store_is_opened_once_and_with_one_request(backend: Fake) -> None:
@@ -407,16 +397,3 @@ def test_who_may_not_write_reads_on(store: SharedStore, backend: Fake, caplog: p
     assert len(warnings(caplog)) == 1
     backend.reply = lambda name: GOOD
     assert store.get("kernels", KEY) == b"linked"
-
-
-def test_a_key_that_readers_here_do_not_trust_is_said(
-    backend: Fake, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    write_key(tmp_path / "other")
-    trust = Trust(True, tmp_path / "other.pub", write_key(tmp_path / "key"))
-    store = SharedStore(StoreAddress("s3://bucket", writes=True), trust, 5)
-    for _ in range(2):
-        store.put("kernels", KEY, b"linked")
-    assert store.flush(10)
-    (said,) = warnings(caplog)
-    assert "what is written here is not read here" in said
