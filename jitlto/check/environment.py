@@ -10,19 +10,12 @@ from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 
 from jitlto.base.config import Config
-from jitlto.base.errors import JitltoError, LinkError, ToolchainError
+from jitlto.base.errors import JitltoError, ToolchainError
 from jitlto.base.user_caches import user_caches
-from jitlto.base.versions import Architecture
+from jitlto.check.links import require_readable
 from jitlto.compile import nvcc
 from jitlto.cuda import device, driver, libraries, nvjitlink, toolkit
-from jitlto.cuda.compatibility import (
-    check_target,
-    choose_target,
-    linkable_architectures,
-    ltoir_links,
-    newest_ptx_isa,
-    select_images,
-)
+from jitlto.cuda.compatibility import linkable_architectures, ltoir_links, newest_ptx_isa
 from jitlto.database import MERGE_HINT, FragmentDatabase
 from jitlto.launch.core import extension
 from jitlto.runtime import session
@@ -230,20 +223,13 @@ def _installed() -> Iterator[Component]:
 
 
 def _link_trouble(database: FragmentDatabase) -> str | None:
-    """Return why fragments do not link with link-time optimisation for the architectures that they were built for."""
+    """Return why a database does not link."""
     if database.part is not None:
         return f"{database.part} of a build: {MERGE_HINT}"
     try:
-        linker = nvjitlink.version()
-        for fragment in database.fragments():
-            newest = max((image.architecture for image in fragment.images), default=Architecture(75))
-            target = choose_target([fragment], "lto", newest, linker, requested=True)
-            select_images([fragment], target)
-            check_target(target.linked_for, linker)
-            if target.foreign:
-                return f"LTO-IR of CUDA {target.foreign} does not link with nvJitLink {linker}: PTX is linked instead"
-    except LinkError as error:
-        return f"{error.what.removeprefix(str(fragment.key)).strip()}: {error.hint}"
+        require_readable(database.fragments(), str(database.path))
     except ToolchainError:
-        pass  # a finding of its own
+        return None  # a finding of its own
+    except JitltoError as error:
+        return f"{error.what}: {error.hint}"
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
@@ -16,7 +15,7 @@ from jitlto.cuda import toolkit
 from jitlto.families.declaration import find_family
 from jitlto.packaging.foreign.cmake import read_project
 from jitlto.packaging.foreign.declarations import make_families
-from jitlto.packaging.scaffold import derive_import_name, write_package
+from jitlto.packaging.scaffold import write_package
 
 
 @click.command(epilog="Example: jitlto new my-kernels")
@@ -41,10 +40,6 @@ def new(name: str, output: Path | None, cuda: str | None, family: Path | None, t
     from its signature, to be adapted.
     """
     try:
-        derive_import_name(name)
-    except JitltoError as error:
-        raise click.BadParameter(str(error), param_hint="NAME") from error
-    try:
         major = int(cuda) if cuda else toolkit.nvrtc_version().major
     except JitltoError:
         major = 12
@@ -58,22 +53,13 @@ def import_() -> None:
     """Write declarations of kernels that another build system builds."""
 
 
-def _definitions(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    given = dict(parse_pairs(values))
-    for name in given:
-        if not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
-            raise click.BadParameter(f"{name!r} is no name of a variable")
-    return given
-
-
 @import_.command(epilog="Example: jitlto import cmake cpp/CMakeLists.txt -o fragments/")
 @click.argument("lists", metavar="CMAKELISTS", type=PATH)
 @click.option("-o", "--output", type=PATH, required=True, help="The directory for the folders of the families.")
 @click.option(
-    "-D", "definitions", metavar="NAME=VALUE", multiple=True, callback=_definitions,
-    help="Set a variable of CMake. Repeatable.",
+    "-D", "definitions", metavar="NAME=VALUE", multiple=True, help="Set a variable of CMake. Repeatable.",
 )  # fmt: skip
-def cmake(lists: Path, output: Path, definitions: dict[str, str]) -> None:
+def cmake(lists: Path, output: Path, definitions: tuple[str, ...]) -> None:
     """Read the calls of generate_jit_lto_kernels in a CMakeLists.txt of RAPIDS cuVS or librtcx.
 
     Writes a family.toml for each directory of templates; matrices, templates and headers stay where they are. CMake
@@ -81,7 +67,7 @@ def cmake(lists: Path, output: Path, definitions: dict[str, str]) -> None:
     nothing. Import only projects that you trust: CMake may read and write any of your files. A family without
     kernels is used by all others.
     """
-    calls, unknown = read_project(lists, definitions)
+    calls, unknown = read_project(lists, dict(parse_pairs(definitions)))
     families, notes = make_families(calls, lists.absolute().parent, output.absolute(), lists.name)
     files = {path: text for family in families for path, text in family.files.items()}
     for path in files:
