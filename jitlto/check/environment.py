@@ -18,7 +18,6 @@ from jitlto.cuda import device, driver, libraries, nvjitlink, toolkit
 from jitlto.cuda.compatibility import linkable_architectures, ltoir_links, newest_ptx_isa
 from jitlto.database import MERGE_HINT, FragmentDatabase
 from jitlto.launch.core import extension
-from jitlto.runtime import session
 from jitlto.runtime.discovery.installed import installed_families
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.stores.address import parse_store
@@ -70,7 +69,7 @@ def diagnose() -> Diagnosis:
     found = [*_toolchain(), *_fitting(), *_devices(), *wrong, _cache_directory(settings)]
     found += [*_stores(settings), *_databases(settings)]
     if not wrong:  # what the others use
-        found += [_core(), *_installed()]
+        found += [_core(), *_installed(settings)]
     return Diagnosis(tuple(found))
 
 
@@ -207,9 +206,9 @@ def _databases(settings: Config) -> Iterator[Component]:
             yield Component("database", f"{path}: {getattr(error, 'what', error)}", False, remedy)
 
 
-def _installed() -> Iterator[Component]:
+def _installed(settings: Config) -> Iterator[Component]:
     """Yield the families of installed packages, as ``jitlto ls --installed`` lists them."""
-    listed = installed_families(session.default.registry)
+    listed = installed_families(registry.Registry((), settings=settings))
     if not listed:
         yield Component("installed families", "none")
     for each in listed:

@@ -15,7 +15,7 @@ from jitlto.cuda import toolkit
 from jitlto.families.declaration import find_family
 from jitlto.packaging.foreign.cmake import read_project
 from jitlto.packaging.foreign.declarations import make_families
-from jitlto.packaging.scaffold import write_package
+from jitlto.packaging.scaffold import derive_import_name, write_package
 
 
 @click.command(epilog="Example: jitlto new my-kernels")
@@ -39,6 +39,10 @@ def new(name: str, output: Path | None, cuda: str | None, family: Path | None, t
     With --torch, its kernels are operators of PyTorch too; of another family, one kernel of each entrypoint is declared
     from its signature, to be adapted.
     """
+    try:
+        derive_import_name(name)
+    except JitltoError as error:
+        raise click.BadParameter(str(error), param_hint="NAME") from error
     try:
         major = int(cuda) if cuda else toolkit.nvrtc_version().major
     except JitltoError:
