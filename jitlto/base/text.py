@@ -51,20 +51,11 @@ def suggest(name: str, known: Iterable[str], otherwise: str = "") -> str:
     return f"did you mean {best!r}?" if best else otherwise
 
 
-def shorten_digests(text: str) -> str:
-    """Return a text for people: of digests the first 12 digits.
-
-    >>> shorten_digests("nvrtc 13.5 feebac3bea344e6c9165cc1c1019c5ce1bcaef62")
-    'nvrtc 13.5 feebac3bea34'
-    """
-    return _DIGEST.sub(r"\1", text)
-
-
 def describe_differences(one: str, other: str) -> tuple[str, str]:
-    """Return, for each of two identities of compilers, the lines that the other lacks, with short digests."""
+    """Return, for each of two identities of compilers, the lines that the other lacks; of digests 12 digits."""
     lines = [text.splitlines() for text in (one, other)]
     mine, theirs = ("; ".join(line for line in each if line not in rest) for each, rest in (lines, lines[::-1]))
-    return shorten_digests(mine or one), shorten_digests(theirs or other)
+    return _DIGEST.sub(r"\1", mine or one), _DIGEST.sub(r"\1", theirs or other)
 
 
 def format_bytes(count: int) -> str:

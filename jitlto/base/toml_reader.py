@@ -17,17 +17,6 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.text import suggest
 
 T = TypeVar("T", bound=msgspec.Struct)
-_TYPES = {
-    "str": "a string",
-    "int": "an integer",
-    "float": "a float",
-    "bool": "a boolean",
-    "array": "an array",
-    "object": "a table",
-    "datetime": "a date",
-    "date": "a date",
-    "time": "a time",
-}
 
 
 class TomlTable:
@@ -85,8 +74,7 @@ class TomlTable:
             choices = [f'"{c}"' for part in parts if get_origin(part) is Literal for c in get_args(part)]
             choices += [f'a list: ["{self.values[key]}"]' for part in parts if get_origin(part) is tuple]
             raise self.error(f"invalid {key} {self.values[key]!r}", f"write {' or '.join(choices)}")
-        what = re.sub(r"`(\w+)[^`]*`", lambda match: _TYPES.get(match[1], match[1]), what)
-        quote = what.startswith("Expected a string, got a") and what.endswith(("integer", "float", "boolean"))
+        quote = re.fullmatch(r"Expected `str.*`, got `(?:int|float|bool)`", what)
         raise self.error(f"invalid {key}: {what[:1].lower()}{what[1:]}", "write it in quotes" if quote else None)
 
     def error(self, what: str, hint: str | None = None, *, case: str = "invalid-value") -> JitltoError:
@@ -106,20 +94,15 @@ def read_toml(path: Path, error: type[JitltoError]) -> TomlTable:
     Raises:
         JitltoError: Of class ``error``, if the file cannot be read or is not TOML.
     """
-    blank = TomlTable(path, error, {})
-
-    def unreadable(why: str) -> JitltoError:
-        return blank.error(f"cannot be read: {why}", case="unreadable")
-
-    if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - Path's raise on long names
-        raise unreadable("not a regular file")  # reading a FIFO would block
+    table = TomlTable(path, error, {})
     try:
-        return TomlTable(path, error, tomllib.loads(path.read_text("utf-8-sig")))
-    except OSError as why:
-        raise unreadable(str(why.strerror)) from None
-    except UnicodeDecodeError:
-        raise unreadable("not UTF-8 text") from None
-    except RecursionError:
-        raise blank.error("invalid TOML: nested too deeply", case="syntax") from None
-    except ValueError as why:  # TOMLDecodeError, or a literal of thousands of digits, which int() rejects
-        raise blank.error(f"invalid TOML: {why}", case="syntax") from None
+        if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - Path's raise on long names
+            raise OSError(None, "not a regular file")  # reading a FIFO would block
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as why:
+        raise table.error(f"cannot be read: {getattr(why, 'strerror', 'not UTF-8 text')}", case="unreadable") from None
+    try:
+        return TomlTable(path, error, tomllib.loads(text))
+    except (ValueError, RecursionError) as why:  # also of a literal of thousands of digits, which int() rejects
+        reason = "nested too deeply" if isinstance(why, RecursionError) else why
+        raise table.error(f"invalid TOML: {reason}", case="syntax") from None

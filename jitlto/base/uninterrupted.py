@@ -112,18 +112,15 @@ def wait_first() -> None:
 
 def _is_importing(me: int) -> bool:
     """Return whether another thread than ``me`` imports a module for jitlto."""
-    return any(
-        {"importlib", "jitlto"} <= _packages(frame) for thread, frame in sys._current_frames().items() if thread != me
-    )
-
-
-def _packages(frame: FrameType | None) -> set[str]:
-    """Return the packages whose code a thread runs."""
-    found = set()
-    while frame is not None:
-        found.add(str(frame.f_globals.get("__name__")).partition(".")[0])
-        frame = frame.f_back
-    return found
+    for thread, innermost in sys._current_frames().items():
+        frame: FrameType | None = innermost
+        packages = set()
+        while frame is not None and thread != me:
+            packages.add(str(frame.f_globals.get("__name__")).partition(".")[0])
+            frame = frame.f_back
+        if {"importlib", "jitlto"} <= packages:
+            return True
+    return False
 
 
 def _after_fork_in_parent() -> None:

@@ -152,7 +152,7 @@ static PyType_Spec lookup_spec = {
     .slots = lookup_slots,
 };
 
-static PyObject *new_lookup(PyObject *method) {
+static PyObject *make_lookup(PyObject *Py_UNUSED(module), PyObject *method) {
     Lookup *lookup = PyObject_GC_New(Lookup, shared.lookup_type);
     if (lookup == NULL) return NULL;
     lookup->vectorcall = lookup_vectorcall;
@@ -194,7 +194,7 @@ static PyObject *called_vectorcall(PyObject *self, PyObject *const *args, size_t
     return result;
 }
 
-/* The bases have no arguments for __new__ and no objects of varying size: new_called_class() refuses others. */
+/* The bases have no arguments for __new__ and no objects of varying size: make_called_class() refuses others. */
 static PyObject *called_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(keywords)) {
     PyObject *method = PyObject_GetAttrString((PyObject *)type, "__call__");
     if (method == NULL) return NULL;
@@ -209,8 +209,9 @@ static PyObject *called_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObj
     return made;
 }
 
-static PyObject *new_called_class(PyTypeObject *base) {
-    if (base->tp_itemsize != 0 || base->tp_vectorcall_offset != 0 || !(base->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+static PyObject *make_called_class(PyObject *Py_UNUSED(module), PyObject *given) {
+    PyTypeObject *base = (PyTypeObject *)given;
+    if (!PyType_Check(given) || base->tp_itemsize != 0 || base->tp_vectorcall_offset != 0 || !(base->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
         PyErr_SetString(PyExc_TypeError, "the base must be a class with a __call__ of its own");
         return NULL;
     }
@@ -238,8 +239,8 @@ static PyObject *new_called_class(PyTypeObject *base) {
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
         .slots = slots,
     };
-    PyObject *made = PyType_FromSpecWithBases(&spec, (PyObject *)base);
-    PyObject *method = made == NULL ? NULL : PyObject_GetAttrString((PyObject *)base, "__call__");
+    PyObject *made = PyType_FromSpecWithBases(&spec, given);
+    PyObject *method = made == NULL ? NULL : PyObject_GetAttrString(given, "__call__");
     /* In the place of the wrapper of tp_call, which stays: to set the attribute would make it Python's again. */
     if (method == NULL || PyDict_SetItemString(((PyTypeObject *)made)->tp_dict, "__call__", method) < 0)
         Py_CLEAR(made);

@@ -678,16 +678,6 @@ static PyObject *forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) 
     Py_RETURN_NONE;
 }
 
-static PyObject *make_lookup(PyObject *Py_UNUSED(module), PyObject *method) { return new_lookup(method); }
-
-static PyObject *make_called_class(PyObject *Py_UNUSED(module), PyObject *base) {
-    if (!PyType_Check(base)) {
-        PyErr_SetString(PyExc_TypeError, "make_called_class(base): a class");
-        return NULL;
-    }
-    return new_called_class((PyTypeObject *)base);
-}
-
 static PyMethodDef functions[] = {
     {"make_called_class", make_called_class, METH_O,
      "make_called_class(base): a class below another one, whose objects are called faster."},

@@ -13,9 +13,10 @@ typedef struct XlaExtension {
     struct XlaExtension *next;
 } XlaExtension;
 
+#define XLA_HEAD size_t struct_size; XlaExtension *extensions; /* of most of those that follow */
+
 typedef struct {
-    size_t struct_size;
-    XlaExtension *extensions;
+    XLA_HEAD
     int major, minor;
 } XlaVersion;
 
@@ -31,21 +32,18 @@ typedef struct {
 } XlaMetadataExtension;
 
 typedef struct {
-    size_t struct_size;
-    XlaExtension *extensions;
+    XLA_HEAD
     const char *message;
     int code;
 } XlaErrorArguments;
 
 typedef struct {
-    size_t struct_size;
-    XlaExtension *extensions;
+    XLA_HEAD
     void *context, *stream;
 } XlaStreamArguments;
 
 typedef struct {
-    size_t struct_size;
-    XlaExtension *extensions;
+    XLA_HEAD
     XlaVersion version;
     void *internal;
     void *(*create_error)(XlaErrorArguments *);
@@ -54,15 +52,13 @@ typedef struct {
 } XlaApi;
 
 typedef struct {
-    size_t struct_size;
-    XlaExtension *extensions;
+    XLA_HEAD
     int type;
     void *data;
 } XlaBuffer;
 
 typedef struct { /* of arguments and of results */
-    size_t struct_size;
-    XlaExtension *extensions;
+    XLA_HEAD
     int64_t size;
     int *types;
     void **values;
@@ -80,8 +76,7 @@ typedef struct {
 } XlaArray;
 
 typedef struct {
-    size_t struct_size;
-    XlaExtension *extensions;
+    XLA_HEAD
     int64_t size;
     int *types;
     XlaSpan **names;
@@ -89,8 +84,7 @@ typedef struct {
 } XlaAttributes;
 
 typedef struct {
-    size_t struct_size;
-    XlaExtension *extensions;
+    XLA_HEAD
     const XlaApi *api;
     void *context;
     int stage;
@@ -231,8 +225,7 @@ static void *xla_handler(XlaFrame *frame) {
     return call != NULL ? xla_launch(frame, call) : xla_error(frame, XLA_INTERNAL, "jitlto: malformed call");
 }
 
-static PyObject *make_xla_handler(PyObject *module, PyObject *arguments) {
-    (void)module;
+static PyObject *make_xla_handler(PyObject *Py_UNUSED(module), PyObject *arguments) {
     unsigned long long launch, get_context, push, pop;
     if (!PyArg_ParseTuple(arguments, "(KKKK)ii:make_xla_handler", &launch, &get_context, &push, &pop, &xla.major, &xla.minor))
         return NULL;
@@ -244,8 +237,7 @@ static PyObject *make_xla_handler(PyObject *module, PyObject *arguments) {
     return PyCapsule_New((void *)(uintptr_t)xla_handler, "xla._CUSTOM_CALL_TARGET", NULL);
 }
 
-static PyObject *add_xla_kernel(PyObject *module, PyObject *arguments) {
-    (void)module;
+static PyObject *add_xla_kernel(PyObject *Py_UNUSED(module), PyObject *arguments) {
     Py_buffer digest;
     unsigned long long handle;
     if (!PyArg_ParseTuple(arguments, "y*K:add_xla_kernel", &digest, &handle)) return NULL;

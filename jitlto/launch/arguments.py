@@ -29,8 +29,6 @@ _TEXTURES = (
     "TextureObject", "SurfaceObject", "CUtexObject", "CUsurfObject", "cudaTextureObject_t", "cudaSurfaceObject_t",
 )  # fmt: skip
 
-_TORCH = ("torch", "torch.nn.parameter")  # the modules of Tensor and Parameter
-
 
 def make_converter(parameter: Parameter) -> Converter:
     """Return the converter of one kernel parameter."""
@@ -46,7 +44,7 @@ def make_converter(parameter: Parameter) -> Converter:
         return _integer(parameter, known)
     if known.typestr[0] == "c":
         return _complex(parameter, known)
-    return _bfloat16(parameter) if known.typestr == "bfloat16" else _floating(parameter, known)
+    return _floating(parameter, known)
 
 
 def _by_value(parameter: Parameter) -> Converter:
@@ -74,8 +72,6 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
         return address_of(argument).to_bytes(8, "little")
 
     def address_of(argument: Any) -> int:
-        if type(argument).__module__ in _TORCH and (address := _read_tensor(argument, expected)):
-            return address
         try:
             interface = argument.__cuda_array_interface__
         except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype, a gradient)
@@ -96,26 +92,6 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
         return int(pointer) if pointer else _null_address(parameter, argument, interface["shape"])
 
     return convert
-
-
-def _read_tensor(tensor: Any, expected: str | None) -> int:
-    """Return the address of a tensor of PyTorch, a fifth of what its interface takes; 0 where that has more to say."""
-    try:
-        if not tensor.is_cuda or not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
-            return 0
-        typestr = _typestr_of(tensor.dtype)
-        return int(tensor.data_ptr()) if typestr and expected in (None, typestr) else 0
-    except Exception:  # noqa: BLE001 - of one that has no strides, or no storage
-        return 0
-
-
-@cache
-def _typestr_of(dtype: Any) -> str:
-    """Return NumPy's notation for a dtype of PyTorch; empty for one that NumPy does not have."""
-    try:
-        return np.dtype(str(dtype).removeprefix("torch.")).str
-    except TypeError:
-        return "<V2" if str(dtype) == "torch.bfloat16" else ""
 
 
 def _null_address(parameter: Parameter, array: Any, shape: tuple[int, ...]) -> int:
@@ -245,8 +221,12 @@ def _object_handle(argument: Any) -> int | None:
 
 
 def _floating(parameter: Parameter, known: Scalar) -> Converter:
-    pack = struct.Struct({"f2": "<e", "f4": "<f", "f8": "<d"}[known.typestr]).pack
-    high = float(np.finfo(known.typestr).max)
+    pack: Callable[[float], bytes]
+    if known.typestr == "bfloat16":
+        pack, high = _pack_bfloat16, float(np.uint32(0x7F7F0000).view(np.float32))
+    else:
+        pack = struct.Struct({"f2": "<e", "f4": "<f", "f8": "<d"}[known.typestr]).pack
+        high = float(np.finfo(known.typestr).max)
 
     def convert(argument: Any) -> bytes:
         value = argument if type(argument) is float else _real(parameter, argument)
@@ -257,24 +237,16 @@ def _floating(parameter: Parameter, known: Scalar) -> Converter:
     return convert
 
 
-def _bfloat16(parameter: Parameter) -> Converter:
-    high = float(np.uint32(0x7F7F0000).view(np.float32))
-
-    def convert(argument: Any) -> bytes:
-        value = _real(parameter, argument)
-        if math.isnan(value):
-            return b"\xc0\x7f"
-        if abs(value) > high and not math.isinf(value):
-            raise range_error(parameter, value, -high, high)
-        single = np.float32(value)
-        bits = int(single.view(np.uint32))
-        if bits & 0xFFFF == 0x8000 and float(single) != value:
-            # A tie only because of the first rounding: round towards the original value.
-            bits += 1 if abs(value) > abs(float(single)) else -1
-        # Round to nearest even, as __double2bfloat16 does.
-        return (bits + 0x7FFF + ((bits >> 16) & 1) >> 16 & 0xFFFF).to_bytes(2, "little")
-
-    return convert
+def _pack_bfloat16(value: float) -> bytes:
+    """Round to nearest even, as ``__double2bfloat16`` does."""
+    if math.isnan(value):
+        return b"\xc0\x7f"
+    single = np.float32(value)
+    bits = int(single.view(np.uint32))
+    if bits & 0xFFFF == 0x8000 and float(single) != value:
+        # A tie only because of the first rounding: round towards the original value.
+        bits += 1 if abs(value) > abs(float(single)) else -1
+    return (bits + 0x7FFF + ((bits >> 16) & 1) >> 16 & 0xFFFF).to_bytes(2, "little")
 
 
 def _complex(parameter: Parameter, known: Scalar) -> Converter:

@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 
         def launcher(self, **how: Any) -> Launcher: ...
 
-    class DispatchedFamily(LaunchedFamily, Protocol):
-        """The parts of a family that a dispatcher uses."""
-
-        def dispatcher(self, *names: str, **how: Any) -> Dispatcher: ...
-
 
 @called
 class Dispatcher(Shared):
@@ -44,7 +39,7 @@ class Dispatcher(Shared):
 
     def __init__(
         self,
-        family: DispatchedFamily,
+        family: Any,  # a KernelFamily, whose module imports this one
         names: Sequence[str],
         fixed: Mapping[str, object],
         entry: str | None,
@@ -90,4 +85,5 @@ class Dispatcher(Shared):
                 hint=f"give one value for each of {', '.join(self.names)}",
             )
         chosen = dict(zip(self.names, values, strict=True))
-        return self._family.launcher(**self._how, **self._fixed, **chosen)
+        launcher: Launcher = self._family.launcher(**self._how, **self._fixed, **chosen)
+        return launcher

@@ -28,13 +28,6 @@ if TYPE_CHECKING:  # not needed by a launch
 # Above this, static and dynamic together, a kernel has to opt in to dynamic shared memory (CUDA C++ Programming Guide).
 _SHARED_WITHOUT_OPT_IN = 48 * 1024
 _granting = threading.Lock()
-#: :attr:`LinkedKernel.layer` → its description; any other layer is shown as it is.
-_ORIGINS = {
-    "link": "linked",
-    "disk": "found in the user's cache",
-    "pack": "found in a pack",
-    "store": "found in a shared store",
-}
 
 
 @called
@@ -96,13 +89,9 @@ class Launcher(Shared):
         return plan.make_family().load, (plan.for_arch(None) if plan.arch == device.architecture() else plan,)
 
     def __repr__(self) -> str:
-        return f"<Launcher {self._title} for {self.linked.target}>"
-
-    @property
-    def _title(self) -> str:
         from jitlto.base.mangling import demangle
 
-        return demangle(self.linked.entry)
+        return f"<Launcher {demangle(self.linked.entry)} for {self.linked.target}>"
 
     @property
     def plan(self) -> Plan:
@@ -131,29 +120,6 @@ class Launcher(Shared):
     def cubin(self) -> bytes:
         """The machine code, or the PTX that the driver compiled."""
         return self.linked.cubin
-
-    def explain(self) -> str:
-        """Return a description in a few lines: the kernel's parts, the origin of its code, and the resources it uses.
-
-        Raises:
-            DatabaseError: As :attr:`plan`.
-        """
-        plan, linked, used = self.plan, self.linked, self.kernel.attributes[device.ordinal()]
-        origin = _ORIGINS.get(linked.layer, linked.layer)
-        lines = [
-            self._title,
-            *(f"  {parameter}" for parameter in self.signature),
-            *(f"{name} = {value}" for name, value in plan.configuration.items()),
-            *(f"fragment {fragment.key}" for fragment in plan.fragments),
-            *(f"user input {item.symbols.name}" for item in plan.supplied),
-            f"digest {self.chosen.digest}",
-            f"{origin} for {linked.target} ({plan.link_mode}) in {1000 * linked.seconds:.1f} ms",
-            f"{len(linked.cubin)} bytes of code",
-            f"{used.num_regs} registers and {used.local_size_bytes} bytes of local memory per thread",
-            f"{used.shared_size_bytes} bytes of shared memory a block of at most {used.max_threads_per_block} threads",
-            *(f"warning of {text}" for text in linked.warnings),
-        ]
-        return "\n".join(lines)
 
     def max_blocks(self, block: Extent, shared_memory: int = 0) -> int:
         """Return the number of blocks that the device can run at once: the largest grid of a cooperative launch.
@@ -230,9 +196,8 @@ class Launcher(Shared):
             LaunchError: If the launch configuration is invalid or the driver rejects the launch.
         """
         device.current()
-        launch = Launch(Step(self, grid, block, args, shared_memory, cluster, cooperative, programmatic))
-        launch.issue(stream_handle(stream))
-        self.packing.give_back(launch.memory)
+        step = Step(self, grid, block, args, shared_memory, cluster, cooperative, programmatic)
+        Launch(step).issue(stream_handle(stream))
         self._launches += 1
         if self._launches == 2 and type(self).__call__ is Launcher.__call__:
             # Not at the first launch: a kernel that is launched once should not wait for it.

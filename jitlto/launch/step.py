@@ -73,10 +73,8 @@ class Slot(Frozen):
     name: str
 
 
-class Step:
+class Step(Frozen):
     """One launch; of a sequence it is made by :meth:`Launcher.step <jitlto.Launcher.step>`.
-
-    A plain class: a named tuple takes longer to define, a frozen class to be made, which each plain launch does.
 
     Args:
         launcher (Launcher): The kernel.
@@ -84,22 +82,14 @@ class Step:
             may be a :class:`Slot`.
     """
 
-    __slots__ = ("args", "block", "cluster", "cooperative", "grid", "launcher", "programmatic", "shared_memory")
-
-    def __init__(
-        self,
-        launcher: Any,  # a Launcher, whose module imports this one
-        grid: Extent,
-        block: Extent,
-        args: tuple[Any, ...],
-        shared_memory: int = 0,
-        cluster: Extent | None = None,
-        cooperative: bool = False,
-        programmatic: bool = False,
-    ) -> None:
-        self.launcher, self.grid, self.block, self.args = launcher, grid, block, args
-        self.shared_memory, self.cluster = shared_memory, cluster
-        self.cooperative, self.programmatic = cooperative, programmatic
+    launcher: Any  # a Launcher, whose module imports this one
+    grid: Extent
+    block: Extent
+    args: tuple[Any, ...]
+    shared_memory: int = 0
+    cluster: Extent | None = None
+    cooperative: bool = False
+    programmatic: bool = False
 
     def check(self) -> tuple[Extents, Extents, Extents | None]:
         """Check the launch configuration, and prepare the kernel for it.
@@ -146,22 +136,14 @@ class Packing:
         self.places = tuple(places)
         self._table, self._values = struct.Struct(f"<{count}Q"), struct.Struct(layout)
         self._kind = ctypes.c_char * max(end, 1)
-        self._free: list[tuple[Any, int]] = []
 
-    def take(self, values: Sequence[bytes]) -> tuple[Any, int]:
-        """Return memory with some values, which nothing else uses, and its address."""
-        try:
-            memory = self._free.pop()
-        except IndexError:
-            buffer = self._kind()
-            memory = buffer, ctypes.addressof(buffer)
-            self._table.pack_into(buffer, 0, *(memory[1] + place for place in self.places))
-        self._values.pack_into(memory[0], self._table.size, *values)
-        return memory
-
-    def give_back(self, memory: tuple[Any, int]) -> None:
-        """Let another launch use some memory."""
-        self._free.append(memory)
+    def pack(self, values: Sequence[bytes]) -> tuple[Any, int]:
+        """Return memory with some values, and its address."""
+        buffer = self._kind()
+        address = ctypes.addressof(buffer)
+        self._table.pack_into(buffer, 0, *(address + place for place in self.places))
+        self._values.pack_into(buffer, self._table.size, *values)
+        return buffer, address
 
 
 make_packing = cache(Packing)
@@ -188,12 +170,10 @@ class Launch:
         ]
         self.step, self.kernel = step, launcher.handle
         self._grid, self._block, self._cluster = step.check()
-        self.memory = packing.take(values)
-        self._native = None
-        if self._cluster is not None or step.cooperative or step.programmatic:  # else it needs no structure
-            self._native = self.write(driver.CUlaunchConfig())
-            attributes = [_make_attribute(*each) for each in self.attributes(driver.CUlaunchAttributeValue)]
-            self._native.attrs, self._native.numAttrs = attributes, len(attributes)
+        self.memory = packing.pack(values)
+        self._native = self.write(driver.CUlaunchConfig())
+        attributes = [_make_attribute(*each) for each in self.attributes(driver.CUlaunchAttributeValue)]
+        self._native.attrs, self._native.numAttrs = attributes, len(attributes)
 
     def write(self, native: Any) -> Any:
         """Set grid, block and shared memory of a structure of the driver; return it."""
@@ -229,12 +209,8 @@ class Launch:
         Raises:
             LaunchError: If the driver rejects the launch.
         """
-        if self._native is None:
-            shape = (*self._grid, *self._block, self.step.shared_memory)
-            (status,) = driver.cuLaunchKernel(self.kernel, *shape, stream, self.memory[1], 0)
-        else:
-            self._native.hStream = driver.CUstream(stream)
-            (status,) = driver.cuLaunchKernelEx(self._native, self.kernel, self.memory[1], 0)
+        self._native.hStream = driver.CUstream(stream)
+        (status,) = driver.cuLaunchKernelEx(self._native, self.kernel, self.memory[1], 0)
         if status:
             raise self.step.failure(status)
 

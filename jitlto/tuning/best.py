@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jitlto.base.cached import cached_property
@@ -16,28 +16,9 @@ from jitlto.record.tuning import Launch, TuneRecord, Variant, applies, launch
 from jitlto.tuning import devices, wisdom_file
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    from jitlto.launch.dispatcher import LaunchedFamily
     from jitlto.launch.launcher import Launcher
     from jitlto.plan.cache_entry import LinkedKernel
-    from jitlto.record.family_record import FamilyRecord
     from jitlto.tuning.wisdom import Entry, Trial, Wisdom
-
-    class TunedFamily(LaunchedFamily, Protocol):
-        """The parts of a family that choosing uses."""
-
-        session: Any
-
-        @property
-        def record(self) -> FamilyRecord: ...
-
-        @property
-        def location(self) -> Path: ...
-
-        @property
-        def plan(self) -> Any: ...
-
 
 _MOST_GUESSES = 8  # that are tried: each may have to be linked
 
@@ -86,7 +67,7 @@ class Chooser(Shared):
 
     __slots__ = ("__dict__", "__weakref__")
 
-    def __init__(self, family: TunedFamily) -> None:
+    def __init__(self, family: Any) -> None:
         self._quick: dict[Any, Any] = {}  # problem → answer
         self._family = family
 
@@ -162,17 +143,18 @@ class Chooser(Shared):
         return asked.answer(launcher, variant, "default", reason)
 
 
+@dataclass(frozen=True)
 class Problem:
     """A problem that is asked for: the entrypoint, its configuration without free parameters, and sizes."""
 
-    def __init__(
-        self, family: TunedFamily, entry: str, record: TuneRecord, configuration: dict[str, str], sizes: dict[str, int]
-    ) -> None:
-        self.family, self.entry, self.record = family, entry, record
-        self.configuration, self.sizes = configuration, sizes
+    family: Any  # a KernelFamily, whose module is above
+    entry: str
+    record: TuneRecord
+    configuration: dict[str, str]
+    sizes: dict[str, int]
 
     @classmethod
-    def read(cls, family: TunedFamily, problem: Mapping[str, object]) -> Problem:
+    def read(cls, family: Any, problem: Mapping[str, object]) -> Problem:
         """Read a problem as callers give it.
 
         Raises:
@@ -222,7 +204,8 @@ class Problem:
 
     def launcher(self, variant: Variant) -> Launcher:
         """Return the launcher of a variant."""
-        return self.family.launcher(**self.request(variant))
+        launcher: Launcher = self.family.launcher(**self.request(variant))
+        return launcher
 
     def link(self, variant: Variant) -> LinkedKernel:
         """Link the kernel of a variant, or find it in a cache, without loading it."""

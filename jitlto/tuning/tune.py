@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jitlto.base.errors import JitltoError, PlanError, TuningError
 from jitlto.cuda.elf import hash_code
@@ -16,10 +16,7 @@ from jitlto.tuning import devices, wisdom_file
 from jitlto.tuning.bench import Bench
 from jitlto.tuning.best import Best, Problem
 from jitlto.tuning.search import Outcome, search
-from jitlto.tuning.wisdom import Entry, Trial, make_entry
-
-if TYPE_CHECKING:
-    from jitlto.tuning.best import TunedFamily
+from jitlto.tuning.wisdom import Entry, Trial
 
 _MOST_VARIANTS = 1000
 
@@ -67,7 +64,7 @@ class TuneReport:
 
 
 def tune(
-    family: TunedFamily,
+    family: Any,
     problem: Mapping[str, object],
     workload: Workload,
     *,
@@ -105,8 +102,8 @@ def tune(
         Trial(each.variant, asked.launcher(each.variant).chosen.digest, each.seconds, each.spread, len(each.times))
         for each in outcome.candidates
     ]
-    place = asked.configuration, asked.record.bucket(asked.sizes), devices.current_kind()
-    entry = make_entry(family.name, asked.entry, *place, trials)
+    configuration, bucket = tuple(sorted(asked.configuration.items())), asked.record.bucket(asked.sizes)
+    entry = Entry(family.name, asked.entry, configuration, bucket, devices.current_kind(), tuple(trials))
     if save:
         wisdom_file.add(family.session.config.wisdom, entry)
     return TuneReport(entry, outcome, len(variants), time.monotonic() - begin, linked - begin)

@@ -58,7 +58,7 @@ class Entry(Struct, frozen=True, dict=True):
         bucket: The problem's bucket of sizes, sorted.
         device: The kind of device, with all that decides how fast kernels are.
         default: The variant that is used without wisdom; the first trial is of it.
-        trials: The default's, and the others sorted.
+        trials: The default's first.
     """
 
     family: Name
@@ -119,20 +119,6 @@ class Entry(Struct, frozen=True, dict=True):
     def distance(self, bucket: Sizes) -> float:
         """Return by how much a bucket of the same sizes differs."""
         return sum(abs(log2((a + 1) / (b + 1))) for (_, a), (_, b) in zip(self.bucket, bucket, strict=True))
-
-
-def make_entry(
-    family: str,
-    entry: str,
-    configuration: Mapping[str, str],
-    bucket: Sizes,
-    device: str,
-    trials: Iterable[Trial],
-) -> Entry:
-    """Return an entry in its canonical order; the first trial is the default's."""
-    first, *rest = trials
-    ordered = (first, *sorted(rest, key=lambda trial: _spelled(trial.variant)))
-    return Entry(family, entry, tuple(sorted(configuration.items())), bucket, device, ordered)
 
 
 class Wisdom:

@@ -70,16 +70,14 @@ def read_for(database: Path, own: Path) -> tuple[Wisdom, Wisdom]:
 
     A file that cannot be used is a warning and no error: without it, the defaults are used.
     """
-    shipped = [_read_usable(path) for path in files.beside(database, SUFFIX)]
-    return _read_usable(own), Wisdom().merge(*shipped)
-
-
-def _read_usable(path: Path) -> Wisdom:
-    try:
-        return read(path, missing_ok=True)
-    except WisdomError as error:
-        _log.warning("%s: it is not used, and the defaults are", error)
-        return Wisdom()
+    found = []
+    for path in (own, *files.beside(database, SUFFIX)):
+        try:
+            found.append(read(path, missing_ok=True))
+        except WisdomError as error:
+            _log.warning("%s: it is not used, and the defaults are", error)
+            found.append(Wisdom())
+    return found[0], Wisdom().merge(*found[1:])
 
 
 def write(path: Path, wisdom: Wisdom) -> None:

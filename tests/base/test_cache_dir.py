@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import os
@@ -141,17 +140,6 @@ def test_a_removed_directory_is_recreated_for_this_user_alone(store: CacheDir) -
     assert store.directory.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_store_does_not_follow_chdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    store = CacheDir(Path("here"), LARGE)
-    store.put("units", KEYS[0], b"payload")
-    (tmp_path / "there").mkdir()
-    monkeypatch.chdir(tmp_path / "there")
-    assert store.get("units", KEYS[0]) == b"payload"
-    store.put("units", KEYS[1], b"payload")
-    assert list((tmp_path / "there").iterdir()) == []
-
-
 def test_keys_that_begin_alike_have_one_lock_and_others_their_own(store: CacheDir) -> None:
     with store.locked(KEYS[0], 0, "works"):
         for key, mine in ((KEYS[0][:3] + "0" * 61, False), (KEYS[1], True)):
@@ -194,21 +182,3 @@ def test_files_that_are_not_entries_are_not_removed(store: CacheDir) -> None:
     assert store.usage().entries == {"units": 1}
     assert store.prune(-1) == 1
     assert [path.read_bytes() for path in foreign] == [b"work"] * len(foreign)
-
-
-def test_entries_that_are_removed_while_they_are_listed_are_none(
-    store: CacheDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.put("kind", KEYS[0], b"entry")
-    assert store.usage().size > 0
-    scandir = os.scandir
-
-    def emptied(path: str) -> object:
-        found = list(scandir(path))
-        with contextlib.suppress(FileNotFoundError):
-            (store.directory / "kind").rename(store.directory.with_name("gone"))
-        return contextlib.nullcontext(found)
-
-    monkeypatch.setattr(os, "scandir", emptied)
-    assert store.usage().size == 0
-    assert store.prune(-1) == 0

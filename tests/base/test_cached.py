@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import threading
 
-import msgspec
 import pytest
 
-from jitlto.base.cached import cached_property, decoder
+from jitlto.base.cached import cached_property
 from tests.support.process import output_of
 from tests.support.source_code import syntax_trees
 
@@ -56,19 +55,6 @@ def test_no_module_takes_the_standard_librarys() -> None:
         and any(alias.name == "cached_property" for alias in node.names)
     ]
     assert taken == ["base/cached.py"]
-
-
-class Part(msgspec.Struct):
-    name: str
-
-
-class Whole(msgspec.Struct):
-    parts: tuple[Part, ...]
-
-
-def test_a_decoder_decodes_its_type() -> None:
-    assert decoder(Whole).decode(b'{"parts": [{"name": "a"}]}') == Whole((Part("a"),))
-    assert decoder(Whole) is decoder(Whole)
 
 
 FIRST = """

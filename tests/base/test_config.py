@@ -52,11 +52,6 @@ def test_the_database_path_takes_addresses_in_stores(address: str) -> None:
         assert found == tuple(name if "://" in name else config._absolute(name) for name in names)
 
 
-@pytest.mark.parametrize("value", ["", os.pathsep, os.pathsep * 3])
-def test_empty_parts_of_the_database_path_are_no_paths(value: str) -> None:
-    assert Config.read({"JITLTO_DATABASE_PATH": value}).database_path == ()
-
-
 @pytest.mark.parametrize(
     ("text", "size"), [("", 4 << 30), ("0", 0), ("1000", 1000), ("2k", 2048), (" 3M ", 3 << 20), ("1T", 1 << 40)]
 )

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.base import errors
-from jitlto.base.errors import ArgumentError, CompileError, JitltoError, LoggedError
+from jitlto.base.errors import CompileError, JitltoError, LoggedError
 
 
 def tree(cls: type[JitltoError]) -> list[type[JitltoError]]:
@@ -136,7 +136,3 @@ def test_an_error_crosses_processes_whole() -> None:
 )
 def test_the_text_says_where_what_and_what_to_do(where: str | None, hint: str | None, text: str) -> None:
     assert str(JitltoError("it broke", where=where, hint=hint)) == text
-
-
-def test_a_wrong_launch_argument_is_a_type_error_too() -> None:
-    assert issubclass(ArgumentError, TypeError)

@@ -167,18 +167,6 @@ def test_a_subscriber_may_subscribe_and_stop_while_it_is_told() -> None:
     assert late == [Event(Kind.PLANNED, "f/k[]")]
 
 
-def test_a_subscription_ends_alone_and_more_than_once() -> None:
-    told: list[Event] = []
-    one, other = events.subscribe(told.append), events.subscribe(told.append)
-    one()
-    one()
-    events.default.emit(Kind.LOADED, "f/k[]")
-    assert len(told) == 1
-    other()
-    events.default.emit(Kind.LOADED, "f/k[]")
-    assert len(told) == 1
-
-
 @pytest.mark.slow
 def test_counters_count_every_kind_from_every_thread() -> None:
     assert tuple(events.counters()) == KINDS

@@ -74,18 +74,6 @@ def test_vector_types_are_as_large_and_aligned_as_the_compilers() -> None:
     assert ask_nvrtc("", questions) == [value for v in known if v for value in (v.size, v.alignment)]
 
 
-@pytest.mark.slow
-@settings(max_examples=8, suppress_health_check=list(HealthCheck), deadline=None)
-@given(st.lists(structures(), min_size=5, max_size=10))
-def test_the_parameters_of_kernels_have_the_size_and_alignment_of_their_layouts(several: list[Declared]) -> None:
-    text = "".join(f"namespace n{number} {{\n{each.cpp()}}}\n" for number, each in enumerate(several))
-    names = [f"n{number}::{each.name}" for number, each in enumerate(several)]
-    parameters = ", ".join(f"const __grid_constant__ {name} a{number}" for number, name in enumerate(names))
-    module = compiled(f'{text}extern "C" __global__ void k({parameters}) {{}}\n').module
-    layouts = [each.layout() for each in several]
-    assert list(module.declarations["k"].parameters) == [(layout.size, layout.alignment) for layout in layouts]
-
-
 def test_offsets_follow_from_alignments() -> None:
     layout = parse_fields("s", ["char a", "double b", "int c[3]", "float4 d", "bool e", "void* f;"])
     assert offsets(layout) == [0, 8, 16, 32, 48, 56]

@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from jitlto.base import config
-from jitlto.base.cache_dir import CacheDir, make_private, open_cache_dir, require_owned_path
+from jitlto.base.cache_dir import CacheDir, make_private, require_owned_path
 
 KEY, OTHER_KEY = "ab" * 32, "cd" * 32
 LARGE = 1 << 30
@@ -153,24 +152,6 @@ def test_a_group_writable_parent_is_accepted(tmp_path: Path) -> None:
     assert refusal(tmp_path / "home" / ".cache" / "jitlto" / "cubins") == ""
 
 
-def test_a_refused_directory_is_a_warning_and_no_cache(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "open").mkdir()
-    (tmp_path / "open").chmod(0o777)
-    with caplog.at_level(logging.WARNING, "jitlto"):
-        assert open_cache_dir(tmp_path / "open" / "cubins", LARGE) is None
-    assert "is ignored" in caplog.text
-    assert not (tmp_path / "open" / "cubins").exists()
-
-
-def test_the_ordinary_directories_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    home = Path(tempfile.mkdtemp(prefix="jitlto-home-"))
-    try:
-        for variables in ({"XDG_CACHE_HOME": str(home)}, {"JITLTO_CACHE_DIR": str(home / "own")}):
-            assert refusal(config.Config.read(variables).cache_dir / "cubins") == ""
-    finally:
-        shutil.rmtree(home)
-
-
 # --- what is planted in it ---
 
 
@@ -224,31 +205,6 @@ def test_a_hard_link_to_a_file_of_another_user_is_a_miss(store: CacheDir, tmp_pa
     store.put("units", KEY, b"mine")
     assert store.get("units", KEY) == b"mine"
     assert theirs.read_bytes() == whole
-
-
-def test_a_link_in_the_place_of_a_lock_is_not_written_through(store: CacheDir, tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"work")
-    (store.directory / "locks").mkdir()
-    (store.directory / "locks" / f"{KEY[:3]}.lock").symlink_to(victim)
-    with store.locked(KEY, 0, "works") as waited:
-        assert waited == 0  # a lock only saves work
-    assert victim.read_bytes() == b"work"
-
-
-@pytest.mark.parametrize("what", ["fifo", "directory", "link to nothing"])
-def test_what_is_no_file_in_the_place_of_a_lock_is_not_waited_for(store: CacheDir, tmp_path: Path, what: str) -> None:
-    path = store.directory / "locks" / f"{KEY[:3]}.lock"
-    path.parent.mkdir()
-    if what == "fifo":
-        os.mkfifo(path)
-    elif what == "directory":
-        path.mkdir()
-    else:
-        path.symlink_to(tmp_path / "made")
-    with store.locked(KEY, 0, "works") as waited:
-        assert waited == 0
-    assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.parametrize("place", ["units", "units/ab", "locks"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitlto.base.text import abbreviate, describe_differences, pluralize, shorten_digests, suggest
+from jitlto.base.text import abbreviate, describe_differences, pluralize, suggest
 
 
 @pytest.mark.parametrize(
@@ -19,12 +19,6 @@ from jitlto.base.text import abbreviate, describe_differences, pluralize, shorte
 )
 def test_a_number_of_things(count: int, what: str, said: str) -> None:
     assert pluralize(count, what) == said
-
-
-def test_digests_are_short_for_people() -> None:
-    digest = "feebac3bea344e6c9165cc1c1019c5ce1bcaef62"
-    assert shorten_digests(f"nvrtc 13.5 {digest}, {2 * digest[:32]}") == "nvrtc 13.5 feebac3bea34, feebac3bea34"
-    assert shorten_digests("0x0123456789ab deadbeef") == "0x0123456789ab deadbeef"
 
 
 def test_of_two_compilers_only_what_differs_is_named() -> None:

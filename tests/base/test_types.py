@@ -114,11 +114,6 @@ def test_text_is_itself(text: str) -> None:
     assert cpp_name(text) == text
 
 
-@given(st.integers())
-def test_whole_numbers_are_their_digits(number: int) -> None:
-    assert cpp_name(number) == str(number)
-
-
 @pytest.mark.slow
 @given(st.integers(0, 255))
 def test_numpy_numbers_are_numbers(number: int) -> None:
@@ -139,14 +134,3 @@ def test_booleans_are_the_words_of_cpp() -> None:
 def test_anything_else_is_a_type_error(value: object) -> None:
     with pytest.raises(TypeError, match="invalid parameter value"):
         cpp_name(value)
-
-
-def test_values_are_compared_as_text_or_as_scalars() -> None:
-    assert is_same_value("euclidean", "euclidean")
-    assert not is_same_value("euclidean", "Euclidean")
-    assert not is_same_value("1", "01")
-
-
-@given(st.text())
-def test_a_name_that_numpy_does_not_know(name: str) -> None:
-    assert from_numpy_name(f"?{name}") is None

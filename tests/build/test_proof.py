@@ -1,37 +1,41 @@
-"""The proof of a build: kernels that lack something are errors, each cause once, with the remedy."""
+"""The proof of a database: each cause once, with the remedy; failures are told from notes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import product
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import CompileError
 from jitlto.base.versions import Architecture
 from jitlto.build import proof
-from jitlto.build.proof import UnplannedKernelsError, prove_once, require_kernels
-from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels
-from jitlto.plan.resolve import resolve
+from jitlto.build.findings import Kind, group_findings
+from jitlto.build.proof import FamilyProof, UnplannedKernelsError, prove_once, require_kernels
+from jitlto.database import FragmentDatabase
+from jitlto.database.writer import write
 from jitlto.record.check_result import Cause
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role, SymbolKind
 from jitlto.record.options import LinkOptions
+from jitlto.runtime.family import KernelFamily
 from tests.conftest import BuildFamily
+from tests.plan.test_enumeration import many
 from tests.plan.test_resolve import HELPER, OP, OP_DOUBLE, fragment, function, kernel
 from tests.support.compiled import compiled
 from tests.support.errors import raises
 from tests.support.families import MINI
-from tests.support.index import index_of, open_written
+from tests.support.index import open_written
 
 pytestmark = pytest.mark.one_major
 
+
 MORE = "_Z4morei"
+
+
 INLINE_OP = function(OP, weak=True)
 
 
@@ -129,15 +133,6 @@ def test_incomplete_families_can_be_allowed() -> None:
     fragments = kernel(OP, n="1"), kernel(OP, n="2")
     (advice,) = prove([record(*fragments)], fragments, allow_incomplete=True)
     assert "op(float)" in advice and "f/kern[n=1]" in advice
-
-
-def test_what_callers_supply_is_no_gap() -> None:
-    fragments = (kernel(OP),)
-    supplied = record(*fragments, supplied=True, headers="__device__ float op(float);")
-    assert prove([supplied], fragments) == []
-    others = record(*fragments, supplied=True, headers="__device__ float other(float);")
-    with raises(UnplannedKernelsError, "build-unplanned-kernels", "op(float)"):
-        prove([others], fragments)
 
 
 def test_a_family_that_lends_groups_has_no_kernels() -> None:
@@ -249,26 +244,6 @@ def test_a_build_refuses_what_is_inline_in_one_fragment_of_a_kernel_alone(build_
         build_family(MINI | {"kern.cu.jinja": helper("") + kernel_, "op.cu.jinja": helper("inline ") + op})
 
 
-# --- covering sets
-
-
-def many(count: int) -> list[Fragment]:
-    """A family of ``count`` cubed kernels, in whose groups ``a``, ``b`` and ``c`` nothing depends on another."""
-    names = {"a": "_Z1av", "b": "_Z1bv", "c": "_Z1cv"}
-    groups = [fragment(g, provides=[s], **{g: str(n)}) for g, s in names.items() for n in range(count)]
-    return [kernel(*names.values()), *groups]
-
-
-def test_a_covering_set_holds_every_fragment_and_is_smaller_by_far() -> None:
-    fragments = many(12)
-    found = list(enumerate_kernels(index_of(fragments), most=0))
-    assert len(found) < 100
-    kernels = [each for each in found if isinstance(each, Kernel)]
-    assert {f.key for each in kernels for f in each.resolution.fragments} == {f.key for f in fragments}
-    assert len(list(enumerate_kernels(index_of(fragments), most=1000))) > 1000
-    assert len(list(enumerate_kernels(index_of(many(3)), most=27))) == 27
-
-
 def test_a_covering_set_finds_what_fails_in_a_single_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "MOST_KERNELS", 5)
     fragments = many(12)
@@ -281,50 +256,241 @@ def test_a_covering_set_finds_what_fails_in_a_single_kernel(monkeypatch: pytest.
     assert "more(int)" in found["plan-missing-provider"] and "f/b[b=7]" in found["plan-missing-provider"]
 
 
-def _families() -> Iterator[st.SearchStrategy[Fragment]]:
-    symbols = st.lists(st.sampled_from(["_Z1av", "_Z1bv", "_Z1cv"]), max_size=2, unique=True)
-    values = st.dictionaries(st.sampled_from("pqr"), st.sampled_from("12"), max_size=2)
-    for role, groups in ((Role.ENTRYPOINT, "kl"), (Role.DEVICE, "xyz")):
-        yield st.builds(
-            lambda group, values, provides, requires, role=role: fragment(
-                group, provides=provides if role is Role.DEVICE else (), requires=requires, role=role, **values
-            ),
-            st.sampled_from(groups), values, symbols, symbols,
-        )  # fmt: skip
+Prove = Callable[..., FamilyProof]
+
+
+KERN = "f/kern[data_type=float]"
+
+
+def load(
+    path: Path, fragments: tuple[Fragment, ...], headers: dict[str, str], supplied: dict[str, str]
+) -> KernelFamily:
+    """Write fragments into a database as the family ``f`` and open it; ``supplied``: group → interface header."""
+    names = dict.fromkeys((f.key.group, f.role) for f in fragments)
+    groups = [
+        GroupRecord(name, role, (), f"{name}.cuh" if f"{name}.cuh" in headers else None, False) for name, role in names
+    ]
+    groups += [GroupRecord(name, Role.DEVICE, (), header, True) for name, header in supplied.items()]
+    record = FamilyRecord("f", (), LinkOptions(), (Architecture(75),), tuple(groups), tuple(sorted(headers.items())))
+    write(path, [record], fragments, {})
+    return KernelFamily("f", FragmentDatabase(path))
+
+
+def prove_family(family: KernelFamily) -> FamilyProof:
+    return proof.prove(family.database, [family.name])[family.name]
+
+
+@pytest.fixture
+def found_of(tmp_path: Path) -> Prove:
+    def make(
+        *fragments: Fragment, headers: dict[str, str] | None = None, supplied: dict[str, str] | None = None
+    ) -> FamilyProof:
+        return prove_family(load(tmp_path / "f.fragdb", fragments, headers or {}, supplied or {}))
+
+    return make
+
+
+def failures(found: FamilyProof) -> list[tuple[str, dict[str, str]]]:
+    return [(failure.kind.value, dict(failure.configuration)) for failure in found.failures]
+
+
+def notes(found: FamilyProof, kind: Kind) -> list[str]:
+    return [note.message for note in found.notes if note.kind is kind]
+
+
+def test_the_shipped_families_hold(search: KernelFamily, transform: KernelFamily) -> None:
+    found = prove_family(search)
+    assert found.holds
+    assert len(found.kernels) == 96
+    assert found.notes == ()
+    found = prove_family(transform)
+    assert found.holds
+    assert len(found.kernels) == 2
+    assert notes(found, Kind.SUPPLIED) == [
+        "callers supply user_transform(double) at run time, for 1 kernel",
+        "callers supply user_transform(float) at run time, for 1 kernel",
+    ]
+
+
+def test_a_value_that_only_one_of_two_groups_has_is_a_failure_that_names_the_combination(found_of: Prove) -> None:
+    found = found_of(
+        kernel(OP, HELPER, data_type="float"),
+        kernel(OP, data_type="double"),
+        *(fragment("op", provides=[OP], metric=m) for m in ("l1", "l2")),
+        fragment("helper", provides=[HELPER], metric="l1"),
+    )
+    assert failures(found) == [("requirement", {"data_type": "float", "metric": "l2"})]
+    assert "metric=l2" in found.failures[0].message
+    assert len(found.kernels) == 3
+
+
+def test_authors_get_an_authors_remedy(found_of: Prove) -> None:
+    found = found_of(
+        kernel(OP, veclen="16"), *(fragment("op", provides=[OP], veclen=n) for n in ("1", "4")), kernel(veclen="4")
+    )
+    hint = found.failures[0].hint or ""
+    assert "matrix" in hint and "kern" in hint and "give" not in hint
+
+
+def test_two_names_of_one_type_in_two_matrices_are_named(found_of: Prove) -> None:
+    found = found_of(kernel(OP, data_type="int8_t"), fragment("op", provides=[OP], data_type="signed char"))
+    assert {failure.kind for failure in found.failures} == {Kind.REQUIREMENT, Kind.UNUSED}
+    hint = found.failures[-1].hint or ""
+    assert all(part in hint for part in ("data_type", "matrices", "int8_t", "signed char"))
+
+
+def test_a_combination_of_values_that_a_third_group_lacks_is_a_failure(found_of: Prove) -> None:
+    both = "_Z4bothv"
+    found = found_of(
+        kernel(OP, HELPER, both),
+        *(fragment("op", provides=[OP], a=v) for v in "12"),
+        *(fragment("helper", provides=[HELPER], b=v) for v in "12"),
+        *(fragment("both", provides=[both], a=a, b=b) for a, b in ("11", "12", "21")),
+        *(kernel(group=f"other{n}") for n in range(2)),
+    )
+    assert failures(found) == [("requirement", {"a": "2", "b": "2"})]
+
+
+def test_one_hole_is_reported_once_whatever_else_is_chosen(found_of: Prove) -> None:
+    filtered = "_Z6filterv"
+    found = found_of(
+        kernel(OP, HELPER, filtered),
+        *(fragment("filter", provides=[filtered], a=v) for v in "123"),
+        *(fragment("op", provides=[OP], metric=m) for m in ("l1", "l2")),
+        fragment("helper", provides=[HELPER], metric="l1"),
+    )
+    assert failures(found)[0] == ("requirement", {"metric": "l2"})
+    assert len(found.failures) == 1
+
+
+def test_layouts_that_differ_are_a_failure_only_where_the_two_meet(found_of: Prove) -> None:
+    small, large = function(OP, "(4)(4)"), function(OP, "(4)(8)")
+    found = found_of(
+        kernel(small, data_type="float"),
+        kernel(large, data_type="double"),
+        fragment("op", provides=[small], data_type="float"),
+        fragment("op", provides=[large], data_type="double"),
+    )
+    assert found.holds
+    found = found_of(kernel(small), fragment("op", provides=[large], data_type="float"))
+    assert [failure.kind for failure in found.failures] == [Kind.INTERFACE]
+    assert "layout (4)(8)" in found.failures[0].message
+
+
+@pytest.mark.parametrize(
+    ("extra", "reason"),
+    [
+        (fragment("x", provides=["_Z5otherf"]), "no fragment requires other(float)"),
+        (fragment("x", provides=[]), "it defines nothing that another fragment could call"),
+        (
+            fragment("x", provides=[OP], data_type="half"),
+            f"{KERN}, which requires its symbols, has data_type=float",
+        ),
+        (fragment("x", provides=[HELPER], requires=[HELPER]), "no fragment requires helper(int)"),
+    ],
+)
+def test_a_fragment_that_no_kernel_contains_is_a_failure_with_its_reason(
+    found_of: Prove, extra: Fragment, reason: str
+) -> None:
+    found = found_of(kernel(OP, data_type="float"), fragment("op", provides=[OP], data_type="float"), extra)
+    assert [failure.kind for failure in found.failures] == [Kind.UNUSED]
+    assert found.failures[0].message == f"no kernel contains {extra.key}: {reason}"
+    assert found.failures[0].subject == str(extra.key)
+
+
+def test_an_unused_fragment_that_only_another_unused_one_requires_says_so(found_of: Prove) -> None:
+    chain = fragment("a", provides=["_Z5otherf"], requires=[HELPER]), fragment("b", provides=[HELPER])
+    found = found_of(kernel(), *chain)
+    assert [failure.subject for failure in found.failures] == ["f/a[]", "f/b[]"]
+    assert "only f/a[] requires its symbols" in found.failures[1].message
+
+
+def test_symbols_that_callers_supply_are_noted_and_other_missing_symbols_are_failures(found_of: Prove) -> None:
+    header = {"user.cuh": "__device__ float op(float); // not helper\n"}
+    found = found_of(
+        kernel(OP, HELPER), fragment("x", provides=["_Z5otherf"]), headers=header, supplied={"user": "user.cuh"}
+    )
+    assert failures(found) == [("requirement", {})]
+    assert "nothing provides helper(int)" in found.failures[0].message
+    found = found_of(kernel(OP), fragment("x", provides=["_Z5otherf"]), headers=header, supplied={"user": "user.cuh"})
+    assert found.holds
+    assert notes(found, Kind.SUPPLIED) == ["callers supply op(float) at run time, for 1 kernel"]
+    # The callers' code may call it.
+    assert len(notes(found, Kind.UNUSED)) == 1
+
+
+def test_symbols_in_the_interface_of_a_different_group_are_not_left_to_callers(found_of: Prove) -> None:
+    header = {
+        "user.cuh": '#include "op.cuh"\n__device__ float mine(float);\n',
+        "op.cuh": "__device__ double op(double);\n",
+    }
+    fragments = (kernel(OP_DOUBLE, "_Z4minef"), kernel(OP, group="two"), fragment("op", provides=[OP]))
+    found = found_of(*fragments, headers=header, supplied={"user": "user.cuh"})
+    assert [failure.kind for failure in found.failures] == [Kind.REQUIREMENT]
+    assert "nothing provides op(double)" in found.failures[0].message
+
+
+def test_families_without_parameters_and_without_kernels(found_of: Prove) -> None:
+    found = found_of(kernel(OP), fragment("op", provides=[OP]))
+    assert found.holds
+    assert [dict(k.configuration) for k in found.kernels] == [{}]
+    shared = found_of(fragment("op", provides=[OP]))
+    assert shared.holds
+    assert [note.kind for note in shared.notes] == [Kind.EMPTY]
+    assert [failure.kind for failure in found_of().failures] == [Kind.EMPTY]
+
+
+def calls_of_a_proof(path: Path, count: int) -> int:
+    """Count the calls of functions during the proof of a family with so many providers of one symbol."""
+    providers = [fragment("op", provides=[OP], op_name=f"op_{number:04}") for number in range(count)]
+    entries = [kernel(OP, tile=str(number)) for number in range(2)]
+    # None of these is in any kernel: of another type, required by nothing, or by an unused fragment only.
+    unused = [fragment("odd", provides=[OP_DOUBLE], n=str(number)) for number in range(count)]
+    family = load(path / f"{count}.fragdb", (*entries, *providers, *unused), {}, {})
+    assert len(family.index.entrypoints) == 2  # read before
+    calls = 0
+
+    def count_call(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count_call)
+    try:
+        found = prove_family(family)
+    finally:
+        sys.setprofile(None)
+    assert len(found.kernels) == 2 * count
+    assert len(found.failures) == count
+    return calls
 
 
 @pytest.mark.slow
-@given(st.lists(st.one_of(*_families()), max_size=9, unique_by=lambda f: f.key))
-def test_a_covering_set_fails_where_the_whole_does(fragments: list[Fragment]) -> None:
-    whole, cover = (list(enumerate_kernels(index_of(fragments), most=most)) for most in (None, 0))
-    assert any(isinstance(each, DeadEnd) for each in whole) == any(isinstance(each, DeadEnd) for each in cover)
-    planned = [[each for each in found if isinstance(each, Kernel)] for found in (whole, cover)]
-    assert {k.resolution.entry.key for k in planned[0]} == {k.resolution.entry.key for k in planned[1]}
-    assert {f.key for k in planned[0] for f in k.resolution.device} == {
-        f.key for k in planned[1] for f in k.resolution.device
-    }
-    assert all(any(c.resolution.fragments == w.resolution.fragments for w in planned[0]) for c in planned[1])
+def test_a_proof_takes_steps_in_proportion_to_the_providers_of_a_symbol(tmp_path: Path) -> None:
+    assert calls_of_a_proof(tmp_path, 200) < 2.2 * calls_of_a_proof(tmp_path, 100)
 
 
-@given(st.lists(st.one_of(*_families()), max_size=9, unique_by=lambda f: f.key))
-def test_each_kernel_is_what_its_configuration_plans(fragments: list[Fragment]) -> None:
-    index = index_of(fragments)
-    for each in enumerate_kernels(index):
-        if isinstance(each, Kernel):
-            assert resolve(index, each.configuration, entry_group=each.resolution.entry.key.group) == each.resolution
+@pytest.mark.slow
+def test_two_thousand_kernels_are_proved_in_seconds(found_of: Prove) -> None:
+    types, filters = ("a", "b", "c", "d"), 3
+    fragments = [kernel(f"_Z2opP1{t}", "_Z6filterv", data_type=t, veclen=str(v)) for t in types for v in range(16)]
+    fragments += [
+        fragment("op", provides=[f"_Z2opP1{t}"], data_type=t, metric=f"m{m}") for t in types for m in range(10)
+    ]
+    fragments += [fragment("filter", provides=["_Z6filterv"], filter_name=str(n)) for n in range(filters)]
+    found = found_of(*fragments)
+    assert found.holds
+    assert len(found.kernels) == 4 * 16 * 10 * filters
 
 
-def test_a_value_that_no_fragment_has_is_in_the_configuration_if_the_kernel_depends_on_it() -> None:
-    a, b, c = "_Z1av", "_Z1bv", "_Z1cv"
-    several = [fragment("y", provides=[c, a], p="1", r="2"), fragment("z", provides=[c], p="1", r="1")]
-    other = fragment("y", provides=[a], requires=[a], q="2", r="1")
-    chosen = fragment("x", provides=[a, c]), fragment("z", provides=[b], p="2")
-    index = index_of([kernel(b, c), *chosen, *several, other])
-    (found,) = (each for each in enumerate_kernels(index) if isinstance(each, Kernel))
-    assert resolve(index, found.configuration) == found.resolution
-
-
-def test_all_values_are_combined_where_something_depends_on_them_together() -> None:
-    values = list(product("1234", repeat=2))
-    fragments = [kernel("_Z1av"), *(fragment("a", provides=["_Z1av"], p=p, q=q) for p, q in values)]
-    assert len(list(enumerate_kernels(index_of(fragments), most=0))) == len(values)
+def test_findings_that_differ_in_names_values_and_numbers_only_have_one_cause(found_of: Prove) -> None:
+    found = found_of(
+        *(kernel(op, data_type=t) for op, t in ((OP, "float"), (OP_DOUBLE, "double"))),
+        *(fragment("x", provides=[f"_Z5otherP1{letter}"], n=letter) for letter in "abc"),
+    )
+    assert len(found.failures) == 5
+    causes = group_findings(found.failures)
+    # Those that know the symbols see that op(float) and op(double) are one function.
+    (requirement,) = [cause for cause in causes if cause.kind == Kind.REQUIREMENT]
+    assert requirement.count == 2
+    first = found.failures[0]
+    assert (requirement.message, requirement.at[0].configuration) == (first.message, dict(first.configuration))

@@ -59,10 +59,7 @@ def test_a_launcher_shows_its_code(mini: KernelFamily) -> None:
     launcher = _twice(mini)
     assert launcher.cubin[:4] == b"\x7fELF"
     assert ".entry" in launcher.plan.link_ptx()
-    text = launcher.explain()
-    assert "op_name = twice" in text
-    assert launcher.plan.digest in text
-    assert "registers" in text
+    assert launcher.plan.configuration["op_name"] == "twice"
 
 
 # --- streams and graphs ---

@@ -38,14 +38,6 @@ def test_distinct_keys_have_distinct_texts(a: FragmentKey, b: FragmentKey) -> No
     assert (str(a) == str(b)) == (a == b)
 
 
-@pytest.mark.slow
-@given(st.dictionaries(names, st.text(), max_size=4), st.randoms())
-def test_a_key_does_not_depend_on_the_order_of_its_parameters(parameters: dict[str, str], random: object) -> None:
-    shuffled = list(parameters.items())
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert FragmentKey.make("f", "g", dict(shuffled)) == FragmentKey.make("f", "g", parameters)
-
-
 def test_the_text_form_is_the_documented_one() -> None:
     key = FragmentKey.make("search", "compute_distance", {"distance_name": "euclidean", "data_type": "float"})
     assert str(key) == "search/compute_distance[data_type=float,distance_name=euclidean]"

@@ -19,7 +19,7 @@ from jitlto.stores.shared import SharedStore
 from jitlto.stores.trust import Trust
 from tests.support.errors import raises
 from tests.support.process import python
-from tests.support.stores import KEY, config, directory_store, write_key
+from tests.support.stores import KEY, config, directory_store
 
 pytestmark = pytest.mark.timing
 
@@ -117,18 +117,6 @@ def test_what_one_process_writes_another_reads(tmp_path: Path) -> None:
     assert reader.get("kernels", KEY) == b"linked"
     assert reader.get("compiled", KEY) is None
     assert (reader.counts["hits"], writer.counts["writes"]) == (1, 1)
-
-
-def test_signed_entries_are_read_by_those_who_trust_the_key(tmp_path: Path) -> None:
-    key = write_key(tmp_path / "key")
-    writer = directory_store(tmp_path / "store", Trust(True, tmp_path / "key.pub", key))
-    writer.put("kernels", KEY, b"linked")
-    assert writer.flush(10)
-    assert directory_store(tmp_path / "store", Trust(True, tmp_path / "key.pub")).get("kernels", KEY) == b"linked"
-    write_key(tmp_path / "other")
-    reader = directory_store(tmp_path / "store", Trust(True, tmp_path / "other.pub"))
-    assert reader.get("kernels", KEY) is None
-    assert reader.counts["rejected"] == 1
 
 
 def test_many_entries_are_read_side_by_side(tmp_path: Path) -> None:
@@ -407,16 +395,3 @@ def test_who_may_not_write_reads_on(store: SharedStore, backend: Fake, caplog: p
     assert len(warnings(caplog)) == 1
     backend.reply = lambda name: GOOD
     assert store.get("kernels", KEY) == b"linked"
-
-
-def test_a_key_that_readers_here_do_not_trust_is_said(
-    backend: Fake, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    write_key(tmp_path / "other")
-    trust = Trust(True, tmp_path / "other.pub", write_key(tmp_path / "key"))
-    store = SharedStore(StoreAddress("s3://bucket", writes=True), trust, 5)
-    for _ in range(2):
-        store.put("kernels", KEY, b"linked")
-    assert store.flush(10)
-    (said,) = warnings(caplog)
-    assert "what is written here is not read here" in said

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hypothesis import strategies as st
 
 from jitlto.record.tuning import Variant
-from jitlto.tuning.wisdom import Entry, Trial, Wisdom, make_entry
+from jitlto.tuning.wisdom import Entry, Sizes, Trial, Wisdom
 
 H200 = "NVIDIA H200 (sm_90, 132 SMs, memory at 3201 MHz)"
 A100 = "NVIDIA A100 (sm_80, 108 SMs, memory at 1215 MHz)"
@@ -20,6 +22,13 @@ def variant(**choices: str) -> Variant:
 
 def trial(seconds: float, count: int = 10, *, spread: float = 0.0, kernel: str = KERNEL, **choices: str) -> Trial:
     return Trial(variant(**choices), kernel, seconds, spread, count)
+
+
+def make_entry(
+    family: str, entry: str, configuration: dict[str, str], bucket: Sizes, device: str, trials: Iterable[Trial]
+) -> Entry:
+    """An entry of an unsorted configuration."""
+    return Entry(family, entry, tuple(sorted(configuration.items())), bucket, device, tuple(trials))
 
 
 def entry(

@@ -13,11 +13,11 @@ from jitlto.base.errors import PlanError
 from jitlto.record.tuning import Launch, Variant
 from jitlto.tuning import devices, wisdom_file
 from jitlto.tuning.best import Best, Problem
-from jitlto.tuning.wisdom import Entry, Trial, Wisdom, make_entry
+from jitlto.tuning.wisdom import Entry, Trial, Wisdom
 from tests.support import launch_core
 from tests.support.errors import raises
 from tests.support.tuned import PlannedFamily, open_tuned
-from tests.support.wisdom import A100, H200
+from tests.support.wisdom import A100, H200, make_entry
 
 FLOAT = {"data_type": "float"}
 

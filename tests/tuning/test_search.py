@@ -12,10 +12,10 @@ from jitlto.base.errors import JitltoError, LinkError
 from jitlto.record.tuning import Variant
 from jitlto.tuning import search as searching
 from jitlto.tuning.search import EXHAUSTIVE, Outcome
-from jitlto.tuning.wisdom import TIE, Entry, Trial, make_entry
+from jitlto.tuning.wisdom import TIE, Entry, Trial
 from tests.support.errors import raises
 from tests.support.simulated import Simulated
-from tests.support.wisdom import H200, KERNEL
+from tests.support.wisdom import H200, KERNEL, make_entry
 
 
 def variants_of(count: int) -> list[Variant]:

@@ -63,9 +63,7 @@ class DatabaseFile(Frozen):
         """
         if self.database is not None:
             return self.database
-        from jitlto.database import FragmentDatabase  # imported lazily: loads SQLite
-
-        database = FragmentDatabase(self.location)
+        database = _open(self.location)
         if database.digest != self.contents.digest:
             what, hint = "the database was replaced since the family was loaded from it", "load the family again"
             raise DatabaseError(what, code="database-replaced", where=str(self.path), hint=hint)
@@ -120,9 +118,7 @@ class Registry:
         if digest and (contents := find_contents(self._cache.sources(location), digest)):
             return DatabaseFile(path, location, contents)
         self._cache.open_store_soon()
-        from jitlto.database import FragmentDatabase  # imported lazily: loads SQLite
-
-        file = DatabaseFile.from_database(FragmentDatabase(path))
+        file = DatabaseFile.from_database(_open(path))
         if digest == file.contents.digest:
             put_all(self._cache.sources(location), CONTENTS, file.contents.key, file.contents.encode())
         return file
@@ -232,6 +228,12 @@ class Registry:
                 f"{package.title} names it for the family {package.family!r}: {package.remedy}; otherwise {error.hint}"
             )
             raise
+
+
+def _open(path: Path) -> FragmentDatabase:
+    from jitlto.database import FragmentDatabase  # imported lazily: loads SQLite
+
+    return FragmentDatabase(path)
 
 
 def _errors() -> Any:

@@ -1,0 +1,71 @@
+"""The links of a check: failures by cause, and what nvJitLink cannot read."""
+
+from __future__ import annotations
+
+import pytest
+
+from jitlto.base.errors import LinkError, VersionError
+from jitlto.base.versions import Architecture, Version
+from jitlto.build.findings import group_findings, link_failure
+from jitlto.build.proof import prove
+from jitlto.check.links import LinkJob, require_readable
+from jitlto.cuda import nvjitlink
+from jitlto.link.parallel import run_parallel
+from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role
+from jitlto.runtime.family import KernelFamily
+from tests.support.errors import raises
+
+
+@pytest.mark.slow
+def test_links_that_fail_for_one_reason_have_one_cause(mini: KernelFamily) -> None:
+    found = prove(mini.database)["mini"]
+    jobs = [LinkJob(mini, k, Architecture(n)) for n in (50, 70, 90) for k in found.kernels]
+    outcomes = sorted(run_parallel(link, jobs, 2), key=lambda outcome: outcome[0])
+    assert [position for position, _, _ in outcomes] == list(range(len(jobs)))
+    failures = []
+    for _, job, error in outcomes:
+        assert error is None or isinstance(error, LinkError)
+        if error:
+            failures.append(link_failure(error, "mini/kern", job.kernel.configuration, job.arch.sm))
+    causes = group_findings(failures)
+    assert [(cause.archs, cause.count) for cause in causes] == [(("sm_50", "sm_70"), 8)]
+
+
+def link(job: LinkJob) -> object:
+    return job.plan().link(use_cache=False).warnings or None
+
+
+def test_a_caller_that_stops_does_not_wait_for_the_rest(mini: KernelFamily) -> None:
+    (first, *_) = prove(mini.database)["mini"].kernels
+    taken = []
+
+    def call(job: LinkJob) -> None:
+        taken.append(job)
+        link(job)
+
+    outcomes = run_parallel(call, [LinkJob(mini, first, Architecture(50))] * 10_000, 2)
+    next(outcomes)
+    outcomes.close()  # type: ignore[attr-defined]
+    assert len(taken) < 10_000
+
+
+def image(kind: ImageKind, version: Version, isa: Version | None = None) -> Image:
+    return Image(kind, Architecture(75), "0" * 64, 1, "nvrtc", version, isa)
+
+
+def test_a_database_that_nvjitlink_cannot_read_is_refused_in_one_message(mini: KernelFamily) -> None:
+    newer = Version(99, 0)
+    ltoir, ptx = image(ImageKind.LTOIR, newer), image(ImageKind.PTX, newer, Version(7, 0))
+
+    def made(*images: Image) -> list[Fragment]:
+        return [Fragment(FragmentKey.make("f", "k", {}), Role.DEVICE, "", (), (), (), images)]
+
+    require_readable(mini.database.fragments("mini"), "x.fragdb")
+    with raises(VersionError, "link-version", "f/k[]", "LTO-IR", "99.0", where="x.fragdb", hint="nvJitLink"):
+        require_readable(made(ltoir, ptx), "x.fragdb")
+    older = image(ImageKind.LTOIR, Version(11, 8))
+    with raises(VersionError, "link-version", "11.8", hint=f"CUDA {nvjitlink.version().major}"):
+        require_readable(made(older), "x.fragdb")
+    for images in ((ptx,), ()):
+        with raises(VersionError, "link-version-no-image", "f/k[]"):
+            require_readable(made(*images), "x.fragdb")
