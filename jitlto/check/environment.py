@@ -208,7 +208,7 @@ def _databases(settings: Config) -> Iterator[Component]:
 
 def _installed(settings: Config) -> Iterator[Component]:
     """Yield the families of installed packages, as ``jitlto ls --installed`` lists them."""
-    listed = installed_families(registry.Registry((), settings=settings))
+    listed = installed_families(Registry((), settings=settings))
     if not listed:
         yield Component("installed families", "none")
     for each in listed:
