@@ -58,13 +58,12 @@ def _find_entry(rendered: RenderedSource, kernels: list[Symbol]) -> str:
     candidates = [s.name for s in kernels if entry is None or base_name(s.name) == entry]
     if len(candidates) == 1:
         return candidates[0]
+    named = "" if entry is None else f" named {entry!r}"
+    what = f"{len(candidates) or 'no'} kernels{named} among {', '.join(demangle(s.name) for s in kernels)}"
+    hint = 'choose one: entry = "<name>" in the group\'s table, without namespaces and arguments'
     if not kernels:
         what = "no __global__ function with external linkage"
         hint = "instantiate templates explicitly; remove static and anonymous namespaces from kernels"
-    else:
-        named = "" if entry is None else f" named {entry!r}"
-        what = f"{len(candidates) or 'no'} kernels{named} among {', '.join(demangle(s.name) for s in kernels)}"
-        hint = 'choose one: entry = "<name>" in the group\'s table, without namespaces and arguments'
     code = "build-several-kernels" if candidates else "build-no-kernel"
     raise BuildError(what, code=code, where=rendered.origin, hint=hint)
 
