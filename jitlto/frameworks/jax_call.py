@@ -97,10 +97,8 @@ def _static(operator: Operator, argument: Any, value: Any) -> Any:
         OperatorError: If it is traced, or of another type.
     """
     try:
-        if isinstance(value, str) != (argument.type == "str"):
-            raise TypeError(f"it is {value!r}")
         made = _TYPES[argument.type](value)
-        if made != value and made == made:
+        if isinstance(value, str) != (argument.type == "str") or (made != value and made == made):
             raise TypeError(f"it is {value!r}")
     except Exception as error:  # JAX's own for what is traced, among others
         raise OperatorError(
@@ -186,7 +184,7 @@ def _lower(target: Cuda, ctx: Any, *operands: Any, statics: _Statics) -> Any:
     aliases = {places[n][1]: len(operator.outputs) + place for place, n in enumerate(statics.mutated)}
     # A result that has an argument's memory is what the kernel writes to.
     places |= {number: (OUTPUT, aliases[places[number][1]]) for number in statics.mutated}
-    words = describe_call(target, operator.launcher(call), call, places, statics.values)
+    words = describe_call(target, operator.loaded.launcher(**operator.how(call)), call, places, statics.values)
     return jax.ffi.ffi_lowering(TARGET, operand_output_aliases=aliases)(ctx, *operands, call=words)
 
 

@@ -37,7 +37,6 @@ EXCEPTIONS = {
     "frameworks/jax_launch.py": "JAX, which callers bring",
     "frameworks/torch_kernel.py": "PyTorch, which callers bring",
     "frameworks/torch_operator.py": "PyTorch, which callers bring",
-    "frameworks/torch_transforms.py": "PyTorch, which callers bring",
     "plan/user_code/numba_compiler.py": "Numba, an extra of its own",
 }
 
