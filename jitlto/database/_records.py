@@ -95,7 +95,8 @@ def decode_fragment(key: str, record: bytes) -> Fragment:
         InvalidRecordError, JitltoError: If it is invalid, or that of a different fragment.
     """
     r = decode(_Fragment, record)
-    if FragmentKey.parse(key) != r.key:
+    names = [name for name, _ in r.key.parameters]
+    if r.key.text != key or names != sorted(set(names)):
         raise InvalidRecordError("the key of a different fragment")
     for image in r.images:
         _architecture(str(image.architecture))
