@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from jitlto.base.errors import BuildError
-from jitlto.base.layouts import is_supported, parse_definitions, parse_type
+from jitlto.base.layouts import canonical_spelling, is_same_type, is_supported, parse_definitions, parse_type
 from jitlto.base.mangling import base_name, demangle, parameter_types
-from jitlto.base.type_spelling import canonical_spelling, is_same_type
 from jitlto.base.types import UNKNOWN_TYPE, Parameter, find_scalar
 from jitlto.compile.compiler import CompiledSource
 from jitlto.families.templates import RenderedSource
@@ -58,13 +57,12 @@ def _find_entry(rendered: RenderedSource, kernels: list[Symbol]) -> str:
     candidates = [s.name for s in kernels if entry is None or base_name(s.name) == entry]
     if len(candidates) == 1:
         return candidates[0]
+    named = "" if entry is None else f" named {entry!r}"
+    what = f"{len(candidates) or 'no'} kernels{named} among {', '.join(demangle(s.name) for s in kernels)}"
+    hint = 'choose one: entry = "<name>" in the group\'s table, without namespaces and arguments'
     if not kernels:
         what = "no __global__ function with external linkage"
         hint = "instantiate templates explicitly; remove static and anonymous namespaces from kernels"
-    else:
-        named = "" if entry is None else f" named {entry!r}"
-        what = f"{len(candidates) or 'no'} kernels{named} among {', '.join(demangle(s.name) for s in kernels)}"
-        hint = 'choose one: entry = "<name>" in the group\'s table, without namespaces and arguments'
     code = "build-several-kernels" if candidates else "build-no-kernel"
     raise BuildError(what, code=code, where=rendered.origin, hint=hint)
 

@@ -82,7 +82,7 @@ class InterfaceCompiler:
         running = self._submit(job, run=compile_text)
 
         def finish() -> Answer:
-            answer = running.result()
+            answer = transport.result_of(running)
             if self._cache is not None:
                 self._cache.put(_KIND, key, msgspec.json.encode(answer))
             return answer

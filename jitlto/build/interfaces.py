@@ -31,14 +31,13 @@ from jitlto.record.headers import interfaces_first
 from jitlto.record.options import option_macros
 
 # Types that NVIDIA's headers define, or only declare.
-_OF_TOOLKIT = re.compile(r"__\w+|CU\w+_st\b|cuda\w+|(?:cuda|cub|thrust|nvcuda|cooperative_groups)::")
+_OF_TOOLKIT = re.compile(
+    r"__\w+|CU\w+_st\b|cuda\w+|(?:cuda|cub|thrust|nvcuda|cooperative_groups)::"
+    r"|(?:u?(?:char|short|int|long|longlong)|float|double)[1-4]\b|dim3\b"
+)
 #: Of each kind of conflict: the end of its error's code, what the source does, and the remedy.
 _KINDS = {
-    "macro": (
-        "macro",
-        "defines the macro",
-        "define it in {} or in [family] options, or use a template parameter",
-    ),
+    "macro": ("macro", "defines the macro", "define it in {} or in [family] options, or use a template parameter"),
     "undef": ("macro", "undefines the macro", "remove that, or undefine it at the end of {}"),
     "specialisation": ("specialisation", "specialises", "move it into {}, so that both sides see it"),
     "overload": ("specialisation", "overloads", "declare it in {}, so that both sides see it, or give it another name"),
@@ -96,7 +95,7 @@ class InterfaceRules:
             raise FamilyError(what, code="family-opaque", where=where, hint=hint)
         opaque = {name for each in (self._family, *self._family.all_used().values()) for name in each.opaque}
         for name in sorted(undefined - opaque):
-            if not _OF_TOOLKIT.match(name) and not self._is_in_toolkit(name):
+            if not _OF_TOOLKIT.match(name):
                 header = next(h for h, text in self._headers.items() if name.rpartition("::")[2] in words(text))
                 what = f"{header}:{line_of(self._headers[header], name)} declares {name}, and no interface defines it"
                 hint = f'define it there; or, if no fragment looks into it, write [family] opaque = ["{name}"]'
@@ -105,12 +104,6 @@ class InterfaceRules:
             what = f"{header}:{line_of(self._headers[header], name)} defines the variable {name}, of which every source"
             hint = "declare it extern there and define it in one group, or make it const"
             raise BuildError(f"{what} then has its own", code="build-interface-variable", where=where, hint=hint)
-
-    def _is_in_toolkit(self, name: str) -> bool:
-        """Return whether a header of the toolkit that the interfaces include defines a type."""
-        every = b"\0".join(self._config.closure(interfaces_first(self._config.interfaces)).headers.values())
-        word = re.escape(name.rpartition("::")[2]).encode()
-        return bool(re.search(rb"\b(?:struct|class|union|enum)\b[^;(){}]*\b" + word + rb"\b[^;(){}]*\{", every))
 
     def _check_groups(self) -> None:
         """Check that no option of a group alone defines a macro that the interfaces mention."""

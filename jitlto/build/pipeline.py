@@ -169,17 +169,10 @@ def _check_arguments(output: Path, jobs: object, executor: object, cache: object
 
 
 def _announce(sources: RenderedFamilies, shard: Shard | None, observer: Observer) -> Iterator[Sequence[CompileRequest]]:
-    """Yield batches of requests as they are rendered, and tell the observer of them.
-
-    While the first is compiled, the next is rendered.
-    """
-    failed = 0
+    """Yield batches of requests, the next rendered while one is compiled, and tell the observer of them."""
     batches = sources.by_family() if shard is None else [shards.select(sources.requests, shard)]
     for number, batch in enumerate(batches):
-        failures, failed = sources.failures[failed:], len(sources.failures)
-        observer.started([*(request.key for request in batch), *(failure.rendered.key for failure in failures)])
-        for failure in failures:
-            observer.failed(failure.rendered.key, failure.error)
+        observer.started([request.key for request in batch])
         if number == 0:
             observer.phase("compile")
         yield batch

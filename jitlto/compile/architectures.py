@@ -1,15 +1,16 @@
 """LTO-IR for the later architectures for which a source makes other code: ``archs = "auto"``.
 
 Two LTO-IRs of a source are compared by what they are linked to for one target, so that only differences of the source
-count. A source whose code is the same for two architectures is taken to make it for those between them too.
+count. A source whose code is the same for the first and the last architecture is taken to make it for all between.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 from jitlto.base.errors import CompileError, LinkError
 from jitlto.base.versions import Architecture, Version
@@ -65,28 +66,13 @@ def add_variants(compiler: Toolchain, job: CompileJob, compiled: CompiledSource)
         return before is not None and own is not None and before != own
 
     known = sorted({*made, *(a for a in job.candidates if a > compiled.target)})
-    for each in set(_find_differing(known, lambda a: ltoir(a) is not None, differs)) - made.keys():
-        images.add((ImageKind.LTOIR, each, ltoir(each) or b""))
+    while ltoir(known[-1]) is None:
+        known.pop()
+    if len(known) > 1 and differs(known[0], known[-1]):
+        compiling = [each for each in known if ltoir(each) is not None]
+        differing = [own for below, own in pairwise(compiling) if differs(below, own)]
+        images.update((ImageKind.LTOIR, each, ltoir(each) or b"") for each in differing if each not in made)
     return replace(compiled, images=tuple(sorted(images)), reads=tuple(sorted(reads)))
-
-
-def _find_differing(
-    points: Sequence[Architecture],
-    compiles: Callable[[Architecture], bool],
-    differs: Callable[[Architecture, Architecture], bool],
-) -> list[Architecture]:
-    """Return those architectures that differ from the one below; the source compiles for the first."""
-    while len(points) > 1 and not compiles(points[-1]):
-        points = points[:-1]
-    if len(points) == 1 or not differs(points[0], points[-1]):
-        return []
-    if len(points) == 2:
-        return [points[1]]
-    middle = len(points) // 2
-    if not compiles(points[middle]):
-        return _find_differing([*points[:middle], *points[middle + 1 :]], compiles, differs)
-    lower = _find_differing(points[: middle + 1], compiles, differs)
-    return [*lower, *_find_differing(points[middle:], compiles, differs)]
 
 
 def link_alone(ltoir: bytes, declared: CompiledSource | Module, target: Architecture) -> list[bytes]:

@@ -166,7 +166,7 @@ def _internal(head: Head) -> Iterator[str]:
     if is_own and not (is_constant or head.scope.in_class or head.class_head or head.function):
         for part in split_parameters(head.tokens) if not _MEMORY.isdisjoint(head.tokens) else ():
             names = part[: part.index("[")] if "[" in part else part
-            yield next(token for token in reversed(names) if WORD.match(token))
+            yield from [token for token in names if WORD.match(token)][-1:]
 
 
 def undefined_types(texts: Iterable[bytes]) -> set[str]:

@@ -62,7 +62,6 @@ class Compiler(Toolchain):
     Attributes:
         path, host_path: Where nvcc and its host compiler are.
         host_version: What the host compiler says of itself.
-        toolkit_headers: The toolkit's include directories.
 
     Raises:
         ToolchainError: If nvcc or a host compiler is missing or does not run.
@@ -94,10 +93,9 @@ class Compiler(Toolchain):
         self.version = Version.parse(release[1])
         self._top, self._nvcc = Path(folder[1]).parent, f"{_TOOLKIT}/{Path(folder[1]).name}/nvcc"
         self.path = Path(folder[1]) / "nvcc"
-        self.toolkit_headers = _include_roots(settings)
         verbose = self._query([self._host, "-E", "-v", "-x", "c++", os.devnull])
         self._searched = cache(self._find_searched)  # many sources read the same
-        self._directories = (*self.toolkit_headers, *_host_directories(verbose))
+        self._directories = (*_include_roots(settings), *_host_directories(verbose))
 
     @cached_property
     def identity(self) -> str:

@@ -164,8 +164,8 @@ def run_step(source: Source, step: Step) -> Output:
 
 
 @uninterrupted
-def run_program(program: Program, headers: Mapping[str, bytes], step: Step, *more: str) -> Output:
-    """Run NVRTC once on a program, with all its headers and ``more`` options; errors as :func:`run_step`."""
+def run_program(program: Program, headers: Mapping[str, bytes], step: Step) -> Output:
+    """Run NVRTC once on a program, with all its headers; errors as :func:`run_step`."""
     nvrtc = toolkit.bindings("nvrtc")
     names = sorted(headers)
     arguments = [
@@ -173,7 +173,6 @@ def run_program(program: Program, headers: Mapping[str, bytes], step: Step, *mor
         f"--gpu-architecture={step.architecture.compute}",
         *([f"--frandom-seed={program.name.removesuffix('.cu')}"] if toolkit.nvrtc_version() >= _SEED else []),
         "--no-source-include",  # else headers that lie in the working directory are read
-        *more,
     ]
     status, handle = nvrtc.nvrtcCreateProgram(
         program.text,

@@ -155,7 +155,7 @@ def split_parameters(tokens: Sequence[str]) -> list[list[str]]:
 def parameter_name(tokens: Sequence[str]) -> str | None:
     """Return the name in the declaration of a parameter: its last word, if a type is before that."""
     tokens = list(tokens)
-    while tokens[-1:] == ["]"]:  # of an array
+    while tokens[-1:] == ["]"] and "[" in tokens:  # of an array
         del tokens[len(tokens) - 1 - tokens[::-1].index("[") :]
     *before, last = tokens or [""]
     is_name = WORD.match(last) and last not in KEYWORDS and before[-1:] != ["::"]

@@ -121,8 +121,7 @@ def test_each_phase_begins_once_where_no_family_can_be_rendered(tmp_path: Path) 
     with raises(FailedFragmentsError, code="build-failed-fragments"):
         build(families, tmp_path / "x.fragdb", jobs=1, observer=told, keep_going=True)
     assert told.phases == ["render", "compile", "check"]
-    assert sorted(told.expected) == sorted(told.ended)
-    assert len(told.ended) == 12
+    assert told.expected == told.ended == []
 
 
 @pytest.mark.slow

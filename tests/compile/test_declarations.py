@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jitlto.compile.declarations import Conflict, find_conflicts, read_declarations
+from jitlto.compile.signatures import find_parameters
 from jitlto.record.options import macro_values, option_macros
 
 INTERFACE = b"""#define WIDTH 4
@@ -79,3 +82,19 @@ def test_values_of_macros_are_the_same_in_every_spelling() -> None:
 )
 def test_variables_of_which_each_source_has_its_own(text: bytes, names: set[str]) -> None:
     assert read_declarations(text).internal == names
+
+
+_PARTS = (
+    *"<>(){}[];:=,", "template", "struct", "enum", "S", "T", "int", "const", "static", "operator", "__device__",
+    "__global__", '"C"', "namespace", "typedef", "::", "/*", "*/", "//", "\\\n", '"', "'", 'R"(', ')"', "...", "\v",
+    "\n#if A\n", "\n#else\n", "\n#endif\n", "\n#define M(x) template <> struct L<x> {\n", "M",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@given(st.lists(st.sampled_from(_PARTS), max_size=40).map(" ".join))
+def test_any_text_is_read(text: str) -> None:
+    assert read_declarations(text.encode()).internal is not None
+    assert list(find_conflicts(text.encode(), {"f.cuh": b""})) == []
+    assert list(find_parameters([text.encode()], (), [("other", 1)])) == []
+    assert {conflict.header for conflict in find_conflicts(text.encode(), {"f.cuh": INTERFACE})} <= {"f.cuh"}

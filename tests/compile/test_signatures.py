@@ -162,9 +162,3 @@ def test_names_are_found_in_their_order_or_not_at_all(parameters: list[tuple[str
     found = names_of(", ".join(f"{type_} {name or ''}" for type_, name in parameters))
     given = [name for name in names if name]
     assert found == (names if len(set(given)) == len(given) else None)
-
-
-@pytest.mark.slow
-@given(st.binary(max_size=200).map(lambda data: b"__global__ void k(" + data))
-def test_any_text_is_read(text: bytes) -> None:
-    assert dict(find_parameters([text], (), [("other", 1)])) == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -25,11 +25,9 @@ class DaskExecutor(Executor):
     The scheduler runs a call whose worker is lost on another one. Closing leaves the user's cluster running.
     """
 
-    def __init__(self, client: Any, address: str, killed: type[Exception]) -> None:
+    def __init__(self, client: Any) -> None:
         self._client = client
-        self._killed = killed
-        self._address = address
-        self._executor = client.get_executor(pure=False)  # a failed call that is submitted again runs again
+        self._executor: Executor = client.get_executor(pure=False)  # a failed call that is submitted again runs again
         self._shared: dict[str, Any] = {}
 
     def share(self, key: str, value: dict[str, bytes]) -> Any:
@@ -42,30 +40,9 @@ class DaskExecutor(Executor):
         return self._shared[key]
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call ``fn`` in a worker.
-
-        Raises:
-            BuildError: Through the future, if workers die repeatedly, or the scheduler is lost.
-        """
+        """Call ``fn`` in a worker."""
         # Dask's submit takes other keywords.
-        outer, inner = Future[T](), self._executor.submit(partial(fn, **kwargs) if kwargs else fn, *args)
-        outer.add_done_callback(lambda _: outer.cancelled() and inner.cancel())
-        inner.add_done_callback(partial(self._finish, outer))
-        return outer
-
-    def _finish(self, outer: Future[T], inner: Future[T]) -> None:
-        if not outer.set_running_or_notify_cancel():
-            return
-        try:
-            outer.set_result(inner.result())
-        except CancelledError:
-            what, hint = "the cluster cancelled a job, or its scheduler is gone", "check the scheduler and its log"
-            outer.set_exception(BuildError(what, code="build-cluster-lost", where=self._address, hint=hint))
-        except self._killed as error:
-            hint = "see the workers' logs; most often their memory limit is too low"
-            outer.set_exception(BuildError(str(error), code="build-worker-died", where=self._address, hint=hint))
-        except Exception as error:  # noqa: BLE001 - the caller gets it
-            outer.set_exception(error)
+        return self._executor.submit(partial(fn, **kwargs) if kwargs else fn, *args)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Disconnect: after the submitted calls are done, or at once if ``cancel_futures`` or not ``wait``."""
@@ -93,7 +70,7 @@ def connect(url: str) -> DaskExecutor:
         raise BuildError(f"invalid cluster address {url!r}", code="build-cluster-address", hint=hint)
     address = match[1]
     try:
-        from distributed import Client, KilledWorker  # an extra, which takes a second to import
+        from distributed import Client  # an extra, which takes a second to import
     except ImportError as error:
         what = f"the package distributed cannot be imported: {error}"
         raise ToolchainError(what, code="toolchain-missing", hint="pip install 'jitlto[dask]'") from error
@@ -119,7 +96,7 @@ def connect(url: str) -> DaskExecutor:
     except BaseException:
         client.close()
         raise
-    return DaskExecutor(client, address, KilledWorker)
+    return DaskExecutor(client)
 
 
 def _check_answers(address: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 
 from jitlto.base.errors import CompileError, JitltoError
 from jitlto.build.cache.cache import Cache, Layer, Unit
+from jitlto.build.execution import transport
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.workers import WorkerDied
@@ -111,41 +112,44 @@ class Scheduler:
         """Find requests in the cache, or make tasks of them."""
         self._outcome.requests += batch
         heads = Counter(request.head for request in batch)
-        new: dict[str, _Task] = {}
+        new: list[_Task] = []
         for request in batch:
             try:
                 key = request.cache_key
             except JitltoError as error:
                 self._deliver([request], error)
                 continue
-            task = self._tasks.setdefault(key, _Task(key, [], heads[request.head]))
+            if key not in self._tasks:
+                self._tasks[key] = _Task(key, [], heads[request.head])
+                new.append(self._tasks[key])
+            task = self._tasks[key]
             if task.answer is not None:
                 self._deliver([request], task.answer)
-                continue
-            task.requests.append(request)
-            if len(task.requests) == 1:
-                new[key] = task
+            else:
+                task.requests.append(request)
         self._take(new)
         self._asks_again = self._asks_again or (self.cache is not None and self.cache.is_opening)
-        missing = [task for task in new.values() if task.answer is None]
+        missing = [task for task in new if task.answer is None]
         # The first of each head first: workers then read these side by side, for all that follow.
         first = {task.requests[0].head: task for task in reversed(missing)}
         self._waiting += sorted(missing, key=lambda task: (first[task.requests[0].head] is not task, -task.cost))
 
-    def _take(self, tasks: Mapping[str, _Task]) -> None:
+    def _take(self, tasks: Iterable[_Task]) -> None:
         """Answer those tasks that the cache has."""
-        if self.cache is not None:
-            found = self.cache.find_units({key: task.requests[0].config for key, task in tasks.items()})
-            for key, (unit, layer) in found.items():
-                tasks[key].answer = unit.compiled
-                self._outcome.seconds_saved += unit.seconds
-                self._deliver(tasks[key].requests, unit.compiled, layer)
+        if self.cache is None:
+            return
+        by_key = {task.key: task for task in tasks}
+        found = self.cache.find_units({key: task.requests[0].config for key, task in by_key.items()})
+        for key, (unit, layer) in found.items():
+            by_key[key].answer = unit.compiled
+            self._outcome.seconds_saved += unit.seconds
+            self._deliver(by_key[key].requests, unit.compiled, layer)
 
     def _ask_again(self) -> None:
-        """Take what runs or waits from shared stores, once they have opened."""
+        """Take what runs from the shared store, once it has opened."""
         if self._asks_again and self.cache is not None and not self.cache.is_opening:
             self._asks_again = False
-            self._take({task.key: task for task in self._running.values()})
+            self._take(self._running.values())
             for future in [each for each, task in self._running.items() if task.answer is not None]:
                 del self._running[future]
                 future.cancel()
@@ -162,7 +166,7 @@ class Scheduler:
         if (task := self._running.pop(future, None)) is None:
             return
         try:
-            result = future.result()
+            result = transport.result_of(future)
         except (CompileError, WorkerDied) as error:
             task.answer = error
             self._deliver(task.requests, error)

@@ -18,11 +18,11 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
-from jitlto.base.errors import ToolchainError
+from jitlto.base.errors import JitltoError, ToolchainError
 from jitlto.base.text import describe_differences
 from jitlto.base.version import __version__
 from jitlto.build.execution import host
-from jitlto.build.execution.workers import ProcessExecutor, local_executor
+from jitlto.build.execution.workers import ProcessExecutor, WorkerDied, local_executor
 from jitlto.compile.architectures import add_variants
 from jitlto.compile.compiler import CompileJob, CompileResult, Toolchain, find_toolchain
 from jitlto.record.headers import Source, digest_headers
@@ -90,6 +90,20 @@ def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) 
     if hasattr(executor, "share"):
         packed = executor.share(digest_headers(headers), packed)
     return executor.submit(_receive, versions(), packed, pickle.dumps((run, replace(job, source=Source(text, {})))))
+
+
+def result_of(future: Future[T]) -> T:
+    """Return the result of a job; WorkerDied if not the job but its executor has failed."""
+    try:
+        return future.result()
+    except JitltoError:
+        raise
+    except Exception as error:
+        what, hint = (
+            f"the executor failed: {type(error).__name__}: {error}",
+            "see the logs of its workers; most often memory is too low",
+        )
+        raise WorkerDied(what, hint=hint) from error
 
 
 @lru_cache(maxsize=4096)  # most sets share most of them
