@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from jitlto.base.errors import BuildError
-from jitlto.base.layouts import is_supported, parse_definitions, parse_type
+from jitlto.base.layouts import canonical_spelling, is_same_type, is_supported, parse_definitions, parse_type
 from jitlto.base.mangling import base_name, demangle, parameter_types
-from jitlto.base.type_spelling import canonical_spelling, is_same_type
 from jitlto.base.types import UNKNOWN_TYPE, Parameter, find_scalar
 from jitlto.compile.compiler import CompiledSource
 from jitlto.families.templates import RenderedSource

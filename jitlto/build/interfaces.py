@@ -37,11 +37,7 @@ _OF_TOOLKIT = re.compile(
 )
 #: Of each kind of conflict: the end of its error's code, what the source does, and the remedy.
 _KINDS = {
-    "macro": (
-        "macro",
-        "defines the macro",
-        "define it in {} or in [family] options, or use a template parameter",
-    ),
+    "macro": ("macro", "defines the macro", "define it in {} or in [family] options, or use a template parameter"),
     "undef": ("macro", "undefines the macro", "remove that, or undefine it at the end of {}"),
     "specialisation": ("specialisation", "specialises", "move it into {}, so that both sides see it"),
     "overload": ("specialisation", "overloads", "declare it in {}, so that both sides see it, or give it another name"),

@@ -97,7 +97,7 @@ def merge_databases(
                 check_interfaces(record, planned, family.faults)
         gaps = [key for family in merged for key in family.gaps]
         store = cache.store if cache else None
-        check = partial(proof.prove_once, advice, store=store, allow_incomplete=allow_incomplete)
+        check = partial(proof.prove_once, advice, fragments, store=store, allow_incomplete=allow_incomplete)
         digest = writer.write(output, [*records.values()], fragments, _Images(opened), gaps=gaps, check=check)
     return MergeReport(Path(output), digest, tuple(fragments), tuple(dict.fromkeys(advice)))
 

@@ -10,22 +10,14 @@ from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 
 from jitlto.base.config import Config
-from jitlto.base.errors import JitltoError, LinkError, ToolchainError
+from jitlto.base.errors import JitltoError, ToolchainError
 from jitlto.base.user_caches import user_caches
-from jitlto.base.versions import Architecture
+from jitlto.check.links import require_readable
 from jitlto.compile import nvcc
 from jitlto.cuda import device, driver, libraries, nvjitlink, toolkit
-from jitlto.cuda.compatibility import (
-    check_target,
-    choose_target,
-    linkable_architectures,
-    ltoir_links,
-    newest_ptx_isa,
-    select_images,
-)
+from jitlto.cuda.compatibility import linkable_architectures, ltoir_links, newest_ptx_isa
 from jitlto.database import MERGE_HINT, FragmentDatabase
 from jitlto.launch.core import extension
-from jitlto.runtime import session
 from jitlto.runtime.discovery.installed import installed_families
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.stores.address import parse_store
@@ -77,7 +69,7 @@ def diagnose() -> Diagnosis:
     found = [*_toolchain(), *_fitting(), *_devices(), *wrong, _cache_directory(settings)]
     found += [*_stores(settings), *_databases(settings)]
     if not wrong:  # what the others use
-        found += [_core(), *_installed()]
+        found += [_core(), *_installed(settings)]
     return Diagnosis(tuple(found))
 
 
@@ -214,9 +206,9 @@ def _databases(settings: Config) -> Iterator[Component]:
             yield Component("database", f"{path}: {getattr(error, 'what', error)}", False, remedy)
 
 
-def _installed() -> Iterator[Component]:
+def _installed(settings: Config) -> Iterator[Component]:
     """Yield the families of installed packages, as ``jitlto ls --installed`` lists them."""
-    listed = installed_families(session.default.registry)
+    listed = installed_families(Registry((), settings=settings))
     if not listed:
         yield Component("installed families", "none")
     for each in listed:
@@ -230,20 +222,13 @@ def _installed() -> Iterator[Component]:
 
 
 def _link_trouble(database: FragmentDatabase) -> str | None:
-    """Return why fragments do not link with link-time optimisation for the architectures that they were built for."""
+    """Return why a database does not link."""
     if database.part is not None:
         return f"{database.part} of a build: {MERGE_HINT}"
     try:
-        linker = nvjitlink.version()
-        for fragment in database.fragments():
-            newest = max((image.architecture for image in fragment.images), default=Architecture(75))
-            target = choose_target([fragment], "lto", newest, linker, requested=True)
-            select_images([fragment], target)
-            check_target(target.linked_for, linker)
-            if target.foreign:
-                return f"LTO-IR of CUDA {target.foreign} does not link with nvJitLink {linker}: PTX is linked instead"
-    except LinkError as error:
-        return f"{error.what.removeprefix(str(fragment.key)).strip()}: {error.hint}"
+        require_readable(database.fragments(), str(database.path))
     except ToolchainError:
-        pass  # a finding of its own
+        return None  # a finding of its own
+    except JitltoError as error:
+        return f"{error.what}: {error.hint}"
     return None

@@ -19,7 +19,7 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.python_warnings import LinkWarning
 from jitlto.cli.ending import SHOWN, end_interrupted, handle_signals, print_error, print_warning
 
-# command → the module with a click command in a variable of the same name, or of that in _VARIABLES; what it does
+# command → the module with a click command in a variable of the same name, but import_; what it does
 _COMMANDS = {
     "new": ("jitlto.cli.new", "Write a small package with a kernel family."),
     "expand": ("jitlto.cli.expand", "Print the combinations of a matrix."),
@@ -43,7 +43,6 @@ _COMMANDS = {
     "doctor": ("jitlto.cli.doctor", "Show what is installed, what is missing, how to get it."),
     "demo": ("jitlto.cli.demo", "Build, link and, with a GPU, run an example family."),
 }
-_VARIABLES = {"import": "import_"}  # a keyword of Python
 
 
 class _LazyGroup(click.Group):
@@ -53,7 +52,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), _VARIABLES.get(cmd_name, cmd_name))
+        command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name.replace("import", "import_"))
         assert isinstance(command, click.Command)  # noqa: S101 - a slip in the table above, not a user's error
         handle_signals(ctx.obj or ())
         return command

@@ -39,7 +39,7 @@ def ls(database: Path | None, installed: bool, as_json: bool) -> None:
         about = [line for each in listed for line in _installed_lines(each)] or ["no installed package has a family"]
         print_result({"families": listed}, about, as_json=as_json)
         return
-    opened, family = open_database(database, noted=True)
+    opened, family = open_database(database)
     with opened:
         fragments = list(opened.iterate(family))
         result: dict[str, object] = {
@@ -74,7 +74,7 @@ def _installed_lines(each: ListedFamily) -> Iterator[str]:
 @json_option
 def show(database: Path, key: str, as_json: bool) -> None:
     """Show one fragment of DB, by its KEY: what it provides and requires, and its images."""
-    opened, family = open_database(database, noted=True)
+    opened, family = open_database(database)
     with opened:
         fragments = {fragment.key.text: fragment for fragment in opened.iterate(family)}
         fragment = fragments.get(key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
@@ -58,22 +57,13 @@ def import_() -> None:
     """Write declarations of kernels that another build system builds."""
 
 
-def _definitions(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    given = dict(parse_pairs(values))
-    for name in given:
-        if not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
-            raise click.BadParameter(f"{name!r} is no name of a variable")
-    return given
-
-
 @import_.command(epilog="Example: jitlto import cmake cpp/CMakeLists.txt -o fragments/")
 @click.argument("lists", metavar="CMAKELISTS", type=PATH)
 @click.option("-o", "--output", type=PATH, required=True, help="The directory for the folders of the families.")
 @click.option(
-    "-D", "definitions", metavar="NAME=VALUE", multiple=True, callback=_definitions,
-    help="Set a variable of CMake. Repeatable.",
+    "-D", "definitions", metavar="NAME=VALUE", multiple=True, help="Set a variable of CMake. Repeatable.",
 )  # fmt: skip
-def cmake(lists: Path, output: Path, definitions: dict[str, str]) -> None:
+def cmake(lists: Path, output: Path, definitions: tuple[str, ...]) -> None:
     """Read the calls of generate_jit_lto_kernels in a CMakeLists.txt of RAPIDS cuVS or librtcx.
 
     Writes a family.toml for each directory of templates; matrices, templates and headers stay where they are. CMake
@@ -81,7 +71,7 @@ def cmake(lists: Path, output: Path, definitions: dict[str, str]) -> None:
     nothing. Import only projects that you trust: CMake may read and write any of your files. A family without
     kernels is used by all others.
     """
-    calls, unknown = read_project(lists, definitions)
+    calls, unknown = read_project(lists, dict(parse_pairs(definitions)))
     families, notes = make_families(calls, lists.absolute().parent, output.absolute(), lists.name)
     files = {path: text for family in families for path, text in family.files.items()}
     for path in files:

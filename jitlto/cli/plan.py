@@ -79,19 +79,15 @@ def plan(
 def _planner(
     name: str, database: Path | None, settings: tuple[str, ...], sources: tuple[Path, ...]
 ) -> Planner[Launcher]:
-    configuration: dict[str, str] = {}
-    for parameter, value in parse_pairs(settings):
-        if parameter in configuration:
-            raise click.UsageError(f"{parameter} is given twice")
-        configuration[parameter] = value
-    entry = configuration.pop("entry", None)
-    planner = find_family(name, database).planner(entry, **configuration)
+    configuration = dict(parse_pairs(settings))
+    if len(configuration) < len(settings):
+        raise click.UsageError("a parameter is given twice")
+    planner = find_family(name, database).planner(configuration.pop("entry", None), **configuration)
     for source in sources:
         try:
             planner.add_source(files.read(source).decode(), str(source))
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise click.UsageError(f"{source} cannot be read: {reason}") from None
+            raise click.UsageError(f"{source} cannot be read: {error}") from None
     return planner
 
 

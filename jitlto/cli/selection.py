@@ -48,19 +48,18 @@ def locate(target: Path) -> tuple[Path, str | None]:
     return session.default.registry.find(name, package or None).location, name
 
 
-def open_database(target: Path, *, noted: bool = False) -> tuple[FragmentDatabase, str | None]:
-    """Open the database that :func:`locate` finds. Unlike the registry's, it is not shared: the caller closes it.
+def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
+    """Open the database that :func:`locate` finds, and say on standard error if something is not in it.
 
-    Args:
-        noted: Whether to say on standard error if something is not in it.
+    Unlike the registry's, it is not shared: the caller closes it.
 
     Raises:
         RegistryError, DatabaseError: If it is not found or cannot be read.
     """
     path, name = locate(target)
     opened = FragmentDatabase(path)
-    if noted and opened.part is not None:
+    if opened.part is not None:
         click.echo(f"{opened.path}: {opened.part}", err=True)
-    if noted and opened.gaps:
+    if opened.gaps:
         click.echo(f"{opened.path}: merged with gaps: {len(opened.gaps)} of its fragments are left out", err=True)
     return opened, name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -25,7 +24,6 @@ from jitlto.stores.backend import Backend
 from jitlto.stores.trust import Trust
 
 _PACK = ".pack"
-_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _url = click.argument("url", metavar="URL")
 
 
@@ -83,13 +81,6 @@ def pull(address: str, output: Path) -> None:
     click.echo(f"{output}{beside}: {format_bytes(sum(path.stat().st_size for path in written))}")
 
 
-def _age(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
-    match = re.fullmatch(r"([0-9]{1,9})([mhdw])", value or "")
-    if value is not None and match is None:
-        raise click.BadParameter(f"invalid age {value!r}; write e.g. 12h, 30d or 8w")
-    return float(match[1]) * _UNITS[match[2]] if match else None
-
-
 @click.group(epilog="Example: jitlto store info s3://kernels/prod")
 def store() -> None:
     """Inspect, prune and verify a shared store."""
@@ -113,18 +104,21 @@ def info(url: str, as_json: bool) -> None:
     print_result({"store": url, "objects": objects, "bytes": size, "kinds": kinds}, lines, as_json=as_json)
 
 
-@store.command(epilog="Example: jitlto store prune s3://kernels/prod --older-than 30d --size 10G --dry-run")
+@store.command(epilog="Example: jitlto store prune s3://kernels/prod --older-than 30 --size 10G --dry-run")
 @_url
-@click.option("--older-than", "age", callback=_age, metavar="AGE", help="Remove what was not used for so long: 30d.")
+@click.option(
+    "--older-than", "days", type=click.IntRange(min=0), metavar="DAYS", help="Remove what was not used since."
+)
 @click.option("--size", callback=parse_size, help="Then remove the least recently used until this is left.")
 @click.option("--artifacts", "pushed", is_flag=True, help="Remove pushed files too, which nobody makes again.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing; show what would be removed.")
-def prune(url: str, age: float | None, size: int | None, pushed: bool, dry_run: bool) -> None:
+def prune(url: str, days: int | None, size: int | None, pushed: bool, dry_run: bool) -> None:
     """Remove objects that were not used for long, and the least recently used ones until the rest is small enough.
 
     What is removed is compiled or linked again when it is needed. Files that `jitlto push` has stored stay, and do not
     count, without --artifacts.
     """
+    age = None if days is None else 86400.0 * days
     if age is None and size is None:
         raise click.UsageError("give --older-than, --size or both")
     backend = _open(url, writes=not dry_run)

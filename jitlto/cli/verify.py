@@ -62,7 +62,7 @@ def verified(path: Path, read: set[Path], *, is_path: bool = True) -> Iterator[s
     """Verify a database, and the packs beside it that are not in ``read`` yet, or a pack; yield what is intact."""
     beside, images = [path], None
     if path.suffix != ".pack":
-        with FragmentDatabase(path) if is_path else open_database(path, noted=True)[0] as opened:
+        with FragmentDatabase(path) if is_path else open_database(path)[0] as opened:
             beside, count = list(files.beside(opened.path, ".pack")), opened.verify()
             images = {image.sha256 for fragment in opened.iterate() for image in fragment.images}
             held = f"{pluralize(len(opened.fragments()), 'fragment')} and {pluralize(count, 'image')}"

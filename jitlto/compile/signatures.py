@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
+from jitlto.base.layouts import canonical_spelling
 from jitlto.base.mangling import base_name
-from jitlto.base.type_spelling import canonical_spelling
 from jitlto.base.types import find_scalar
 from jitlto.compile.heads import heads
 from jitlto.compile.includes import all_directives

@@ -95,7 +95,7 @@ def decode_fragment(key: str, record: bytes) -> Fragment:
         InvalidRecordError, JitltoError: If it is invalid, or that of a different fragment.
     """
     r = decode(_Fragment, record)
-    if FragmentKey.parse(key) != r.key:
+    if r.key.text != key or r.key.parameters != tuple(sorted(dict(r.key.parameters).items())):
         raise InvalidRecordError("the key of a different fragment")
     for image in r.images:
         _architecture(str(image.architecture))

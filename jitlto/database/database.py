@@ -34,19 +34,21 @@ class FragmentDatabase(Shared):
 
     Args:
         path: The file.
+        written: All of its fragments, where this process has just written them; by default they are read.
 
     Raises:
         DatabaseError: If the file is missing, is not a fragment database, was made by a newer jitlto, or is damaged
             where it is read first. All methods raise it if what they read is damaged.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], written: Iterable[Fragment] | None = None) -> None:
         self.path = Path(path)
         self._reader = reader = SqliteReader(self.path)
         #: The absolute path, so that a later chdir has no effect.
         self.location = reader.location
         #: Identity of the file.
         self.identity = reader.identity
+        self._written = written
         self._shapes: dict[str, tuple[Shape, ...]] = {}  # those that were read
         try:
             self._rows = self._open_rows()
@@ -102,7 +104,7 @@ class FragmentDatabase(Shared):
 
     @cached_property
     def _fragments(self) -> list[Fragment]:
-        return _sort(self._rows.fragments())
+        return _sort(self._rows.fragments() if self._written is None else self._written)
 
     def iterate(self, family: str | None = None) -> Iterator[Fragment]:
         """Yield the same, sorted by the text of their keys, and keep none."""

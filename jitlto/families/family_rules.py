@@ -9,10 +9,9 @@ from graphlib import CycleError, TopologicalSorter
 import msgspec
 
 from jitlto.base.errors import JitltoError
-from jitlto.base.layouts import format_definition, parse_definitions
+from jitlto.base.layouts import canonical_spelling, format_definition, parse_definitions
 from jitlto.base.text import suggest
 from jitlto.base.toml_reader import TomlTable
-from jitlto.base.type_spelling import canonical_spelling
 from jitlto.record.family_record import Exclusion
 from jitlto.record.options import GROUP_LINK_OPTIONS, GroupLink, LinkOptions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 from jitlto.base.cached import cached_property
@@ -16,10 +16,6 @@ from jitlto.frameworks.parts import Argument, Array, Call, Case, Flag, Launch, O
 from jitlto.frameworks.shapes import DTYPES, DType, bind_shape, parse_shape, shape_of
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.family import family as find_family
-
-if TYPE_CHECKING:
-    from jitlto.launch.launcher import Launcher
-    from jitlto.plan.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -203,23 +199,7 @@ class Operator(Shared):
             return find_family(self.family)
         return self.family if isinstance(self.family, KernelFamily) else self.family()
 
-    def plan(self, call: Call) -> Plan:
-        """Return the plan of a call's kernel, which needs no device.
-
-        Raises:
-            JitltoError: As :meth:`KernelFamily.plan <jitlto.KernelFamily.plan>`.
-        """
-        return self.loaded.plan(**self.how(call))
-
-    def launcher(self, call: Call) -> Launcher:
-        """Return the launcher of a call on the current device.
-
-        Raises:
-            JitltoError: As :meth:`KernelFamily.launcher <jitlto.KernelFamily.launcher>`.
-        """
-        return self.loaded.launcher(**self.how(call))
-
     def how(self, call: Call) -> dict[str, Any]:
-        """Return what the family is asked for."""
+        """Return what the family is asked for: the arguments of its ``plan()`` and ``launcher()``."""
         how = {"entry": self.entry, "link_options": self.link_options}
         return {name: value for name, value in how.items() if value is not None} | dict(call.configuration)

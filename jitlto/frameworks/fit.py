@@ -47,7 +47,7 @@ def check_call(operator: Operator, values: Sequence[Any]) -> Plan | None:
     if call.launch is None or not isinstance(operator.loaded, KernelFamily):
         return None
     try:
-        plan = operator.plan(call)
+        plan = operator.loaded.plan(**operator.how(call))
         kernel = plan.entry.key.text
         _check_arguments(operator, kernel, plan.entry.signature, call, values)
         launch = call.launch

@@ -1,29 +1,75 @@
 """Functions of JAX, made from declarations: a primitive whose lowering is a call of XLA's foreign function interface.
 
 Shapes are known when a call is lowered, so that everything which follows from them is computed there, once; an
-execution runs no Python.
+execution runs no Python. It is described by words that ``jitlto/launch/_xla.c`` reads.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 from jitlto.base.errors import OperatorError
+from jitlto.cuda.libraries import driver
 from jitlto.frameworks.declaration import Backward, Operator
 from jitlto.frameworks.fit import check_call
-from jitlto.frameworks.jax_launch import INPUT, OUTPUT, TARGET, Cuda, describe_call, register
-from jitlto.frameworks.parts import REQUIRED, Array, Case
+from jitlto.frameworks.parts import REQUIRED, Array, Call, Case, Launch
+from jitlto.launch.core import extension
+from jitlto.launch.signature import loaded_function
+from jitlto.launch.step import Step, make_packing
+
+#: The name under which XLA knows the handler.
+TARGET = "jitlto_launch"
+_VALUE, INPUT, OUTPUT = range(3)  # as in _xla.c
+_FUNCTIONS = (b"cuLaunchKernelEx", b"cuStreamGetCtx", b"cuCtxPushCurrent", b"cuCtxPopCurrent")
+_CUDA = 12000  # the version of these functions
+_MAJOR = 0  # the version of XLA's interface for which the handler is written
+_lock = threading.Lock()
+_registered: dict[str, ModuleType] = {}  # by platform: the module whose handler it is
+_kept: dict[bytes, Any] = {}  # by digest: the launchers of all calls, which compiled programs may make at any time
+_TYPES: Mapping[str, Callable[[Any], Any]] = {"int": int, "float": float, "bool": bool, "str": str}
+
+
+class Cuda:
+    """CUDA devices: the kind of device that calls are compiled for, as JAX names it for lowering and for handlers."""
+
+    platform, handler_platform = "cuda", "CUDA"
+
+    def functions(self) -> tuple[int, int, int, int]:
+        """Return the addresses of the driver's functions for ``make_xla_handler``.
+
+        All are 0 if the driver lacks one, which makes every launch an error.
+        """
+        found = [driver.cuGetProcAddress(name, _CUDA, 0)[:2] for name in _FUNCTIONS]
+        launch, context, push, pop = (0 if status else int(address) for status, address in found)
+        return (launch, context, push, pop) if launch and context and push and pop else (0, 0, 0, 0)
+
+    def prepare(self, launcher: Any, launch: Launch) -> tuple[int, Sequence[int]]:
+        """Check a launch configuration, and load the kernel: a capture may not be the first to use it.
+
+        Returns:
+            The kernel's handle, and grid, block, shared memory, cluster and whether it is cooperative.
+        """
+        step = Step(launcher, launch.grid, launch.block, (), launch.shared_memory, launch.cluster, launch.cooperative)
+        grid, block, cluster = step.check()
+        handle = int(launcher.kernel.handle)
+        loaded_function(handle)
+        return handle, (*grid, *block, step.shared_memory, *(cluster or (0, 0, 0)), int(step.cooperative))
+
 
 #: The kinds of devices that calls are lowered for; a list that tests can add to where there is no GPU.
 targets: list[Any] = [Cuda()]
-_TYPES: Mapping[str, Callable[[Any], Any]] = {"int": int, "float": float, "bool": bool, "str": str}
 
 
 class _Statics(NamedTuple):
@@ -97,10 +143,8 @@ def _static(operator: Operator, argument: Any, value: Any) -> Any:
         OperatorError: If it is traced, or of another type.
     """
     try:
-        if isinstance(value, str) != (argument.type == "str"):
-            raise TypeError(f"it is {value!r}")
         made = _TYPES[argument.type](value)
-        if made != value and made == made:
+        if isinstance(value, str) != (argument.type == "str") or (made != value and made == made):
             raise TypeError(f"it is {value!r}")
     except Exception as error:  # JAX's own for what is traced, among others
         raise OperatorError(
@@ -186,7 +230,7 @@ def _lower(target: Cuda, ctx: Any, *operands: Any, statics: _Statics) -> Any:
     aliases = {places[n][1]: len(operator.outputs) + place for place, n in enumerate(statics.mutated)}
     # A result that has an argument's memory is what the kernel writes to.
     places |= {number: (OUTPUT, aliases[places[number][1]]) for number in statics.mutated}
-    words = describe_call(target, operator.launcher(call), call, places, statics.values)
+    words = describe_call(target, operator.loaded.launcher(**operator.how(call)), call, places, statics.values)
     return jax.ffi.ffi_lowering(TARGET, operand_output_aliases=aliases)(ctx, *operands, call=words)
 
 
@@ -224,3 +268,74 @@ def _differentiable(statics: _Statics, call: Callable[..., Any], backward: Backw
 def _conjugated(gradient: Any) -> Any:
     """Return a complex gradient as JAX has it, if it is one of PyTorch's, or the other way round."""
     return jax.numpy.conj(gradient) if jax.numpy.iscomplexobj(gradient) else gradient
+
+
+def register(target: Cuda) -> None:
+    """Register the handler with XLA, once for each platform.
+
+    Raises:
+        OperatorError: If the compiled core is missing, or this JAX has another interface.
+    """
+    with _lock:
+        core = extension()
+        if core is None:
+            what, hint = "calls from JAX need the compiled core of launches", "install jitlto from a wheel"
+            raise OperatorError(what, code="operator-framework", hint=hint)
+        if _registered.get(target.platform) is core:
+            return
+        major, minor = _interface_version(Path(jax.ffi.include_dir()))
+        if major != _MAJOR:
+            what = f"JAX {jax.__version__} has version {major}.{minor} of XLA's foreign function interface, not 0.x"
+            raise OperatorError(what, code="operator-framework", hint="install another version of JAX or jitlto")
+        handler = core.make_xla_handler(target.functions(), major, minor)
+        jax.ffi.register_ffi_target(TARGET, handler, platform=target.handler_platform)
+        _registered[target.platform] = core
+
+
+def _interface_version(include: Path) -> tuple[int, int]:
+    """Return the version of XLA's interface that the installed JAX has, from its header."""
+    text = (include / "xla/ffi/api/c_api.h").read_text("utf-8")
+    found = [re.search(rf"#define XLA_FFI_API_{part} (\d+)", text) for part in ("MAJOR", "MINOR")]
+    major, minor = (int(match[1]) if match else -1 for match in found)
+    return major, minor
+
+
+def describe_call(
+    target: Cuda,
+    launcher: Any,
+    call: Call,
+    places: Mapping[int, tuple[int, int]],
+    scalars: Sequence[Any],
+) -> np.ndarray[Any, Any]:
+    """Return the words of a call, and let XLA find its kernel.
+
+    Args:
+        target: Where it runs.
+        launcher: The kernel.
+        call: The call; it launches something.
+        places: For each array that is given where it is found: among inputs or results, and its place there.
+        scalars: The value of each argument that is a number.
+
+    Raises:
+        ArgumentError: If an argument does not fit the kernel.
+    """
+    assert call.launch is not None  # noqa: S101 - the caller checks it
+    handle, shape = target.prepare(launcher, call.launch)
+    digest = bytes.fromhex(launcher.chosen.digest)
+    words: list[int] = [*np.frombuffer(digest, np.int64).tolist(), *shape, len(call.parameters)]
+    begin, data = len(words) + 2 * len(call.parameters), b""
+    packing = make_packing(tuple(launcher.signature))
+    for (kind, value), parameter, convert in zip(call.parameters, packing.signature, packing.converters, strict=True):
+        if kind == "output":
+            words += [OUTPUT, value]
+        elif kind == "input" and value in places:
+            words += places[value]
+        else:
+            words += [_VALUE | parameter.size << 8, begin + len(data) // 8]
+            data += convert(scalars[value] if kind == "input" else value)
+            data += bytes(-len(data) % 8)
+    with _lock:
+        if _kept.get(digest) is not launcher:
+            _registered[target.platform].add_xla_kernel(digest, handle)
+            _kept[digest] = launcher
+    return np.concatenate([np.array(words, np.int64), np.frombuffer(data, np.int64)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -10,9 +12,8 @@ import torch
 
 from jitlto.base.errors import OperatorError
 from jitlto.frameworks.declaration import Operator
-from jitlto.frameworks.parts import Array, Case, Flag, Launch
+from jitlto.frameworks.parts import REQUIRED, Argument, Array, Call, Case, Flag, Scalar
 from jitlto.frameworks.shapes import DTYPES
-from jitlto.frameworks.torch_transforms import complete, has_tangent, is_left_out, refuse_tangents
 from jitlto.launch.launcher import Launcher
 
 _MOST_CALLS = 4096  # bounds the memory of programs with new shapes in every call
@@ -49,6 +50,57 @@ class Cuda:
             stream = self._torch.current_stream(index)
             for tensor in tensors:
                 tensor.record_stream(stream)
+
+
+def is_float(argument: Argument) -> bool:
+    """Return whether an argument is a number that is a float."""
+    return isinstance(argument, Scalar) and argument.type == "float"
+
+
+def is_left_out(argument: Argument) -> bool:
+    """Return whether a schema holds None in the place of an argument's default.
+
+    It has no notation for infinities and NaN, and reads no subnormal numbers; and PyTorch drops an argument that equals
+    its default, as -0.0 equals 0.0.
+    """
+    default: Any = argument.default
+    if not is_float(argument) or default is REQUIRED:
+        return False
+    return not math.isfinite(default) or abs(default) < sys.float_info.min
+
+
+def complete(operator: Operator, args: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the arguments of a call with the defaults of those that PyTorch leaves out."""
+    whole = (*args, *(argument.default for argument in operator.arguments[len(args) :]))
+    return tuple(
+        argument.default if value is None and is_left_out(argument) else value
+        for argument, value in zip(operator.arguments, whole, strict=True)
+    )
+
+
+def refuse_tangents(operator: Operator, arrays: Sequence[Any]) -> None:
+    """Refuse tensors that carry a tangent, since the kernel would drop it.
+
+    Raises:
+        OperatorError: If one does.
+    """
+    unpack = torch.autograd.forward_ad.unpack_dual
+    try:
+        has_one = any(array is not None and unpack(array).tangent is not None for array in arrays)
+    except RuntimeError:  # in a trace of torch.func.linearize, which hides tangents from what is below autograd
+        has_one = True
+    if has_one:
+        raise transform_error(operator)
+
+
+def transform_error(operator: Operator) -> OperatorError:
+    """Return the error of an argument that a transform of PyTorch has wrapped."""
+    return OperatorError(
+        "an argument is transformed by torch.func or has a tangent, and operators have no rules for that",
+        code="operator-forward",
+        where=operator.qualname,
+        hint="differentiate by torch.autograd, in reverse mode; in place of vmap, declare *batch in the shapes",
+    )
 
 
 def describe(operator: Operator, args: Sequence[Any]) -> list[Any]:
@@ -88,23 +140,13 @@ def returned(outputs: Sequence[Any]) -> Any:
 
 
 class _Known(NamedTuple):
-    """What follows from the shapes, dtypes and flags of a call.
+    """What follows from the shapes, dtypes and flags of a call."""
 
-    Args:
-        results: Shape and dtype of each output.
-        launch: The launch configuration; None if there is nothing to launch.
-        attributes: Those of it that are not the default ones.
-        how: What the family is asked for.
-        launchers: By device.
-        sources: Where each of the kernel's arguments comes from: an argument's number, that of an output behind the
-            arguments, or None and a value.
-    """
-
-    results: Sequence[tuple[tuple[Any, ...], str]]
-    launch: Launch | None
-    attributes: Mapping[str, Any]
-    how: Mapping[str, Any]
-    launchers: dict[int, Launcher]
+    call: Call
+    attributes: Mapping[str, Any]  # those of its launch that are not the default ones
+    how: Mapping[str, Any]  # what the family is asked for
+    launchers: dict[int, Launcher]  # by device
+    #: Of each argument of the kernel: the number of an argument, or behind these of an output; or None and a value.
     sources: Sequence[tuple[int | None, Any]]
 
 
@@ -119,15 +161,13 @@ class Implementation:
         self._flags = tuple(n for n, argument in numbered if isinstance(argument, Flag))
         self._mutated = tuple(n for n, argument in numbered if isinstance(argument, Array) and argument.mutated)
         self._is_whole = not any(is_left_out(argument) for argument in operator.arguments)
-        self._has_tangent = has_tangent(operator)
         self._calls: dict[tuple[Any, ...], _Known] = {}
 
     def call(self, *given: Any) -> Any:
         """Run the operator; PyTorch leaves out arguments at the end that have their default values."""
         whole = self._is_whole and len(given) == len(self._operator.arguments)
         args = given if whole else complete(self._operator, given)
-        if self._has_tangent:
-            refuse_tangents(self._operator, [args[number] for number in self._arrays])
+        refuse_tangents(self._operator, [args[number] for number in self._arrays])
         index: int = args[self._first].get_device()
         if self._backend.device() == index:
             return self._run(args, index)
@@ -151,9 +191,9 @@ class Implementation:
             if not tensor.is_contiguous():
                 passed[number] = tensor.contiguous()
         known = self._calls.get(tuple(key)) or self._learn(tuple(key), args)
-        outputs = make_outputs(known.results, device)
+        outputs = make_outputs(known.call.results, device)
         stream = self._backend.stream(index) or _LEGACY_STREAM
-        launch = known.launch
+        launch = known.call.launch
         if launch is not None:
             launcher = known.launchers.get(index)
             if launcher is None:
@@ -180,5 +220,5 @@ class Implementation:
         attributes = call.launch.attributes if call.launch else {}
         if len(self._calls) >= _MOST_CALLS:
             self._calls.clear()
-        self._calls[key] = _Known(call.results, call.launch, attributes, self._operator.how(call), {}, sources)
+        self._calls[key] = _Known(call, attributes, self._operator.how(call), {}, sources)
         return self._calls[key]

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor  # PyTorch has no public name for it
+from torch._subclasses.functional_tensor import FunctionalTensorMode  # nor for this
 from torch.autograd.function import once_differentiable
 
 from jitlto.base.errors import OperatorError
@@ -22,24 +23,20 @@ from jitlto.frameworks.torch_kernel import (
     Cuda,
     Implementation,
     bind,
-    describe,
-    make_outputs,
-    returned,
-)
-from jitlto.frameworks.torch_transforms import (
-    TENSORS,
-    arrays_of,
-    call_with_numbers,
     complete,
-    float_scalars,
-    has_tangent,
+    describe,
     is_float,
     is_left_out,
+    make_outputs,
     refuse_tangents,
-    refuse_transforms,
-    register_varying_floats,
+    returned,
+    transform_error,
 )
 
+#: The overload of an operator that takes floats as tensors without dimensions.
+TENSORS = "tensors"
+# The dispatch key by which torch.func takes a call first.
+_TAKING = "FuncTorchDynamicLayerFrontMode"
 #: Makes the backend; a function that tests can replace where there is no GPU.
 make_backend: Callable[[], Any] = Cuda
 
@@ -61,7 +58,7 @@ def register(operator: Operator) -> Any:
         backend = make_backend()
         library = torch.library.Library(operator.namespace, "FRAGMENT")
         tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
-        varying = bool(float_scalars(operator))
+        varying = any(map(is_float, operator.arguments))
         try:
             library.define(schema(operator), tags=tags)
             if varying:
@@ -82,10 +79,10 @@ def register(operator: Operator) -> Any:
         torch.library.register_fake(operator.qualname, fake, lib=library)
         if varying:
             for key, implementation in calls.items():
-                library.impl(f"{operator.name}.{TENSORS}", partial(call_with_numbers, operator, implementation), key)
+                library.impl(f"{operator.name}.{TENSORS}", partial(_call_with_numbers, operator, implementation), key)
             torch.library.register_fake(f"{operator.qualname}.{TENSORS}", fake, lib=library)
-            register_varying_floats(operator, made, getattr(packet, TENSORS), library)
-        refuse_transforms(operator, made, library)
+            _register_varying_floats(operator, made, getattr(packet, TENSORS), library)
+        _refuse_transforms(operator, made, library)
         if operator.backward is not None:
             _register_gradients(operator, operator.backward, second, library)
         _registered[operator.qualname] = operator, library, made
@@ -137,8 +134,8 @@ def _fake(operator: Operator, *given: Any) -> Any:
     """Make the outputs of a call without memory, and check that the kernel takes it."""
     args = complete(operator, given)
     first = args[operator.first_array]
-    if has_tangent(operator) and not isinstance(first, FakeTensor):  # in a trace, torch.func has seen to it before
-        refuse_tangents(operator, arrays_of(operator, args))
+    if not isinstance(first, FakeTensor):  # in a trace, torch.func has seen to it before
+        refuse_tangents(operator, [v for a, v in zip(operator.arguments, args, strict=True) if isinstance(a, Array)])
     results = operator.results(bind(operator, args))
     known = _without_symbols(operator, describe(operator, args))
     if known is not None:
@@ -164,6 +161,44 @@ def _without_symbols(operator: Operator, described: Sequence[Any]) -> list[Any] 
 def _example(size: Any) -> int | None:
     """Return the size that a symbol had when the graph was made, without a guard on it."""
     return int(size.node.hint) if size.node.has_hint() else None
+
+
+def _register_varying_floats(operator: Operator, made: Any, overload: Any, library: Any) -> None:
+    """Have compiled code pass floats that vary as tensors, to another overload.
+
+    A float becomes a symbol in a graph when it has its second value. What is left of such symbols where a graph is
+    optimised is replaced by the value that they have there, with a guard that may get lost (PyTorch issue 197889).
+    Arithmetic with tensors is what they are turned into without that.
+    """
+
+    def rule(mode: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if not any(isinstance(value, torch.SymFloat) for value in args):
+            return mode.__torch_dispatch__(function, types, args, kwargs)
+        passed = list(complete(operator, args))
+        with mode:
+            for number, argument in enumerate(operator.arguments):
+                if is_float(argument):  # a product and no sum, which would change the sign of -0.0
+                    passed[number] = torch.ones((), dtype=torch.float64) * passed[number]
+            return overload(*passed)
+
+    torch.library.register_torch_dispatch(made.name(), FunctionalTensorMode, rule, lib=library)
+
+
+def _call_with_numbers(operator: Operator, call: Callable[..., Any], *args: Any) -> Any:
+    """Call the operator with numbers, as the overload of tensors is called."""
+    return call(*(v.item() if is_float(a) else v for a, v in zip(operator.arguments, args, strict=True)))
+
+
+def _refuse_transforms(operator: Operator, made: Any, library: Any) -> None:
+    """Have ``torch.func`` refuse an operator: without a rule of its own it would drop tangents, and gradients."""
+    take, is_wrapped = torch.library.get_kernel(made, _TAKING), torch._C._functorch.is_functorch_wrapped_tensor
+
+    def call(keys: Any, *args: Any) -> Any:
+        if any(is_wrapped(value) for value in args if isinstance(value, torch.Tensor)):
+            raise transform_error(operator)
+        return take.call_boxed(keys, *args)
+
+    library.impl(operator.name, call, _TAKING, with_keyset=True)
 
 
 def _register_gradients(operator: Operator, backward: Backward, second: Any, library: Any) -> None:

@@ -1,6 +1,6 @@
 /* Launches from XLA: a handler of its foreign function interface, which runs without Python.
  *
- * A call's attribute is an array of 64-bit words, which jitlto/frameworks/jax_launch.py writes: what to launch, how, and
+ * A call's attribute is an array of 64-bit words, which jitlto/frameworks/jax_call.py writes: what to launch, how, and
  * where each argument of the kernel comes from. It names the kernel by its digest, which means the same in every process, so
  * that XLA may keep compiled programs; the handles are in a table of this process.
  */

@@ -256,8 +256,6 @@ def _complex(parameter: Parameter, known: Scalar) -> Converter:
 
     def convert(argument: Any) -> bytes:
         if not isinstance(argument, int | float | complex | np.number):
-            if isinstance(argument, str | None) or hasattr(argument, "__cuda_array_interface__"):
-                raise type_error(parameter, argument, "a complex number")
             return by_value()(argument)
         try:
             value = complex(argument)

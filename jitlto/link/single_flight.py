@@ -69,6 +69,5 @@ class SingleFlight:
 
 def raise_copy(failure: JitltoError) -> NoReturn:
     """Raise a copy of an error: the traceback of one that is raised repeatedly grows with each raise."""
-    import copy  # imported lazily: not needed when a kernel is found
-
-    raise copy.copy(failure) from failure.__cause__
+    again: Any = failure.__reduce__()  # as copy.copy does
+    raise again[0](*again[1]) from failure.__cause__

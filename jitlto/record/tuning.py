@@ -21,8 +21,6 @@ from jitlto.record.expressions import ExpressionError, evaluate, number_or_text
 LAUNCH_NAMES = ("block", "cluster", "grid", "shared_memory")
 #: Link options that change the speed alone.
 LINK_NAMES = ("max_registers", "optimization", "ptxas")
-#: How the values of a size fall into buckets: each on its own, by powers of two, or from each bound to the next.
-Rule: TypeAlias = 'Literal["exact", "log2"] | tuple[int, ...]'
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 LinkPairs: TypeAlias = "tuple[tuple[str, int | tuple[str, ...]], ...]"
 
@@ -53,12 +51,8 @@ class Variant(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         """The choices as people read them."""
-        link = (f"{name}={_text(value)}" for name, value in self.link)
+        link = (f"{name}={' '.join(v) if isinstance(v, tuple) else v}" for name, v in self.link)
         return " ".join([*(f"{name}={value}" for name, value in (*self.parameters, *self.launch)), *link]) or "default"
-
-
-def _text(value: int | tuple[str, ...]) -> str:
-    return " ".join(value) if isinstance(value, tuple) else str(value)
 
 
 class TuneRecord(Struct, frozen=True, omit_defaults=True):
@@ -67,7 +61,8 @@ class TuneRecord(Struct, frozen=True, omit_defaults=True):
     Args:
         free: Parameters whose value changes the speed and not the result, sorted.
         default: The value of each that is used where nothing was measured; sorted.
-        sizes: The named sizes of a problem and how they fall into buckets, sorted by name.
+        sizes: The named sizes of a problem and how they fall into buckets (each value on its own, by powers of two, or
+            from each bound to the next), sorted by name.
         launch: The launch choices, in the matrix's order; each sorted by name.
         link: Alternatives for link options, sorted by name.
         when: Conditions that a variant has to meet for a problem.

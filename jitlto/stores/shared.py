@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
 from jitlto.base.config import Config
 from jitlto.base.errors import RejectedEntryError, StoreError
@@ -22,7 +23,10 @@ from jitlto.base.log import WarnOnce, log
 from jitlto.stores import entry
 from jitlto.stores.address import StoreAddress, parse_store
 from jitlto.stores.backend import REFRESH_AFTER, Backend, open_backend
-from jitlto.stores.trust import Keys, Trust
+from jitlto.stores.trust import NOT_READ, NOT_WRITTEN, Trust
+
+if TYPE_CHECKING:
+    from jitlto.stores.signatures import SigningKey, TrustedKeys
 
 #: Seconds that a process loses at most by waiting for a store that fails: ``JITLTO_STORE_PATIENCE``.
 PATIENCE = 0.05
@@ -87,14 +91,15 @@ class SharedStore:
         self._for_opening, self._for_replies = _FOR_OPENING * patience, _FOR_REPLIES * patience  # what is left
         self._failures = 0  # one after the other
         self._is_given_up = False
-        self._writes = address.writes
+        self._reads, self._writes = True, address.writes
         self._readers, self._writers = _Workers(_READERS), _Workers(_WRITERS)
         self._changed = threading.Condition()  # guards counts, and what follows
         self._has_begun = False
         self._queued = self._queued_bytes = 0
         self._opened = threading.Event()  # set too if it fails
         self._backend: Backend | None = None
-        self._keys = Keys(None, None, {})
+        self._trusted: TrustedKeys | None = None
+        self._key: SigningKey | None = None
         self._absent = set[str]()  # names of objects that were missing or rejected
         atexit.register(self.flush, _AT_EXIT, self._for_replies / 2)
 
@@ -129,11 +134,11 @@ class SharedStore:
     def _open(self) -> None:
         """Load obstore and the keys, and send one request, so that a connection with all that it needs is there."""
         try:
-            self._keys = self._trust.load(writes=self.address.writes)
-            for what, why in self._keys.problems.items():
+            self._trusted, self._key, problems = self._trust.load(writes=self._writes)
+            for what, why in problems.items():
                 self._warn(what, str(why))
-            self._writes = self.address.writes and self._keys.writes
-            if self._keys.reads or self._writes:
+            self._reads, self._writes = NOT_READ not in problems, self._writes and NOT_WRITTEN not in problems
+            if self._reads or self._writes:
                 backend = open_backend(self.address, timeout=_TIME_LIMIT)
                 backend.get(_PROBE)
                 self._backend = backend
@@ -212,7 +217,7 @@ class SharedStore:
 
     def _get(self, kind: str, key: str) -> bytes | None:
         name, backend = entry.object_name(kind, key), self._backend
-        if backend is None or not self._keys.reads:
+        if backend is None or not self._reads:
             return None
         found = backend.read(name)
         self._failures = 0
@@ -220,7 +225,7 @@ class SharedStore:
             self._absent.add(name)
             return None
         try:
-            payload = entry.decode(kind, key, found.data, self._keys.trusted)
+            payload = entry.decode(kind, key, found.data, self._trusted)
         except RejectedEntryError as error:
             if error.reason != entry.A_PAGE:  # that is not what the store holds
                 self._absent.add(name)
@@ -276,7 +281,7 @@ class SharedStore:
             self._opened.wait()
             if self._backend is not None and self.takes_writes:
                 if not self._is_there(self._backend, kind, key):
-                    name, data = entry.object_name(kind, key), entry.encode(kind, key, payload, self._keys.signing)
+                    name, data = entry.object_name(kind, key), entry.encode(kind, key, payload, self._key)
                     self._backend.put(name, data)
                     self._absent.discard(name)
                     self._count(writes=1, bytes_written=len(data))
@@ -299,7 +304,7 @@ class SharedStore:
         name = entry.object_name(kind, key)
         with suppress(RejectedEntryError):
             if name not in self._absent and (there := backend.get(name)) is not None:
-                entry.decode(kind, key, there, self._keys.trusted)
+                entry.decode(kind, key, there, self._trusted)
                 return True
         return False
 

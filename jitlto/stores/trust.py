@@ -16,7 +16,7 @@ from jitlto.stores.address import StoreAddress
 if TYPE_CHECKING:
     from jitlto.stores.signatures import SigningKey, TrustedKeys
 
-_NOT_READ, _NOT_WRITTEN = "nothing is read", "nothing is written"
+NOT_READ, NOT_WRITTEN = "nothing is read", "nothing is written"
 
 
 def signatures() -> ModuleType:
@@ -31,31 +31,6 @@ def signatures() -> ModuleType:
         what, hint = "signatures need the package cryptography, which is not installed", "pip install 'jitlto[remote]'"
         raise StoreError(what, code="store-missing-package", hint=hint) from error
     return signatures
-
-
-@dataclass(slots=True)
-class Keys:
-    """What a process reads and writes entries with.
-
-    Attributes:
-        trusted: One of these has to have signed an entry; None if its checksum is enough.
-        signing: The key that signs; None if nothing is signed.
-        problems: What is not done for lack of a key, and why.
-    """
-
-    trusted: TrustedKeys | None
-    signing: SigningKey | None
-    problems: dict[str, StoreError]
-
-    @property
-    def reads(self) -> bool:
-        """Whether entries can be trusted."""
-        return _NOT_READ not in self.problems
-
-    @property
-    def writes(self) -> bool:
-        """Whether entries can be written."""
-        return _NOT_WRITTEN not in self.problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +56,27 @@ class Trust:
         signed = config.store_trust == "signed" or (not config.store_trust and implied is None)
         return cls(signed, config.store_signers, config.store_key, implied)
 
-    def load(self, *, writes: bool) -> Keys:
-        """Load the keys, that which signs only if something may be written."""
-        keys = Keys(None, None, {})
+    def load(self, *, writes: bool) -> tuple[TrustedKeys | None, SigningKey | None, dict[str, StoreError]]:
+        """Load the keys, that which signs only if something may be written.
+
+        Returns:
+            trusted: One of these has to have signed an entry; None if its checksum is enough.
+            signing: The key that signs; None if nothing is signed.
+            problems: What is not done for lack of a key, such as :data:`NOT_READ`, and why.
+        """
+        trusted, signing, problems = None, None, dict[str, StoreError]()
         try:
-            keys.trusted = self.load_trusted()
+            trusted = self.load_trusted()
         except StoreError as error:
-            keys.problems[_NOT_READ] = error
+            problems[NOT_READ] = error
         try:
-            keys.signing = self.load_signing_key() if writes else None
+            signing = self.load_signing_key() if writes else None
         except StoreError as error:
-            keys.problems[_NOT_WRITTEN] = error
-        if keys.signing and keys.trusted and keys.signing.id not in keys.trusted.ids:
+            problems[NOT_WRITTEN] = error
+        if signing and trusted and signing.id not in trusted.ids:
             what, hint = f"JITLTO_STORE_SIGNERS lacks the key {self.key}", f"add {self.key}.pub to {self.signers}"
-            keys.problems["what is written here is not read here"] = StoreError(what, code="store-signers", hint=hint)
-        return keys
+            problems["what is written here is not read here"] = StoreError(what, code="store-signers", hint=hint)
+        return trusted, signing, problems
 
     def load_trusted(self) -> TrustedKeys | None:
         """Return the keys of which one has to have signed an entry; None if its checksum is enough.

@@ -45,7 +45,8 @@ def examine(
     Args:
         settings: Decide what is trusted, and what signs.
     """
-    for what, why in Trust.of(settings, address).load(writes=address.writes).problems.items():
+    _, _, problems = Trust.of(settings, address).load(writes=address.writes)
+    for what, why in problems.items():
         yield f"{address.url}: {what}: {why.where or ''} {why.what}", why.hint
     try:
         yield f"{address.url}: {_try(address, open_store)}", None

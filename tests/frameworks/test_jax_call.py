@@ -18,7 +18,7 @@ check_grads = pytest.importorskip("jax.test_util").check_grads
 from jitlto import Operator, Scalar  # noqa: E402
 from jitlto import jax_call as make  # noqa: E402
 from jitlto.base.errors import OperatorError  # noqa: E402
-from jitlto.frameworks import jax_call, jax_launch  # noqa: E402
+from jitlto.frameworks import jax_call  # noqa: E402
 from tests.support.errors import raises  # noqa: E402
 from tests.support.jax_cpu import CpuLaunchers, CpuTarget, install  # noqa: E402
 from tests.support.operators import declare  # noqa: E402
@@ -177,9 +177,9 @@ def test_what_the_driver_rejects_is_an_error_of_the_program(operators: dict[str,
 def test_an_unknown_kernel_is_an_error_of_the_program(operators: dict[str, Operator], target: CpuTarget) -> None:
     lowered = jax.jit(make(operators["square"])).lower(rows(2, 5)).as_text()
     assert lowered.count("call = ") == 1
-    jax_launch.register(target)
+    jax_call.register(target)
     words = np.zeros(16, np.int64)
-    call = jax.ffi.ffi_call(jax_launch.TARGET, jax.ShapeDtypeStruct((2,), np.float32))
+    call = jax.ffi.ffi_call(jax_call.TARGET, jax.ShapeDtypeStruct((2,), np.float32))
     for wrong, message in ((words, "not loaded"), (words[:3], "malformed")):
         with pytest.raises(Exception, match=message):
             call(call=wrong).block_until_ready()
@@ -196,11 +196,11 @@ def test_on_a_platform_without_kernels_a_call_is_an_error_that_says_what_to_inst
 
 
 def test_an_interface_of_another_major_version_is_refused(target: CpuTarget, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jax_launch, "_registered", {})
-    monkeypatch.setattr(jax_launch, "_interface_version", lambda _: (1, 0))
+    monkeypatch.setattr(jax_call, "_registered", {})
+    monkeypatch.setattr(jax_call, "_interface_version", lambda _: (1, 0))
     with raises(OperatorError, "operator-framework"):
-        jax_launch.register(target)
-    monkeypatch.setattr(jax_launch, "extension", lambda: None)
+        jax_call.register(target)
+    monkeypatch.setattr(jax_call, "extension", lambda: None)
     with raises(OperatorError, "operator-framework", hint="wheel"):
-        jax_launch.register(target)
+        jax_call.register(target)
     assert jax_call.targets

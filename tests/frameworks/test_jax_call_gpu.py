@@ -26,7 +26,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other tests u
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
 
-from jitlto.frameworks import jax_launch  # noqa: E402
+from jitlto.frameworks import jax_call as module  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +41,9 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def operators(database: Path) -> Iterator[dict[str, Operator]]:
-    core = jax_launch.extension() or launch_core.core()
+    core = module.extension() or launch_core.core()
     with pytest.MonkeyPatch.context() as patch, jax.enable_x64(True):
-        patch.setattr(jax_launch, "extension", lambda: core)
+        patch.setattr(module, "extension", lambda: core)
         yield declare(KernelFamily("operators", FragmentDatabase(database)), "jitlto_jax_gpu")
 
 
@@ -118,14 +118,13 @@ import numpy as np
 from cuda.bindings import driver
 from jitlto import jax_call, load
 from jitlto.frameworks import jax_call as module
-from jitlto.frameworks import jax_launch
 from tests.support import launch_core
 from tests.support.launchers import NativeConfig
 from tests.support.operators import declare
 
 captures = collections.Counter()
 
-class Watched(jax_launch.Cuda):
+class Watched(module.Cuda):
     def functions(self):
         address, *others = super().functions()
         pointer = ctypes.c_void_p
@@ -141,8 +140,8 @@ class Watched(jax_launch.Cuda):
         return ctypes.cast(self.watched, pointer).value, *others
 
 module.targets[:] = [Watched()]
-core = jax_launch.extension() or launch_core.core()
-jax_launch.extension = lambda: core
+core = module.extension() or launch_core.core()
+module.extension = lambda: core
 square = jax_call(declare(load("operators", sys.argv[1]), "jitlto_jax_gpu")["square"])
 
 def chain(x):

@@ -27,28 +27,6 @@ def flights() -> SingleFlight:
     return SingleFlight()
 
 
-@pytest.mark.slow
-def test_many_threads_that_ask_at_once_share_one_computation(flights: SingleFlight) -> None:
-    calls: list[int] = []
-    barrier = threading.Barrier(16)
-
-    def make() -> object:
-        calls.append(1)
-        time.sleep(0.1)
-        return object()
-
-    def ask() -> tuple[object, float | None]:
-        barrier.wait()
-        return run(flights, "key", make)
-
-    with ThreadPoolExecutor(16) as pool:
-        outcomes = [future.result(10) for future in [pool.submit(ask) for _ in range(16)]]
-    assert len(calls) == 1
-    assert len({id(value) for value, _ in outcomes}) == 1
-    assert [waited for _, waited in outcomes].count(None) == 1
-    assert all(waited is None or waited > 0 for _, waited in outcomes)
-
-
 def test_different_keys_are_computed_at_the_same_time(flights: SingleFlight) -> None:
     # Passes only when all four are inside their computation together.
     together = threading.Barrier(4)

@@ -21,7 +21,6 @@ from jitlto.runtime.session import Session
 from tests.support.errors import raises
 from tests.support.families import built
 from tests.support.fleet import TEN, Report, sail
-from tests.support.process import output_of
 from tests.support.store_server import Proxy, Server, fault_proxy, s3_server
 from tests.support.stores import write_key
 
@@ -132,19 +131,6 @@ def test_a_readonly_cache_reads_stores_and_adds_nothing_to_them(host: Callable[.
 
 def test_a_cache_that_is_off_uses_no_stores(host: Callable[..., Host]) -> None:
     assert host("first", JITLTO_CACHE="off").session.kernel_cache.shared is None
-
-
-@pytest.mark.slow
-def test_without_stores_nothing_of_them_is_imported(mini_path: Path, tmp_path: Path) -> None:
-    code = """
-import sys, jitlto
-jitlto.load("mini", sys.argv[1]).plan(arch="sm_90", data_type="float", op_name="twice").digest
-from jitlto.runtime import session
-assert session.default.kernel_cache.shared is None
-print([n for n in sys.modules if n.startswith(("jitlto.stores", "obstore", "cryptography")) or "shared" in n])
-"""
-    printed = output_of(code, mini_path, JITLTO_CACHE_DIR=str(tmp_path), JITLTO_STORE="")
-    assert printed == "[]\n"
 
 
 # --- stores that fail ---

@@ -130,8 +130,10 @@ def test_many_entries_are_read_side_by_side(tmp_path: Path) -> None:
 
 
 def test_without_patience_nothing_is_read(tmp_path: Path) -> None:
-    directory_store(tmp_path).put("kernels", KEY, b"linked")
-    assert directory_store(tmp_path, patience=0.0).get("kernels", KEY) is None
+    writer = directory_store(tmp_path)
+    writer.put("kernels", KEY, b"linked")
+    assert writer.flush(10)
+    assert opened(directory_store(tmp_path, patience=0.0)).get("kernels", KEY) is None
 
 
 def test_a_store_is_opened_once_and_with_one_request(backend: Fake) -> None:

@@ -34,10 +34,8 @@ EXCEPTIONS = {
     "cli/ending.py": "in processes that a signal ends",
     "launch/launcher.py": "a GPU",
     "frameworks/jax_call.py": "JAX, which callers bring",
-    "frameworks/jax_launch.py": "JAX, which callers bring",
     "frameworks/torch_kernel.py": "PyTorch, which callers bring",
     "frameworks/torch_operator.py": "PyTorch, which callers bring",
-    "frameworks/torch_transforms.py": "PyTorch, which callers bring",
     "plan/user_code/numba_compiler.py": "Numba, an extra of its own",
 }
 

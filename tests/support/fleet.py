@@ -110,8 +110,8 @@ def _request(given: dict[str, Any], number: int, ready: int, gate: int) -> None:
     shared = session.default.kernel_cache.shared
     statistics = {}
     if shared is not None:
-        shared.stores.flush(10)
-        statistics = {name: shared.stores.counts[name] for name in _STATISTICS}
+        shared.store.flush(10)
+        statistics = {name: shared.store.counts[name] for name in _STATISTICS}
     result = {"counters": dict(events.counters()), "cubins": cubins, "seconds": seconds, "statistics": statistics}
     (folder / f"result{number}").write_text(json.dumps(result))
 

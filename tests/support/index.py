@@ -36,7 +36,7 @@ class WholeIndex(Index):
 
     def __init__(self, fragments: Sequence[Fragment]) -> None:
         self._all = fragments
-        self._read_all = lambda: fragments
+        self._read_all, self._fragments = (lambda: fragments), {}
 
     def requires(self, symbol: str) -> bool:
         return any(symbol == each.name for fragment in self._all for each in fragment.requires)

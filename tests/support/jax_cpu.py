@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jitlto.base.types import Parameter, find_scalar
-from jitlto.frameworks import jax_call, jax_launch
+from jitlto.frameworks import jax_call
 from jitlto.frameworks.parts import Launch
 from tests.support import launch_core
 from tests.support.launchers import NativeConfig
@@ -110,7 +110,7 @@ _target = CpuTarget()
 def install(monkeypatch: pytest.MonkeyPatch) -> CpuTarget:
     """Have calls run on the CPU; the target is the same for the whole process, for XLA keeps its first handler."""
     core = launch_core.core()
-    monkeypatch.setattr(jax_launch, "extension", lambda: core)
+    monkeypatch.setattr(jax_call, "extension", lambda: core)
     if _target not in jax_call.targets:
         jax_call.targets.append(_target)
         jax_call._primitive.cache_clear()
