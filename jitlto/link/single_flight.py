@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from jitlto.base.errors import JitltoError
 
@@ -69,5 +69,7 @@ class SingleFlight:
 
 def raise_copy(failure: JitltoError) -> NoReturn:
     """Raise a copy of an error: the traceback of one that is raised repeatedly grows with each raise."""
-    again: Any = failure.__reduce__()  # as copy.copy does
-    raise again[0](*again[1]) from failure.__cause__
+    make, arguments, attributes = cast("tuple[Any, ...]", failure.__reduce__())  # as copy.copy does
+    copy: JitltoError = make(*arguments)
+    copy.__dict__.update(attributes)
+    raise copy from failure.__cause__
