@@ -158,7 +158,7 @@ def test_a_subscriber_may_ask_for_the_kernel_that_it_hears_of(mini_path: Path, t
 @pytest.mark.parametrize("make", [lambda: session.default, Session], ids=["default", "own"])
 def test_a_forked_process_holds_no_lock_of_its_parents_threads(make: Callable[[], Session]) -> None:
     own = make()
-    held = [own._lock, own.loading, own.events._lock, own.registry._lock]
+    held = [own._lock, own.loading, own.events._lock]
     for lock in held:
         lock.acquire()
     child = os.fork()
