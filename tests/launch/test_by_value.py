@@ -19,7 +19,7 @@ from jitlto.base.types import UNKNOWN_TYPE, Parameter
 from jitlto.launch.arguments import make_converter
 from jitlto.launch.by_value import layout_of
 from tests.support.errors import raises
-from tests.support.layouts import CTYPES, Declared, as_ctypes, as_dtype, structures, without_alignments
+from tests.support.layouts import Declared, as_ctypes, as_dtype
 
 
 def convert(type_: str, size: int, argument: Any, alignment: int | None = None) -> Any:
@@ -179,18 +179,6 @@ def test_definitions_in_one_another_are_bounded() -> None:
 
 
 # --- layouts of Python's types ---
-
-
-@pytest.mark.slow
-@settings(deadline=None)
-@given(structures(types=tuple(CTYPES)))
-def test_every_python_type_of_a_structure_has_its_layout(declared: Declared) -> None:
-    declared = without_alignments(declared)
-    expected = declared.layout()
-    for made in (as_ctypes(declared), as_dtype(declared)):
-        layout = layout_of(made)
-        assert (layout.size, layout.alignment) == (expected.size, expected.alignment)
-        assert find_difference(expected, layout) is None
 
 
 def test_arrays_and_structures_may_be_nested_in_each_kind() -> None:

@@ -20,8 +20,6 @@ from tests.support.families import write_family
 
 pytestmark = pytest.mark.gpu
 
-# --- structures ---
-
 
 def ways(launcher: Any, *args: Any) -> Iterator[None]:
     """Launch in every way: the first launch, and later ones."""
