@@ -175,10 +175,8 @@ def _check_sources(group: GroupDeclaration, by_source: Iterable[Sequence[Fragmen
             if undeclared := [name for name in differing if name not in group.shared]:
                 names, shared = " and ".join(undeclared), json.dumps([*group.shared, *undeclared])
                 what = f"{first} and {other} have the same source: nothing in it depends on {names}"
-                hint = (
-                    f"use {names} in {group.template}, or remove it from key and from the matrix; if the two are meant "
-                )
-                hint += f"to be the same, declare it: shared = {shared}"
+                hint = f"use {names} in {group.template}, or remove it from key and from the matrix; "
+                hint += f"if the two are meant to be the same, declare it: shared = {shared}"
                 raise FamilyError(what, code="family-same-source", where=where, hint=hint)
 
 
