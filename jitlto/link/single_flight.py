@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from jitlto.base.errors import JitltoError
 
@@ -69,7 +69,6 @@ class SingleFlight:
 
 def raise_copy(failure: JitltoError) -> NoReturn:
     """Raise a copy of an error: the traceback of one that is raised repeatedly grows with each raise."""
-    make, arguments, attributes = cast("tuple[Any, ...]", failure.__reduce__())  # as copy.copy does
-    copy: JitltoError = make(*arguments)
-    copy.__dict__.update(attributes)
-    raise copy from failure.__cause__
+    import copy  # imported lazily: not needed when a kernel is found
+
+    raise copy.copy(failure) from failure.__cause__
