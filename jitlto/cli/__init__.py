@@ -92,7 +92,7 @@ def main(early: Collection[int] = ()) -> None:
             os.fstat(number)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     handle_signals()
     # Characters that the encoding lacks (a tick in latin-1, an undecodable path in UTF-8) are escaped, as on stderr.
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":

@@ -149,6 +149,7 @@ class ProcessExecutor(Executor):
                 except subprocess.TimeoutExpired:
                     self._host.process.kill()
                     self._host.process.wait()
+                self._host.control.close()
             if self._shared is not None:
                 remove_directory(self._shared)
         self._threads.shutdown()
@@ -177,7 +178,10 @@ class ProcessExecutor(Executor):
         """Return the host, started if there is none."""
         if self._is_shut:
             raise WorkerDied("the executor was shut down")
-        if self._host is None or self._host.process.poll() is not None:
+        if self._host is not None and self._host.process.poll() is not None:
+            self._host.control.close()
+            self._host = None
+        if self._host is None:
             shared = str(self._make_directory())
             libraries = [f"{shared}/{_NO_DRIVER}", *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
             path = [str(Path(entry).absolute()) for entry in sys.path]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import gc
 import os
 import signal
 import subprocess
@@ -11,8 +12,10 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +151,19 @@ def test_workers_end_with_the_process_that_forks_them_and_the_next_call_starts_a
 
 def _process_and_parent() -> tuple[int, int]:
     return os.getppid(), os.getpid()
+
+
+def test_sockets_are_closed_also_that_to_a_process_that_was_killed() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        with ProcessExecutor(1) as pool:
+            os.kill(pool.submit(os.getppid).result(timeout=60), signal.SIGKILL)
+            with suppress(WorkerDied):  # it may not have ended yet
+                pool.submit(os.getpid).result(timeout=60)
+            assert pool.submit(pow, 2, 8).result(timeout=60) == 256
+        del pool
+        gc.collect()
+    assert [str(each.message) for each in caught] == []
 
 
 @pytest.mark.slow
