@@ -106,4 +106,4 @@ def clear_databases(name: str, settings: Config) -> int:
         with suppress(OSError):
             path.unlink()  # first, so that nobody finds a part of it
         remove_directory(path.parent)
-    return len(found)
+    return sum(not path.exists() for path in found)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 
 from jitlto.base.config import Config
-from jitlto.base.errors import JitltoError, ToolchainError
+from jitlto.base.errors import DatabaseError, JitltoError, ToolchainError
 from jitlto.base.user_caches import user_caches
 from jitlto.check.links import require_readable
 from jitlto.compile import nvcc
@@ -214,8 +214,11 @@ def _installed(settings: Config) -> Iterator[Component]:
     for each in listed:
         trouble = each.trouble
         if each.database and not trouble:
-            with FragmentDatabase(each.database) as database:
-                trouble = _link_trouble(database)
+            try:
+                with FragmentDatabase(each.database) as database:
+                    trouble = _link_trouble(database)
+            except DatabaseError as error:  # its contents were in a pack beside it
+                trouble = error.what
         place = f"{each.family} of {each.distribution} {each.version}: {each.database or each.editable}"
         ok = trouble is None or (each.editable is not None and each.remedy is None)  # its first use builds it
         yield Component("installed family", f"{place}: {trouble}" if trouble else place, ok, each.remedy)

@@ -183,7 +183,9 @@ def _values_of_flag(operator: Operator, flag: Flag, first: Mapping[str, object])
 def _values_passed(operator: Operator, name: str, kind: str, first: Mapping[str, object]) -> Sequence[object]:
     """Return the values that kernels have of the parameter that is set to a flag or size as it is; none if none is."""
     configured = _configure(operator, {**first, name: _UNUSUAL[kind]}) or {}
-    parameter = next((parameter for parameter, value in configured.items() if value == _UNUSUAL[kind]), "")
+    parameter = next((parameter for parameter, value in configured.items() if value == _UNUSUAL[kind]), None)
+    if parameter is None:
+        return []  # at once: a family may have many kernels
     kernels = [k for k in operator.loaded.configurations() if operator.entry in (None, k.get("entry", operator.entry))]
     found = dict.fromkeys(kernel[parameter] for kernel in kernels if parameter in kernel)
     return [int(text) for text in found if text.isdecimal()] if kind == "int" else list(found)

@@ -16,6 +16,7 @@ from jitlto.base.text import pluralize
 from jitlto.build import lineinfo as twins
 from jitlto.build import pipeline
 from jitlto.build.cache.cache import Cache, open_cache, open_shared_cache
+from jitlto.build.execution import dask
 from jitlto.build.execution.trace import Trace
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.merge import merge_databases
@@ -156,8 +157,6 @@ def _executor(
 ) -> contextlib.AbstractContextManager[Executor | None]:
     """Return where to compile; processes start ahead, while families are rendered, if no cache has what they make."""
     if url is not None:
-        from jitlto.build.execution import dask  # imported late: the extra dask
-
         return dask.connect(url)
     if cache is not None and (cache.shared is not None or not cache.is_empty):
         return contextlib.nullcontext()

@@ -33,19 +33,13 @@ if TYPE_CHECKING:
     "--cover", "strength", type=click.IntRange(min=1), metavar="N",
     help="Link only enough kernels to cover every combination of N parameter values.",
 )  # fmt: skip
-@click.option(
-    "--no-compare", "compare", flag_value=False, default=True, type=bool,
-    help="Do not compare the inline functions of fragments, which takes time.",
-)  # fmt: skip
+@click.option("--no-compare", is_flag=True, help="Do not compare the inline functions of fragments, which takes time.")
 @click.option(
     "--operators", metavar="PACKAGE",
     help="In place of a database, check the operators for PyTorch and JAX that a package declares.",
 )  # fmt: skip
 @shard_option("Make share I of N of the links and comparisons; the check holds if all shares do.")
-@click.option(
-    "--no-cache", "use_cache", flag_value=False, default=True, type=bool,
-    help="Link and compare again what an earlier check has proved.",
-)  # fmt: skip
+@click.option("--no-cache", is_flag=True, help="Link and compare again what an earlier check has proved.")
 @jobs_option("links")
 @json_option
 def check(
@@ -72,7 +66,7 @@ def check(
     if operators is not None:
         from jitlto.check.operators import check_operators  # imported late: what declares operators, 30 ms
 
-        if database or how != {"strength": None, "compare": True, "shard": None, "use_cache": True}:
+        if database or any(how.values()):
             raise click.UsageError("--operators goes with --link, --jobs and --json only")
         # As for `python -m`: a package of a checkout need not be installed.
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a text
@@ -85,6 +79,7 @@ def check(
             raise click.UsageError("--cover needs --link")
         opened, family = open_database(database)
         with opened, progress("checking") as shown:
+            how |= {"compare": not how.pop("no_compare"), "use_cache": not how.pop("no_cache")}
             how |= {"targets": archs, "workers": jobs, "on_links": shown.add, "on_link": shown.step}
             stores = None if config.current().cache == "off" else find_shared()
             result = check_database(opened, (*([family] if family else []), *names), stores=stores, **how)

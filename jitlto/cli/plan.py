@@ -87,7 +87,8 @@ def _planner(
         try:
             planner.add_source(files.read(source).decode(), str(source))
         except (OSError, UnicodeDecodeError) as error:
-            raise click.UsageError(f"{source} cannot be read: {error}") from None
+            why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise click.UsageError(f"{source} cannot be read: {why}") from None
     return planner
 
 

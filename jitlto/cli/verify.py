@@ -104,7 +104,7 @@ def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> Non
             paths.append(opened.path)
     check_output(output, (*paths, key))
     check_output(signature, (*paths, key))
-    before = manifests.bytes_of(output) if os.path.lexists(output) else None
+    before = manifests.bytes_of(output) if output.exists() else None
     written = manifests.write(output, manifests.with_packs(paths))
     if os.path.lexists(signature) and written.text != before:
         signature.unlink()

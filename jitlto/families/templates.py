@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,7 +97,7 @@ def render_family(
             else:
                 keys[plain_text.digest(text)].append(key)
                 yield RenderedSource(key, group, combination, text, params, interfaces, undeclared)
-        _check_sources(group, keys.values(), template.used, where, has_gaps=has_gaps)
+        _check_sources(group, keys.values(), where)
         if not has_gaps:
             unused.check_key(family, group, template.used, combinations, where)
             names = {name for combination in combinations.values() for name in combination}
@@ -158,14 +158,7 @@ def _check_exclusions(group: GroupDeclaration, seen: Collection[tuple[str, str]]
                 raise FamilyError(what, code="family-exclude", where=where, hint=hint)
 
 
-def _check_sources(
-    group: GroupDeclaration,
-    by_source: Collection[Sequence[FragmentKey]],
-    used: Collection[str],
-    where: str,
-    *,
-    has_gaps: bool,
-) -> None:
+def _check_sources(group: GroupDeclaration, by_source: Iterable[Sequence[FragmentKey]], where: str) -> None:
     """Check that keys have different sources, unless they differ in ``shared`` parameters alone.
 
     Whoever asked for another value of a parameter on which no source depends would get the same kernel. Headers need no
@@ -174,40 +167,17 @@ def _check_sources(
     Args:
         group: The group.
         by_source: The keys that have one source, compared without comments and blanks.
-        used: The names that its template and ``params`` look up.
         where: The group's table.
-        has_gaps: Whether some combinations could not be rendered.
     """
-    unneeded = dict.fromkeys(name for name in group.shared if name in used)
-    for keys in by_source:
-        varying = _varying(keys)
-        for name in varying:
-            unneeded.pop(name, None)
-        if undeclared := [name for name in varying if name not in group.shared]:
-            other = next(key for key in keys if {*_varying([keys[0], key])}.intersection(undeclared))
-            names, shared = " and ".join(undeclared), json.dumps([*group.shared, *undeclared])
-            change, them = ("changes", "it") if len(undeclared) == 1 else ("change", "them")
-            raise FamilyError(
-                f"{keys[0]} and {other} have the same source, in which {names} {change} nothing",
-                code="family-same-source",
-                where=where,
-                hint=f"use {names} in {group.template}, or remove {them} from key and from the matrix; if the two "
-                f"are meant to be the same, declare it: shared = {shared}",
-            )
-    if unneeded and not has_gaps:
-        what = f"shared names {' and '.join(unneeded)}, but every value has a source of its own"
-        raise FamilyError(what, code="family-unneeded-shared", where=where, hint="remove it from shared")
-
-
-def _varying(keys: Sequence[FragmentKey]) -> list[str]:
-    """The parameters in which keys of one group differ."""
-    if len(keys) == 1:
-        return []
-    values: dict[str, set[str]] = defaultdict(set)
-    for key in keys:
-        for name, value in key.parameters:
-            values[name].add(value)
-    return [name for name, several in values.items() if len(several) > 1]
+    for first, *others in by_source:
+        for other in others:
+            differing = [n for n, value in other.parameters if (n, value) not in first.parameters]
+            if undeclared := [name for name in differing if name not in group.shared]:
+                names, shared = " and ".join(undeclared), json.dumps([*group.shared, *undeclared])
+                what = f"{first} and {other} have the same source: nothing in it depends on {names}"
+                hint = f"use {names} in {group.template}, or remove it from key and from the matrix; "
+                hint += f"if the two are meant to be the same, declare it: shared = {shared}"
+                raise FamilyError(what, code="family-same-source", where=where, hint=hint)
 
 
 def _in_context(error: RenderError, group: GroupDeclaration, combination: Mapping[str, str], where: str) -> RenderError:

@@ -14,18 +14,7 @@ from jitlto.launch.core import called, remembered
 from jitlto.plan.configuration import normalize_configuration
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from jitlto.launch.launcher import Launcher
-
-    class LaunchedFamily(Protocol):
-        """The parts of a family that whatever chooses a launcher uses."""
-
-        name: str
-        parameters: Mapping[str, tuple[str, ...]]
-        entrypoints: tuple[str, ...]
-
-        def launcher(self, **how: Any) -> Launcher: ...
 
 
 @called

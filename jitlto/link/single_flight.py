@@ -69,5 +69,6 @@ class SingleFlight:
 
 def raise_copy(failure: JitltoError) -> NoReturn:
     """Raise a copy of an error: the traceback of one that is raised repeatedly grows with each raise."""
-    again: Any = failure.__reduce__()  # as copy.copy does
-    raise again[0](*again[1]) from failure.__cause__
+    import copy  # imported lazily: not needed when a kernel is found
+
+    raise copy.copy(failure) from failure.__cause__

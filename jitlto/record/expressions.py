@@ -114,7 +114,9 @@ def _value(node: ast.expr, values: Mapping[str, int | str]) -> Any:
         case ast.UnaryOp(operand=inner):
             return -_number(inner, values)
         case ast.BoolOp(op=how, values=parts):
-            return int((all if isinstance(how, ast.And) else any)([_value(each, values) for each in parts]))
+            return int(
+                (all if isinstance(how, ast.And) else any)(_value(each, values) for each in parts)
+            )  # no further than needed
         case ast.Compare(left=left, ops=hows, comparators=others):
             sides = [_value(each, values) for each in (left, *others)]
             return int(all(_OPERATORS[type(how)](*pair) for how, pair in zip(hows, pairwise(sides), strict=True)))

@@ -164,16 +164,20 @@ def sign(path: Path, key: Path) -> Path:
     if not key.is_file():  # ssh-keygen would wait for a FIFO
         raise _error("manifest-unsignable", f"cannot be signed: {key} is not a regular file", path, "name a key's file")
     signature = signature_of(path)
-    try:
-        signature.unlink(missing_ok=True)  # ssh-keygen would ask
-    except OSError as error:
-        raise _unwritable(signature, error) from error
-    # Not standard input, where ssh-keygen could not ask for a passphrase.
-    command = [program, "-q", "-Y", "sign", "-n", NAMESPACE, "-f", str(key.absolute()), str(path.absolute())]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
-    if done.returncode or not signature.is_file():
-        what = f"cannot be signed: {done.stderr.strip() or 'ssh-keygen failed'}"
-        raise _error("manifest-unsignable", what, path, "make a key with `ssh-keygen -t ed25519 -f KEY`")
+    # A copy, so that a signature that is there stays if this fails. Not standard input, where ssh-keygen could not ask
+    # for a passphrase.
+    with files.temporary_directory("jitlto-sign-") as directory:
+        copy = Path(directory) / "manifest"
+        copy.write_bytes(bytes_of(path))
+        command = [program, "-q", "-Y", "sign", "-n", NAMESPACE, "-f", str(key.absolute()), str(copy)]
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
+        if done.returncode or not signature_of(copy).is_file():
+            what = f"cannot be signed: {done.stderr.strip() or 'ssh-keygen failed'}"
+            raise _error("manifest-unsignable", what, path, "make a key with `ssh-keygen -t ed25519 -f KEY`")
+        try:
+            files.write(signature, signature_of(copy).read_bytes())
+        except OSError as error:
+            raise _unwritable(signature, error) from error
     return signature
 
 

@@ -188,7 +188,8 @@ class SharedStore:
             except Empty:
                 if left > 0:
                     continue
-                self._for_replies = 0.0
+                with self._changed:
+                    self._for_replies = 0.0
                 self._count(failures=1)
                 self._warn("nothing more is read from it by this process", _LATE, "failed")
                 break
@@ -197,7 +198,8 @@ class SharedStore:
                 found[key] = result
             elif result is not None:
                 if not isinstance(result, RejectedEntryError):
-                    self._for_replies -= time.monotonic() - since
+                    with self._changed:
+                        self._for_replies -= time.monotonic() - since
                 self._failed(result)
             since = time.monotonic()
         has_left.set()

@@ -70,11 +70,12 @@ def test_those_who_wait_for_a_failure_get_it_too_each_in_a_copy(flights: SingleF
 
 
 def test_a_failure_does_not_grow_each_time_it_is_raised() -> None:
-    failure = LinkError("does not link")
+    failure = LinkError("does not link", code="link-failed", where="here", hint="correct it", log="its log")
 
     def depth() -> int:
         with pytest.raises(LinkError) as caught:
             raise_copy(failure)
+        assert (str(caught.value), vars(caught.value)) == (str(failure), vars(failure))
         trace, count = caught.value.__traceback__, 0
         while trace is not None:
             trace, count = trace.tb_next, count + 1

@@ -24,6 +24,8 @@ VALUES: dict[str, int | str] = {"rows": 1000, "block": 256, "kind": "c2c"}
         ("0 < block < 256 or not rows", 0),
         ("kind == 'c2c'", 1),
         ("-block", -256),
+        ("rows == 1000 or rows // 0", 1),
+        ("rows < 1000 and rows // 0", 0),
     ],
 )
 def test_what_they_mean(text: str, expected: object) -> None:

@@ -286,11 +286,16 @@ def test_others_signatures_and_signatures_for_other_things_fail(release: Path, k
 
 
 @needs_ssh
-def test_a_key_that_cannot_sign_is_an_error(release: Path, database: Path, tmp_path: Path) -> None:
+def test_a_key_that_cannot_sign_is_an_error_and_a_signature_that_is_there_stays(
+    release: Path, database: Path, key: Path, tmp_path: Path
+) -> None:
+    signature = Path(f"{listed(release, '--sign', key)}.sig")
+    signed = signature.read_bytes()
     (tmp_path / "nokey").write_text("no key")
     for name in ("nokey", "missing"):
         command = ("manifest", database, "-o", release / "SHA256SUMS", "--sign", tmp_path / name)
         assert "SHA256SUMS" in refused("unsignable", *command)
+        assert signature.read_bytes() == signed
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ class _Host:
         data, descriptors = b"", list[int]()
         with contextlib.suppress(OSError):
             self.control.send(pickle.dumps(request))
-            data, descriptors, *_ = socket.recv_fds(self.control, host.LARGEST, 1)
+            data, descriptors, *_ = socket.recv_fds(self.control, host.LARGEST, 1, socket.MSG_CMSG_CLOEXEC)
         if not data:
             raise _death(self.process.wait())
         return pickle.loads(data), descriptors  # noqa: S301 - from our own host
