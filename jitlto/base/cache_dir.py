@@ -246,7 +246,7 @@ def require_owned_path(path: str) -> None:
     """
     place, open_to_all = "/", False
     for part in filter(None, path.split("/")):
-        below = os.path.normpath(f"{place}/{part}")
+        below = os.path.normpath(os.path.join(place, part))  # noqa: PTH118
         try:
             status = os.lstat(below)
             if open_to_all and part != ".." and status.st_uid not in (_ROOT, os.getuid()):

@@ -99,7 +99,7 @@ class InterfaceProof:
         """
         found: set[tuple[str, str, str]] = set()
         for (family, config), (probe, in_order) in self._probes.items():
-            if probe.answer().log and (error := find_broken(self._compiler, config, self._own[family])):
+            if probe.answer().log and (error := find_broken(self._compiler, config, config.interfaces)):
                 raise error
             if probe.answer().log or in_order or any(probe.undeclared()):
                 found.update((family, name, reason) for name, reason in self._judge(family, config, probe.names))

@@ -159,6 +159,12 @@ def path_of(config: CompileConfig, header: str) -> str:
     return str(config.own.path(header) or header)
 
 
+def interface_texts(config: CompileConfig) -> dict[str, bytes]:
+    """Return the interfaces of a family and its own headers that they include, by their paths."""
+    headers = config.own_closure(interfaces_first(config.interfaces)).headers
+    return {path_of(config, name): text for name, text in headers.items()}
+
+
 def own_texts(rendered: RenderedSource, config: CompileConfig) -> dict[str, bytes]:
     """Return a source and those of its own headers that are no interfaces', by name."""
     interfaces = config.own_closure(interfaces_first(config.interfaces)).headers

@@ -25,11 +25,11 @@ from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_proof import InterfaceProof, find_broken
-from jitlto.build.interfaces import check_interfaces
+from jitlto.build.interfaces import check_interfaces, interface_texts, own_texts
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
-from jitlto.build.sides import explain
 from jitlto.compile.compiler import CompiledSource
+from jitlto.compile.sides import explain
 from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
@@ -194,7 +194,7 @@ def _raise_failures(
     for request, failure in outcome.failures:
         error = failure
         if isinstance(failure, CompileError) and failure.code == CompileError.code:
-            explain(failure, request.rendered, request.config)
+            explain(failure, interface_texts(request.config), own_texts(request.rendered, request.config))
             error = broken(request.config) or failure
         failures.append(Failure(request.rendered, error))
     if failures and not keep_going:

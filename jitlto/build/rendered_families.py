@@ -12,6 +12,7 @@ from msgspec import structs
 
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import BuildError, FamilyError, JitltoError, ToolchainError
+from jitlto.base.mangling import base_name
 from jitlto.base.text import check_type
 from jitlto.base.versions import Architecture, lowest_base
 from jitlto.build.cache.keys import CompileConfig
@@ -19,13 +20,13 @@ from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_text import compare_texts
-from jitlto.build.interfaces import InterfaceRules
-from jitlto.build.sides import show_sides
+from jitlto.build.interfaces import InterfaceRules, interface_texts, own_texts
 from jitlto.build.tuning_record import tune_record
 from jitlto.build.uses import check_uses
 from jitlto.compile.architectures import comparable_architectures
 from jitlto.compile.compiler import Toolchain, find_toolchain
 from jitlto.compile.headers import HeaderSearch
+from jitlto.compile.sides import show_sides
 from jitlto.cuda import nvjitlink
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource, render_family
@@ -130,7 +131,9 @@ class RenderedFamilies:
 
     def show(self, key: FragmentKey, symbol: str) -> str:
         """Return how the interfaces and the source of a fragment declare a symbol, for the end of a message."""
-        return show_sides(symbol, self._by_key[key].rendered, self._by_key[key].config)
+        request = self._by_key[key]
+        own = own_texts(request.rendered, request.config)
+        return show_sides(base_name(symbol), interface_texts(request.config), own)
 
     def _add_failure(self, rendered: RenderedSource, error: JitltoError) -> None:
         self.failures.append(Failure(rendered, error))

@@ -223,14 +223,15 @@ def _refuse(ctx: Any, *_: Any, statics: _Statics) -> Any:
 
 def _lower(target: Cuda, ctx: Any, *operands: Any, statics: _Statics) -> Any:
     """Make a call of the handler: choose and link the kernel."""
-    register(target)
     operator = statics.operator
     call = operator.resolve(statics.bind(ctx.avals_in))
     places = {number: (INPUT, place) for place, number in enumerate(statics.given)}
     aliases = {places[n][1]: len(operator.outputs) + place for place, n in enumerate(statics.mutated)}
     # A result that has an argument's memory is what the kernel writes to.
     places |= {number: (OUTPUT, aliases[places[number][1]]) for number in statics.mutated}
-    words = describe_call(target, operator.loaded.launcher(**operator.how(call)), call, places, statics.values)
+    launcher = operator.loaded.launcher(**operator.how(call))
+    register(target)  # asks the driver, so behind what says that there is none
+    words = describe_call(target, launcher, call, places, statics.values)
     return jax.ffi.ffi_lowering(TARGET, operand_output_aliases=aliases)(ctx, *operands, call=words)
 
 

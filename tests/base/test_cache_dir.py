@@ -91,7 +91,7 @@ def test_the_directory_is_this_users_own(tmp_path: Path, caplog: pytest.LogCaptu
     shared.chmod(0o777)
     with caplog.at_level(logging.WARNING, "jitlto"):
         assert open_cache_dir(shared, LARGE) is None
-    assert "written by others" in caplog.text
+    assert f" {shared} can be written by others" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["file", "below a file"])

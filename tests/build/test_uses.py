@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.errors import FamilyError
+from jitlto.base.errors import BuildError, FamilyError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
@@ -144,6 +144,15 @@ def group(name: str, interface: str, definition: str, *, uses: tuple[str, ...] =
         f"{name}/{name}.cuh": ONCE + interface,
         f"{name}/t.cu.jinja": f"{definition} // {{{{{name}_key}}}}\n",
     }
+
+
+def test_an_interface_of_a_used_family_that_leaves_pack_open_is_named(tmp_path: Path, cache: Cache) -> None:
+    first = group("first", "#pragma pack(1)\n__device__ float first();\n", "__device__ float first() { return 1; }")
+    second = group("second", f"namespace lib {{ {VALUE} }}\n", "__device__ float lib::value(int x) { return x; }")
+    user = {"user/family.toml": USER, "user/m.json": "{}", "user/t.cu.jinja": KERNEL}
+    write_family(tmp_path, first | second | user)
+    with raises(BuildError, "build-interface-pack", "first.cuh leaves", where="first.cuh:2"):
+        build([load_family(tmp_path / "user" / "family.toml")], tmp_path / "user.fragdb", jobs=1, cache=cache)
 
 
 USER = """[family]

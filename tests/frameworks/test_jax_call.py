@@ -17,7 +17,7 @@ check_grads = pytest.importorskip("jax.test_util").check_grads
 
 from jitlto import Operator, Scalar  # noqa: E402
 from jitlto import jax_call as make  # noqa: E402
-from jitlto.base.errors import OperatorError  # noqa: E402
+from jitlto.base.errors import NoDeviceError, OperatorError  # noqa: E402
 from jitlto.frameworks import jax_call  # noqa: E402
 from tests.support.errors import raises  # noqa: E402
 from tests.support.jax_cpu import CpuLaunchers, CpuTarget, install  # noqa: E402
@@ -193,6 +193,20 @@ def test_on_a_platform_without_kernels_a_call_is_an_error_that_says_what_to_inst
     with raises(OperatorError, "operator-framework", "cpu", hint="jax[cuda13]"):
         make(operators["square"])(rows())
     jax_call._primitive.cache_clear()
+
+
+def test_without_a_device_a_call_is_the_error_that_says_so(
+    operators: dict[str, Operator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not that of the driver, which a handler asks for its functions."""
+
+    def launcher(*_: object, **__: object) -> None:
+        raise NoDeviceError("no usable CUDA device")
+
+    monkeypatch.setattr(CpuLaunchers, "launcher", launcher)
+    monkeypatch.setattr(jax_call, "register", lambda _: pytest.fail("the driver is asked"))
+    with raises(NoDeviceError):
+        make(operators["square"])(rows())
 
 
 def test_an_interface_of_another_major_version_is_refused(target: CpuTarget, monkeypatch: pytest.MonkeyPatch) -> None:

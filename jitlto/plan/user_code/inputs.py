@@ -16,6 +16,7 @@ from jitlto.compile import diagnostics
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.declarations import find_conflicts
 from jitlto.compile.headers import name_source
+from jitlto.compile.sides import explain
 from jitlto.cuda import nvfatbin, nvjitlink, ptx, toolkit
 from jitlto.cuda.compatibility import LinkTarget, can_link_for, linkable_architectures, ltoir_links, runs_on
 from jitlto.cuda.nvfatbin import FatbinKind
@@ -152,6 +153,7 @@ def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None)
             command = f"nvcc -rdc=true -fatbin -gencode arch={base.compute},code=lto_{base}"
             otherwise = f"compile it with `{command}` and pass the file's bytes to add_ltoir"
             described.hint = diagnostics.find_hint(error.log, otherwise)
+        explain(described, headers, {name: text.encode()})
         raise described from None
     except JitltoError as error:
         name_source(error, name, len(family.interfaces) + 1)

@@ -1,0 +1,73 @@
+"""Both sides of an interface for messages: how it declares a name, and how a source does, with the places."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+from typing import NamedTuple
+
+from jitlto.base.errors import CompileError
+from jitlto.compile.heads import Head, heads
+from jitlto.compile.tokens import TOKEN, WORD, line_at, plain_text
+
+# What NVRTC and nvcc say where a declaration contradicts a definition.
+_CONTRADICTION = re.compile(
+    r"cannot overload functions distinguished by return type alone|more than one instance of overloaded function"
+    r"|(?:declaration|linkage specification) is incompatible with|invalid redeclaration of"
+    r"|function .* cannot be instantiated -- no template definition was supplied"
+)
+
+
+class _Form(NamedTuple):
+    place: str
+    text: str  # up to its semicolon or opening brace
+    name: str  # of the function or variable
+
+    @property
+    def head(self) -> str:
+        return self.text.partition("=")[0].rstrip("{; ")
+
+
+def explain(error: CompileError, interfaces: Mapping[str, bytes], own: Mapping[str, bytes]) -> None:
+    """Give the error of a source that contradicts an interface a hint that shows both."""
+    contradiction = _CONTRADICTION.search(error.log)
+    if contradiction is None or error.hint:
+        return
+    names = {form.name for form in _forms(interfaces) if form.text.endswith(";")}
+    said = re.findall(r"\w+", error.log[contradiction.start() :].partition("\n\n")[0])  # with the source's line
+    if name := next((name for name in said if name in names), None):
+        error.hint = f"give both sides the same types{show_sides(name, interfaces, own)}"
+
+
+def show_sides(name: str, interfaces: Mapping[str, bytes], own: Mapping[str, bytes]) -> str:
+    """Return how both sides declare a name, each with its place, for the end of a message.
+
+    Of several overloads, one that the other side does not have is shown. The texts are given by their files.
+    """
+    mine, theirs = ([form for form in _forms(texts) if name == form.name] for texts in (interfaces, own))
+    shown = ""
+    for forms, others, what in ((mine, theirs, "declares"), (theirs, mine, "has")):
+        known = {form.head for form in others}
+        if form := next((form for form in forms if form.head not in known), forms[0] if forms else None):
+            shown += f"; {form.place} {what} `{form.text if what == 'declares' else form.head}`"
+    return shown
+
+
+def _forms(texts: Mapping[str, bytes]) -> Iterator[_Form]:
+    """Yield what texts declare for devices, but for instances of templates."""
+    for file, text in texts.items():
+        plain = plain_text(text)
+        spans = [match.span() for match in TOKEN.finditer(plain)]
+        for head in heads([plain[begin:end] for begin, end in spans]):
+            if not {"__device__", "__constant__"}.isdisjoint(head.tokens) and head.tokens[0] != "template":
+                begin, end = spans[head.begin][0], spans[head.end][1]
+                yield _Form(f"{file}:{line_at(plain, begin)}", " ".join(plain[begin:end].split()), _name(head))
+
+
+def _name(head: Head) -> str:
+    """Return the name of a function, or else the last one before the brackets or the value of a variable."""
+    if head.function:
+        return head.function[0]
+    words = takewhile(lambda token: token not in ("[", "="), head.outer)
+    return next((word for word in reversed(list(words)) if WORD.match(word)), "")
