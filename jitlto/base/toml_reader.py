@@ -99,10 +99,11 @@ def read_toml(path: Path, error: type[JitltoError]) -> TomlTable:
         if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - Path's raise on long names
             raise OSError(None, "not a regular file")  # reading a FIFO would block
         text = path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as why:
-        raise table.error(f"cannot be read: {getattr(why, 'strerror', 'not UTF-8 text')}", case="unreadable") from None
+    except (OSError, ValueError) as why:  # also of a path with a NUL, or one that cannot be encoded
+        reason = "not UTF-8 text" if isinstance(why, UnicodeDecodeError) else getattr(why, "strerror", why)
+        raise table.error(f"cannot be read: {reason}", case="unreadable") from None
     try:
         return TomlTable(path, error, tomllib.loads(text))
     except (ValueError, RecursionError) as why:  # also of a literal of thousands of digits, which int() rejects
-        reason = "nested too deeply" if isinstance(why, RecursionError) else why
-        raise table.error(f"invalid TOML: {reason}", case="syntax") from None
+        fault = "nested too deeply" if isinstance(why, RecursionError) else why
+        raise table.error(f"invalid TOML: {fault}", case="syntax") from None

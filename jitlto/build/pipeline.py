@@ -33,6 +33,7 @@ from jitlto.compile.sides import explain
 from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
+from jitlto.record.family_record import PartRecord
 from jitlto.record.fragment import Fragment
 
 # What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds,
@@ -125,11 +126,7 @@ def build(
         observer.phase("check")
         fragments.sort(key=lambda fragment: fragment.key)
         advice, records = [*sources.advice], [*sources.records.values()]
-        part = None
-        if shard:
-            toolchains = {r.key.family: r.config.toolchain.identify(r.config.images) for r in sources.requests}
-            contents = shards.digest_sources(sources.requests)
-            part = shards.make_part_record(shard, contents, interfaces.faults(), toolchains, advice)
+        part = _part(shard, sources, interfaces, advice) if shard else None
         store = cache.store if cache else None
 
         def check(path: Path, digest: str) -> None:
@@ -142,6 +139,20 @@ def build(
 
         observer.phase("write")
         digest = writer.write(output, records, fragments, blobs, part=part, check=None if shard else check)
+    use = _finish(cache, outcome, begin)
+    seconds = time.perf_counter() - begin
+    return BuildReport(output, digest, tuple(fragments), outcome.compiled, tuple(dict.fromkeys(advice)), seconds, use)
+
+
+def _part(shard: Shard, sources: RenderedFamilies, interfaces: InterfaceProof, advice: list[str]) -> PartRecord:
+    toolchains = {r.key.family: r.config.toolchain.identify(r.config.images) for r in sources.requests}
+    return shards.make_part_record(
+        shard, shards.digest_sources(sources.requests), interfaces.faults(), toolchains, advice
+    )
+
+
+def _finish(cache: Cache | None, outcome: Outcome, begin: float) -> CacheUse:
+    """Bound the directory of a cache, wait for what is written to its store, and return how it was used."""
     if cache is not None:
         if outcome.compiled:
             cache.store.prune()
@@ -149,9 +160,7 @@ def build(
             cache.shared.flush(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
     counts = cache.shared.counts if cache and cache.shared else Counter[str]()
     traffic = {name: counts[name] for name in ("bytes_read", "bytes_written", "rejected", "failures")}
-    use = CacheUse(seconds_saved=round(outcome.seconds_saved, 3), **outcome.layers, **traffic)
-    seconds = time.perf_counter() - begin
-    return BuildReport(output, digest, tuple(fragments), outcome.compiled, tuple(dict.fromkeys(advice)), seconds, use)
+    return CacheUse(seconds_saved=round(outcome.seconds_saved, 3), **outcome.layers, **traffic)
 
 
 def _check_arguments(output: Path, jobs: object, executor: object, cache: object, shard: object) -> None:

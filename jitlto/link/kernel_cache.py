@@ -73,11 +73,11 @@ class KernelCache:
 
     def sources(self, database: Path) -> Iterator[KernelSource]:
         """Yield the places on this machine where kernels of a database and what leads to them may lie, in order."""
-        yield from self._disk
         if beside := files.beside(database, ".pack"):
             from jitlto.link import packs  # imported lazily: most databases have no packs
 
             yield from packs.open_all(beside)
+        yield from self._disk
 
     def find(self, digest: str, database: Path) -> LinkedKernel | None:
         """Look a kernel up on this machine; None if it is missing. It may be in a shared store."""

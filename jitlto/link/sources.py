@@ -1,6 +1,6 @@
-"""Where linked kernels, and the look-ups that lead to them, lie: the user's cache, packs, shared stores.
+"""Where linked kernels, and the look-ups that lead to them, lie: packs, the user's cache, shared stores.
 
-Each place is a source of two verbs, and the sources of a process are one list, the nearest first.
+Each place is a source of two verbs, and the sources of a process are one list, looked into in this order.
 """
 
 from __future__ import annotations

@@ -115,10 +115,10 @@ def test_packs_serve_what_the_cache_lacks_and_nothing_is_written_beside_them(tmp
         assert found == kernel
         assert found.layer == "pack"
     assert [p for p in user.rglob("*") if p.is_file()] == []
-    # With the kernel in both, the cache's is taken.
+    # With the kernel in both, the pack's is taken.
     cache = KernelCache(CacheDir(user, 1 << 30))
     get_or_link(cache, plan, tmp_path / "none.fragdb")
-    assert get_or_link(cache, plan, beside / "mini.fragdb").layer == "disk"
+    assert get_or_link(cache, plan, beside / "mini.fragdb").layer == "pack"
     assert before == {p: (p.stat().st_mtime_ns, p.stat().st_ctime_ns, p.read_bytes()) for p in beside.iterdir()}
 
 
