@@ -27,7 +27,7 @@ _TOOLKIT_PREFIXES = (
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[{};]|[^{};"/]+|/', re.S)
 _LINE_DIRECTIVE = re.compile(r"^[ \t]*\.(?:version|target|address_size|file|loc)\b[^\n]*$", re.M)
 # The optimiser moves a shared variable into the function that alone uses it.
-_DEMOTED = re.compile(r"^\s*// demoted variable\n(\s*\.shared[^;]*;)", re.M)
+_DEMOTED = re.compile(r"^[ \t]*// demoted variable\n([ \t]*\.shared[^;]*;)", re.M)
 _FUNCTION = re.compile(
     r"(?:\.(extern|visible|weak|common)\s+)?\.(func|entry)\s*"
     r"(?:\.attribute\s*\([^)]*\)\s*)?(?:\(([^)]*)\)\s*)?([\w$%.]+)\s*(?:\(([^)]*)\))?",
@@ -128,8 +128,8 @@ def parse_ptx(text: str) -> Module:
     Raises:
         JitltoError: If ``text`` is not PTX.
     """
-    version = re.search(r"^\s*\.version\s+(\d+\.\d+)", text, re.M)
-    target = re.search(r"^\s*\.target\s+(sm_\w+)", text, re.M)
+    version = re.search(r"^[ \t]*\.version\s+(\d+\.\d+)", text, re.M)
+    target = re.search(r"^[ \t]*\.target\s+(sm_\w+)", text, re.M)
     if not version or not target:
         raise JitltoError("invalid PTX: missing .version or .target directive", code="jitlto-ptx", hint=_HINT)
     module = Module(Version.parse(version[1]), Architecture.parse(target[1]))

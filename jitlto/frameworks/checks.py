@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from keyword import iskeyword
-from typing import Any, TypeAlias
+from typing import Any
 
 from jitlto.base.errors import OperatorError
 from jitlto.base.text import check_type, suggest
 from jitlto.frameworks.parts import REQUIRED, Array, Flag, Output, Scalar
-from jitlto.frameworks.shapes import DTYPES, parse_shape
+from jitlto.frameworks.shapes import DTYPES, Dimensions, parse_shape
 
-Dimensions: TypeAlias = tuple[str | int, ...]
 _SCALARS: Mapping[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,)}
 _FLAGS: Mapping[str, tuple[type, ...]] = {"int": (int,), "bool": (bool,), "str": (str,)}  # no float: -0.0 equals 0.0
 

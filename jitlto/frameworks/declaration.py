@@ -13,7 +13,7 @@ from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.frameworks.checks import check_declaration
 from jitlto.frameworks.parts import Argument, Array, Call, Case, Flag, Launch, Output
-from jitlto.frameworks.shapes import DTYPES, DType, bind_shape, parse_shape, shape_of
+from jitlto.frameworks.shapes import DTYPES, Dimensions, DType, bind_shape, parse_shape, shape_of
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.family import family as find_family
 
@@ -116,7 +116,7 @@ class Operator(Shared):
         return tuple(argument for argument in self.arguments if isinstance(argument, Flag))
 
     @cached_property
-    def _patterns(self) -> dict[str, tuple[str | int, ...]]:
+    def _patterns(self) -> dict[str, Dimensions]:
         """The shapes of arguments and outputs that are given as text."""
         parts: tuple[Array | Output, ...] = (*self.arrays, *self.outputs)
         return {part.name: parse_shape(part.shape, self.qualname) for part in parts if isinstance(part.shape, str)}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from jitlto.base.errors import OperatorError
 from jitlto.base.types import from_numpy_name
 
+#: Of a shape: names, ``*name`` for any number of dimensions, and numbers.
+Dimensions: TypeAlias = tuple[str | int, ...]
 #: The dtypes that arrays of PyTorch and JAX may have here, with the bytes of an element.
 DTYPES: Mapping[str, int] = {
     "bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8,
@@ -32,8 +34,8 @@ class DType(str):
         return DTYPES[self]
 
 
-def parse_shape(text: str, where: str) -> tuple[str | int, ...]:
-    """Return the dimensions of a shape: names, ``*name`` for any number of dimensions, and numbers.
+def parse_shape(text: str, where: str) -> Dimensions:
+    """Return the dimensions of a shape.
 
     Raises:
         OperatorError: If the text is not a shape.

@@ -135,7 +135,14 @@ class _Search:
         return _link([self._lead, *(self._inputs[n] for n in numbers), *stubs], self._target, self._unoptimised)
 
     def _hashes(self, module: Module, *, frames: bool = False) -> dict[str, str]:
-        return _hash(module, self._copied, frames=frames)
+        """Return the hashes of what a module defines under names that other inputs may define too.
+
+        Without optimisation the order decides which variables of ``__forceinline__`` functions share a place in the
+        frame of their caller (seen in nvJitLink 13.0 for sm_100), so that ``frames`` do not count there.
+        """
+        names = [name for name in module.declarations if not _INTERNAL.search(name) and name not in self._copied]
+        bodies = Bodies(module, frames=frames, named=names)
+        return {name: bodies.hash(name) for name in names if module.declarations[name].defined}
 
     def find_named(self) -> Conflict | None:
         """Find a function that differs without optimisation."""
@@ -187,7 +194,7 @@ class _Search:
             return None  # what is inlined of the toolkit's functions that differ cannot be told apart
         stub = make_stub(self._functions, self._store)
         pairs = zip(self._inputs, self._alone, strict=True)
-        users = [item for item, found in pairs if not self._own_shared.isdisjoint(found)]
+        users = [item for item, found in pairs if not found.keys().isdisjoint(self._functions)]
         with ThreadPoolExecutor(self._workers) as pool:
             links = pool.map(lambda item: _link([self._lead, item, stub], self._target, self._optimised), users)
             found = [self._hashes(module, frames=True) for module in links]
@@ -205,19 +212,6 @@ def _flags(options: LinkOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]) -> Module:
     return parse_ptx(link(inputs, target, flags, ptx=True).data.decode())
-
-
-def _hash(module: Module, copied: Collection[str], *, frames: bool) -> dict[str, str]:
-    """Return the hashes of what a module defines under names that other inputs may define too.
-
-    Args:
-        copied: The names of what is each input's own.
-        frames: As in :class:`Bodies`. Without optimisation the order decides which variables of ``__forceinline__``
-            functions share a place in the frame of their caller (seen in nvJitLink 13.0 for sm_100).
-    """
-    names = [name for name in module.declarations if not _INTERNAL.search(name) and name not in copied]
-    bodies = Bodies(module, frames=frames, named=names)
-    return {name: bodies.hash(name) for name in names if module.declarations[name].defined}
 
 
 def _agree(found: Mapping[str, str], others: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""The kernel cache: linked kernels by digest, in the user's directory, in packs beside databases and in shared stores.
+"""The kernel cache: linked kernels by digest, in packs beside databases, in the user's directory and in shared stores.
 
 A missing kernel is linked once, even if several threads and processes request it at the same time. A lock between
 processes only saves work: who has waited too long for another links the kernel.

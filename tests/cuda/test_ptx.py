@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import cache
 
@@ -168,3 +169,12 @@ def test_the_function_that_stands_in_for_a_seed_is_no_symbol() -> None:
     text = 'extern "C" __device__ int f(int x) { return x; }\n' + nvrtc.anchor(b"any", Version(12, 8)).decode()
     assert [symbol.name for symbol in for_debugging(text).provides] == ["f"]
     assert nvrtc.anchor(b"any", Version(12, 9)) == b""
+
+
+@pytest.mark.timing
+def test_blank_lines_cost_no_more_than_their_number() -> None:
+    blank = "\n" * 200_000
+    start = time.perf_counter()
+    module = parse_ptx(f"{blank}.version 8.0\n{blank}.target sm_75\n{blank}.extern .func f ();\n")
+    assert [symbol.name for symbol in module.requires] == ["f"]
+    assert time.perf_counter() - start < 2

@@ -238,6 +238,7 @@ def _compile_stub(text: bytes, store: CacheDir | None) -> bytes:
         data = nvrtc.run_step(Source(text, {}), step).data
         if store:
             store.put(ENTRIES, key, data)
+            store.prune_if_due()
     return data
 
 
