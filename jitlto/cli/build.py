@@ -148,7 +148,7 @@ def _paths(names: tuple[str, ...]) -> list[Path]:
 def _sources(families: tuple[FamilyDeclaration, ...]) -> list[Path]:
     """Return the declarations, matrices and templates of families."""
     groups = [group for family in families for group in family.groups]
-    read = (path for group in groups for path in (*group.matrices, group.template) if path is not None)
+    read = (path for group in groups for path in (group.matrix, group.template) if path is not None)
     return [*(family.path for family in families), *read]
 
 
