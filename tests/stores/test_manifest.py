@@ -84,33 +84,28 @@ def refused(code: str, *arguments: object) -> str:
     return str(result.exception)
 
 
-def listed(release: Path, key: Path | None = None) -> Path:
-    """Make the manifest of a release, and its signature, as a publisher does."""
+def listed(release: Path, signed_by: Path | None = None) -> Path:
+    """Make the manifest of a release as its publisher does, with sha256sum and ssh-keygen."""
     path = release / "SHA256SUMS"
     names = sorted(str(file.relative_to(release)) for file in (release / "pkg").iterdir())
     path.write_bytes(tool("sha256sum", *names, cwd=release).stdout)
-    if key is not None:
+    if signed_by:
         Path(f"{path}.sig").unlink(missing_ok=True)
-        tool("ssh-keygen", "-q", "-Y", "sign", "-f", key, "-n", "jitlto", path)
+        tool("ssh-keygen", "-q", "-Y", "sign", "-f", signed_by, "-n", "jitlto", path)
     return path
 
 
-def test_all_listed_files_are_checked_and_databases_and_packs_verified(release: Path) -> None:
+def test_a_manifest_lists_databases_and_the_packs_beside_them(release: Path) -> None:
     path = listed(release)
     result = run("verify", "--manifest", path)
     assert result.exit_code == 0
     assert "2 files match" in result.output
     assert "6 fragments and 12 images intact" in result.output
     assert run("verify", "--manifest", path, release / "pkg" / "mini.fragdb").exit_code == 0
-
-
-def test_a_manifest_is_what_sha256sum_writes(release: Path) -> None:
-    path = listed(release)
     for flag in ("--text", "--binary"):
         made = tool("sha256sum", flag, "./pkg/mini.fragdb", "pkg/mini.sm_90.pack", cwd=release)
         (release / "other").write_bytes(made.stdout)
         assert Manifest.read(release / "other").digests == Manifest.read(path).digests
-        assert run("verify", "--manifest", release / "other").exit_code == 0
 
 
 @pytest.mark.parametrize("name", ["mini.fragdb", "mini.sm_90.pack"])
