@@ -122,7 +122,7 @@ def build(
             observer.phase("check")
             _raise_failures(sources, outcome, compiler, keep_going=keep_going)
         interfaces = InterfaceProof(outcome.sources, compiler, {f.name: f.own_interfaces for f in sources.families})
-        sources.check_texts(compiler)
+        sources.check_settings()
         observer.phase("check")
         fragments.sort(key=lambda fragment: fragment.key)
         advice, records = [*sources.advice], [*sources.records.values()]
