@@ -20,7 +20,6 @@ from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
 from jitlto.build.interface_settings import check_settings
 from jitlto.build.interfaces import InterfaceRules, interface_texts, own_texts
-from jitlto.build.tuning_record import tune_record
 from jitlto.build.uses import check_uses
 from jitlto.compile.architectures import comparable_architectures
 from jitlto.compile.compiler import Toolchain, find_toolchain
@@ -219,12 +218,10 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
         except UnicodeDecodeError:
             what, hint = f"header {name!a} of an interface is not UTF-8", "save it as UTF-8"
             raise FamilyError(what, code="family-interface", where=str(family.path), hint=hint) from None
-    parameters = {name for each in (family, *family.all_used().values()) for group in each.groups for name in group.key}
-    groups: list[GroupRecord] = []
-    for g in family.groups:
-        tune = tune_record(g.tune, parameters) if g.tune else None
-        is_supplied = g.template is None
-        groups.append(GroupRecord(g.name, g.role, g.key, g.interface, is_supplied, g.link, g.exclude, tune))
+    groups = [
+        GroupRecord(g.name, g.role, g.key, g.interface, g.template is None, g.link, g.exclude, g.tune)
+        for g in family.groups
+    ]
     return FamilyRecord(
         family.name,
         family.source_options(),

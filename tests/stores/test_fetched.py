@@ -11,7 +11,7 @@ import pytest
 
 from jitlto.base.config import Config
 from jitlto.base.errors import DatabaseError, JitltoError
-from jitlto.base.user_caches import clear_databases, kept_databases
+from jitlto.base.user_caches import kept_databases
 from jitlto.stores.address import parse_store
 from jitlto.stores.artifacts import copy_of, open_store, push, push_with_packs
 from jitlto.stores.backend import Backend
@@ -78,7 +78,7 @@ def test_a_copy_that_was_cut_off_is_fetched_again(
     else:
         os.truncate(path, 0 if damage == "empty" else 5000)
     assert copy_of(address, settings).read_bytes() == database.read_bytes()
-    assert len(kept_databases("fetched", settings)) == 1
+    assert len(kept_databases(settings)[1].databases()) == 1
 
 
 def test_what_is_no_database_leaves_nothing(backend: Backend, tmp_path: Path, settings: Config) -> None:
@@ -89,12 +89,12 @@ def test_what_is_no_database_leaves_nothing(backend: Backend, tmp_path: Path, se
 
 
 def test_copies_are_counted_and_cleared(backend: Backend, database: Path, settings: Config) -> None:
-    assert kept_databases("fetched", settings) == {}
+    assert kept_databases(settings)[1].databases() == {}
     address = str(push(backend, database).address)
     path = copy_of(address, settings)
-    assert kept_databases("fetched", settings) == {path: database.stat().st_size}
-    assert clear_databases("fetched", settings) == 1
-    assert kept_databases("fetched", settings) == {}
+    assert kept_databases(settings)[1].databases() == {path: database.stat().st_size}
+    assert kept_databases(settings)[1].prune(-1) == 1
+    assert kept_databases(settings)[1].databases() == {}
     assert copy_of(address, settings) == path
 
 

@@ -131,7 +131,7 @@ def _sources(family: declaration.FamilyDeclaration) -> Iterator[tuple[str, bytes
     """Yield names and contents of a family's sources: all files in its directories, and headers outside them."""
     folders = {family.path.parent, *family.include}
     for group in family.groups:
-        folders.update(path.parent for path in (*group.matrices, group.template) if path)
+        folders.update(path.parent for path in (group.matrix, group.template) if path)
     search = HeaderSearch(family.include)
     paths = list(islice(walk_sources(sorted(folders), thorough=True), _MOST_FILES + 1))  # before any is read
     if len(paths) > _MOST_FILES:
