@@ -11,8 +11,6 @@ from jitlto.base.cached import cached_property
 from tests.support.process import output_of
 from tests.support.source_code import syntax_trees
 
-pytestmark = pytest.mark.one_major
-
 
 class Owner:
     def __init__(self) -> None:
