@@ -55,9 +55,9 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_finish() -> None:
-    """Have garbage collections pass over what is there from now on: the tests themselves and what they import."""
-    gc.collect()
+@pytest.fixture(scope="module", autouse=True)
+def _little_to_collect() -> None:
+    """Have garbage collections pass over what there was before the tests of a file."""
     gc.freeze()
 
 
