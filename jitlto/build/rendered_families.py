@@ -18,8 +18,7 @@ from jitlto.base.versions import Architecture, lowest_base
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
-from jitlto.build.interface_compiler import InterfaceCompiler
-from jitlto.build.interface_text import compare_texts
+from jitlto.build.interface_settings import check_settings
 from jitlto.build.interfaces import InterfaceRules, interface_texts, own_texts
 from jitlto.build.uses import check_uses
 from jitlto.compile.architectures import comparable_architectures
@@ -100,18 +99,17 @@ class RenderedFamilies:
         """All requests, in the order of rendering; renders the families that have not been."""
         return [request for batch in self.by_family() for request in batch]
 
-    def check_texts(self, compiler: InterfaceCompiler) -> None:
-        """Check that interfaces have one text in all ways in which sources are compiled, and record for whom not.
+    def check_settings(self) -> None:
+        """Check that interfaces mean the same in all ways in which sources are compiled, and record for whom not.
 
         Raises:
-            BuildError: An interface does not mean the same for all fragments.
-            FamilyError: One changes what those of another family mean.
+            BuildError: An interface may not mean the same for all fragments.
         """
-        found = compare_texts(self.families, self.rendered, compiler, self.callers_config)
+        found = check_settings(self.families, self.rendered, self._callers_config)
         for name, difference in found.items():
             self.records[name] = structs.replace(self.records[name], differs=difference)
 
-    def callers_config(self, family: FamilyDeclaration) -> CompileConfig | None:
+    def _callers_config(self, family: FamilyDeclaration) -> CompileConfig | None:
         """Return how callers' sources are compiled; None if their compiler is not here."""
         try:
             nvrtc = self._find("nvrtc")
