@@ -25,7 +25,6 @@ from jitlto.cli.output import write_output
 from jitlto.cuda import nvdisasm, toolkit
 from jitlto.database import FragmentDatabase, writer
 from jitlto.families import declaration
-from jitlto.stores import manifest
 from jitlto.tuning import wisdom_file
 from jitlto.tuning.wisdom import Wisdom
 from tests.conftest import BuildFamily
@@ -240,7 +239,7 @@ def test_a_full_disk_is_no_matter_of_rights() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-@pytest.mark.parametrize("what", ["database", "output", "manifest", "wisdom", "cache", "temporary"])
+@pytest.mark.parametrize("what", ["database", "output", "wisdom", "cache", "temporary"])
 def test_whatever_is_written_to_a_full_disk_has_that_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, number: int
 ) -> None:
@@ -249,11 +248,9 @@ def test_whatever_is_written_to_a_full_disk_has_that_hint(
     def fail(*_: object) -> None:
         raise full
 
-    (listed := tmp_path / "listed").write_text("a file")
     work: dict[str, Callable[[], object]] = {
         "database": lambda: writer.write(path, [], [], {}),
         "output": lambda: write_output(path, b"text"),
-        "manifest": lambda: manifest.write(path, [listed]),
         "wisdom": lambda: wisdom_file.write(path, Wisdom()),
         "cache": lambda: UserCache("cubins", "kernels", path / "cubins", 0).open(),
         "temporary": lambda: files.temporary_directory("x").__enter__(),
