@@ -2,7 +2,7 @@
 
 python -m tests.benchmarks.tuning --output docs/benchmarks/tuning.json   # and tuning.svg beside it; two minutes
 
-Needs a GPU. For each problem of `search`, `ivf_flat` and `fft`: a tuning that is saved, nine more that measure all
+Needs a GPU. For each problem of `search`: a tuning that is saved, nine more that measure all
 anew, and all variants timed in turn, many times each, or twice if they take ten times as long as the fastest. The
 exhaustive search says which variant is the best; the regret is how much longer the chosen one takes there. The time of
 a tuning is given as a share of that of 100 launches of each variant. Then processes of their own, one for each device
@@ -21,22 +21,22 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import cupy as cp
 import numpy as np
 
-from jitlto.record.tuning import Variant, launch
+from jitlto.record.tuning import Variant
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from jitlto.tuning.bench import Bench
 from jitlto.tuning.best import Best, Problem
 from jitlto.tuning.search import EXHAUSTIVE
-from jitlto.tuning.tune import Workload
-from tests.benchmarks.families import svg, workloads
+from tests.benchmarks.families import svg
 from tests.benchmarks.families.databases import BASE, small_family
-from tests.benchmarks.families.part import free_memory, say, survive, table
+from tests.benchmarks.families.part import say, survive, table
 from tests.benchmarks.machine import command_line, describe
 
 _TUNINGS = 10
@@ -45,11 +45,6 @@ _SEARCH = {
     "data_type": "float", "out_type": "float", "idx_type": "uint32_t", "distance_name": "euclidean",
     "filter_name": "filter_none",
 }  # fmt: skip
-_IVF = {
-    "data_type": "float", "acc_type": "float", "veclen": "4", "order": "ascending", "compute_norm": "false",
-    "metric_name": "euclidean", "post_lambda_name": "identity", "filter_name": "none",
-}  # fmt: skip
-_FFT = {"kind": "c2c", "direction": "forward", "data_type": "float", "load": "identity", "store": "identity"}
 #: A process that chooses by wisdom, and says what.
 _RANK = """
 import json, sys, jitlto
@@ -66,7 +61,7 @@ class Case:
 
     family: KernelFamily
     problem: Mapping[str, object]
-    make: Callable[[], Workload]
+    make: Callable[[], tuple[Callable[[Best, Any], object], list[Any]]]  # what launches a variant, and its results
 
     def __str__(self) -> str:
         sizes = " ".join(f"{name}={value}" for name, value in self.problem.items() if isinstance(value, int))
@@ -78,56 +73,41 @@ def _search(work: Path) -> Iterator[Case]:
     wanted = [_SEARCH | {"optimized_name": name, "veclen": veclen} for name, veclen in shapes]
     family = small_family("search", wanted, BASE, work)
 
-    def make(rows: int, queries: int, dim: int) -> Workload:
+    def make(rows: int, queries: int, dim: int) -> tuple[Callable[[Best, Any], object], list[Any]]:
         dataset, vectors = (cp.random.standard_normal((n, dim), np.float32) for n in (rows, queries))
         indices, distances = cp.zeros(queries, np.uint32), cp.full(queries, np.nan, np.float32)
-        return Workload([dataset, vectors, indices, distances, rows, queries, dim, None], results=[distances])
+
+        def launch(best: Best, stream: Any) -> None:
+            is_optimized = dict(best.variant.parameters)["optimized_name"] == "optimized"
+            grid = queries if is_optimized else -(-queries // best.block[0])
+            arguments = dataset, vectors, indices, distances, rows, queries, dim, None
+            best.launcher(stream, grid, best.block, *arguments)
+
+        return launch, [distances]
 
     for rows, queries, dim in ((4_000, 1, 128), (20_000, 132, 128), (4_000, 2_000, 64), (1_000, 20_000, 32)):
         sizes = {"num_rows": rows, "num_queries": queries, "dim": dim}
         yield Case(family, {**_SEARCH, **sizes}, lambda s=(rows, queries, dim): make(*s))  # type: ignore[misc]
 
 
-def _ivf_flat(work: Path) -> Iterator[Case]:
-    wanted = [_IVF | {"capacity": capacity} for capacity in ("16", "32", "64", "128")]
-    family = small_family("ivf_flat", wanted, BASE, work)
-    for scale in (0.01, 0.25):
-        n = 1 << 18
-        made = workloads.ivf_flat(family, wanted[0], scale, n)
-        arguments, shared = made.call.arguments, made.call.options["shared_memory"]
-        sizes = {"queries": int(made.sizes["queries"]), "blocks_per_query": 1, "row_bytes": shared, "k": 10,
-                 "probes": int(made.sizes["probes"])}  # type: ignore[call-overload]  # fmt: skip
-        yield Case(family, {**_IVF, **sizes}, lambda a=arguments: Workload(a[3:], results=[a[3 + 8]]))  # type: ignore[misc]
-
-
-def _fft(work: Path) -> Iterator[Case]:
-    wanted = [_FFT | {"size": str(size)} for size in (64, 512, 4096)]
-    family = small_family("fft", wanted, BASE, work)
-    for configuration in wanted:
-        made = workloads.fft(family, configuration, 1.0, 1 << 24)
-        arguments = made.call.arguments
-        problem = {**configuration, "batch": int(made.sizes["batch"])}  # type: ignore[call-overload]
-        yield Case(family, problem, lambda a=arguments: Workload(a[3:], results=[a[4]]))  # type: ignore[misc]
-
-
 def _measure(case: Case) -> dict[str, Any]:
-    workload = case.make()
+    launch, results = case.make()
     cp.cuda.Device().synchronize()
-    first = case.family.tune(case.problem, workload, budget=_BUDGET)
+    first = case.family.tune(case.problem, launch, results, budget=_BUDGET)
     answers, times, shares = [], [], []
     for number in range(_TUNINGS):
         report = first if not number else case.family.tune(
-            case.problem, workload, budget=_BUDGET, save=False
+            case.problem, launch, results, budget=_BUDGET, save=False
         )  # fmt: skip
         answers.append(str(report.entry.chosen.variant))
         times.append(report.seconds - report.link_seconds)
         shares.append(report.outcome.seconds / report.outcome.exhaustive)
-    exhaustive = _exhaustive(case, workload, [trial.variant for trial in first.entry.trials])
+    exhaustive = _exhaustive(case, launch, [trial.variant for trial in first.entry.trials])
     best, default = min(exhaustive.values()), exhaustive[str(first.entry.default.variant)]
     regrets = [exhaustive[answer] / best - 1 for answer in answers]
     return {
         "problem": str(case),
-        "variants": first.variants,
+        "variants": len(first.entry.trials) + len(first.outcome.rejected) + first.outcome.untried,
         "rejected": {str(variant): why for variant, why in first.outcome.rejected.items()},
         "chosen": answers[0],
         "answers": dict.fromkeys(answers, 0) | {answer: answers.count(answer) for answer in answers},
@@ -145,15 +125,16 @@ def _measure(case: Case) -> dict[str, Any]:
     }
 
 
-def _exhaustive(case: Case, workload: Workload, variants: list[Variant], seconds: float = 2.5) -> dict[str, float]:
+def _exhaustive(
+    case: Case, launch: Callable[[Best, Any], object], variants: list[Variant], seconds: float = 2.5
+) -> dict[str, float]:
     """Medians of all variants, timed in turn, as often as the seconds allow: 10 to 100 times."""
     asked = Problem.read(case.family, case.problem)
     times: dict[str, list[float]] = {str(variant): [] for variant in variants}
     with Bench() as bench:
         launches = {}
         for variant in variants:
-            how = launch(variant, asked.configuration, asked.sizes)
-            launches[str(variant)] = workload.bind(Best(asked.launcher(variant), variant, how, "", ""), bench.stream)
+            launches[str(variant)] = partial(launch, Best(asked.launcher(variant), variant), bench.stream)
         end = time.monotonic() + seconds
         names = list(launches)
         for turn in range(EXHAUSTIVE):
@@ -221,17 +202,15 @@ def main() -> None:
         work = Path(directory)
         os.environ |= {"JITLTO_CACHE_DIR": str(work / "cache"), "JITLTO_WISDOM": str(work / "own.wisdom")}
         session.default.reset()
-        for cases in (_search, _ivf_flat, _fft):
-            with survive(cases.__name__, failures):
-                for case in cases(work):
-                    if time.monotonic() > end:
-                        failures.append(f"{case}: not measured, for lack of time")
-                        continue
-                    with survive(str(case), failures):
-                        rows.append(_measure(case))
-                        measured.append(case)
-                        say(f"{case}: {rows[-1]['speed_up']} times as fast, regret {rows[-1]['regret']['max']:.2%}")
-            free_memory()
+        with survive("search", failures):
+            for case in _search(work):
+                if time.monotonic() > end:
+                    failures.append(f"{case}: not measured, for lack of time")
+                    continue
+                with survive(str(case), failures):
+                    rows.append(_measure(case))
+                    measured.append(case)
+                    say(f"{case}: {rows[-1]['speed_up']} times as fast, regret {rows[-1]['regret']['max']:.2%}")
         ranks: dict[str, Any] = {}
         with survive("ranks", failures):
             ranks = _ranks(measured)

@@ -1,45 +1,11 @@
-"""Headers between their directives, and what in them declares something."""
+"""What in a header declares something, and what is in bodies alone."""
 
 from __future__ import annotations
 
 import pytest
 
 from jitlto.compile.heads import heads
-from jitlto.compile.tokens import TOKEN, Stretch, is_balanced, skip, stretches
-
-
-def test_lines_between_directives_end_with_a_whole_line_of_code() -> None:
-    text = b"""#pragma once
-struct S {  // a comment; of two words
-  float x,
-        y;
-};
-#if A > \\
-    1  /* of
-  two lines */
-int f(
-#else
-)
-#endif
-int g();
-"""
-    assert list(stretches(text)) == [
-        Stretch(1, "pragma", "once"),
-        Stretch(2, "", "struct S {"),
-        Stretch(3, "", "float x, y;"),
-        Stretch(5, "", "};"),
-        Stretch(6, "if", "A >     1"),
-        Stretch(9, "", "int f("),
-        Stretch(10, "else", ""),
-        Stretch(11, "", ")"),
-        Stretch(12, "endif", ""),
-        Stretch(13, "", "int g();"),
-    ]
-
-
-@pytest.mark.parametrize(("text", "balanced"), [("f(g())", True), ('f(")")', True), ("f(", False), (")(", False)])
-def test_parentheses_outside_of_literals_are_counted(text: str, balanced: bool) -> None:
-    assert is_balanced(text) is balanced
+from jitlto.compile.tokens import TOKEN, skip
 
 
 def is_in_a_body(text: str) -> bool:

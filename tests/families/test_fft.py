@@ -14,7 +14,6 @@ from jitlto.check.covering_array import choose_cover
 from jitlto.cuda import ptx
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, find_undefined, link
 from jitlto.record.fragment import ImageKind, Role
-from jitlto.record.tuning import launch
 from jitlto.runtime.family import KernelFamily
 from tests.support.fft_reference import DTYPES, SIZES, TRANSFORMS
 
@@ -78,17 +77,6 @@ def test_the_example_launches_each_kernel_with_the_threads_that_it_is_made_for(f
         own = Launch.of(int(chosen["size"]), DTYPES[chosen["data_type"]], chosen["kind"])
         assert own.block == int(threads[1])
         assert own.shared_memory <= 128 * 1024
-
-
-def test_a_tuned_launch_is_that_of_the_example(fft: KernelFamily) -> None:
-    (record,) = (group.tune for group in fft.record.groups if group.tune is not None)
-    for entry in (f for f in fft.database.fragments("fft") if f.role is Role.ENTRYPOINT):
-        chosen = dict(entry.key.parameters)
-        declared = {launch(variant, chosen, {"batch": 1001}) for variant in record.variants({}, chosen)}
-        own = Launch.of(int(chosen["size"]), DTYPES[chosen["data_type"]], chosen["kind"])
-        assert [(each.grid, each.block, each.shared_memory) for each in declared] == [
-            ((-(-1001 // own.rows),), (own.block,), own.shared_memory)
-        ]
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -68,13 +68,6 @@ def test_what_cannot_be_signed_counts_as_not_written(tmp_path: Path) -> None:
         assert stores.counts["dropped"] == 0  # nobody asked for it
 
 
-def test_a_writer_whose_key_its_own_readers_reject_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    own, trusted = KeyPair.create(tmp_path / "own"), KeyPair.create(tmp_path / "trusted")
-    put(store_in(tmp_path / "store") | signed(trust(tmp_path / "signers", trusted), own), b"kernel")
-    (record,) = (each for each in caplog.records if "JITLTO_STORE_SIGNERS" in each.getMessage())
-    assert record.levelname == "WARNING"
-
-
 def test_what_a_revoked_key_signed_is_a_miss_whenever_it_was_written(tmp_path: Path) -> None:
     revoked, kept = KeyPair.create(tmp_path / "revoked"), KeyPair.create(tmp_path / "kept")
     store = store_in(tmp_path / "store")

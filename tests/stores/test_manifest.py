@@ -118,7 +118,7 @@ def test_a_changed_file_fails_and_the_message_gives_both_digests(release: Path, 
         message = refused("mismatch", "verify", "--manifest", path, *arguments)
         assert str(file) in message
         assert expected in message
-        assert manifest.sha256(file) in message
+        assert hashlib.sha256(file.read_bytes()).hexdigest() in message
 
 
 def test_an_unlisted_file_fails(release: Path, database: Path, tmp_path: Path) -> None:
@@ -276,17 +276,14 @@ def test_a_key_counts_in_every_line_that_lists_it(
 
 @pytest.mark.slow
 @needs_ssh
-@pytest.mark.parametrize("what", ["signers", "signature", "listed"])
+@pytest.mark.parametrize("what", ["signers", "signature"])
 def test_a_file_of_a_tebibyte_is_refused_at_once(release: Path, key: Path, what: str) -> None:
     path = listed(release, key)
     signers = signers_of(key)
     places = {"signers": signers, "signature": Path(f"{path}.sig")}
-    os.truncate(places.get(what, release / "pkg" / "mini.sm_90.pack"), 1 << 40)
+    os.truncate(places[what], 1 << 40)
     with raises(ManifestError, "manifest-unreadable"):
-        if what == "listed":
-            Manifest.read(path).check_all()
-        else:
-            manifest.check_signature(Manifest.read(path), signers)
+        manifest.check_signature(Manifest.read(path), signers)
 
 
 @pytest.mark.slow
