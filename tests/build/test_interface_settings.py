@@ -97,7 +97,6 @@ def test_so_is_an_option_that_defines_a_macro_of_the_compiler(options: list[str]
     ("option", "macro"),
     [
         ("--expt-relaxed-constexpr", "__CUDACC_RELAXED_CONSTEXPR__"),
-        ("-Xcompiler=-ffast-math", "__FAST_MATH__"),
         ("-Xcompiler=-fopenmp", "_OPENMP"),
     ],
 )
