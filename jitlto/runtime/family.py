@@ -220,7 +220,7 @@ class KernelFamily(Shared):
         """
         from jitlto.plan.planner import Planner
 
-        return Planner(self, self.session, entry, configuration, self.load)
+        return Planner(self, entry, configuration)
 
     def plan(
         self,
@@ -393,17 +393,14 @@ class KernelFamily(Shared):
     def load(self, plan: Plan) -> Launcher:
         """Link and load a plan, or return the launcher that was loaded for an equal plan."""
         device.current()  # raises if there is no device, before a link could fail
-        session, key = self.session, plan.link_key
-        launcher = self._launchers.get(key.digest)
+        launcher = self._launchers.get(plan.digest)
         if launcher is None:
-            if key.digest in self._failures:
-                raise_copy(self._failures[key.digest])
-            session.events.emit(Kind.REQUESTED, key.kernel, key.digest, plan=plan)
-            cache = session.kernel_cache
+            if plan.digest in self._failures:
+                raise_copy(self._failures[plan.digest])
             try:
-                linked = cache.get_or_link(key, partial(cache.linker, plan), self.location)
+                linked = plan.link()
             except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
-                self._failures[key.digest] = error
+                self._failures[plan.digest] = error
                 raise
             launcher = self._load(plan.chosen, linked, lambda: plan)
         return launcher
