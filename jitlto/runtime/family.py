@@ -393,14 +393,17 @@ class KernelFamily(Shared):
     def load(self, plan: Plan) -> Launcher:
         """Link and load a plan, or return the launcher that was loaded for an equal plan."""
         device.current()  # raises if there is no device, before a link could fail
-        launcher = self._launchers.get(plan.digest)
+        session, key = self.session, plan.link_key
+        launcher = self._launchers.get(key.digest)
         if launcher is None:
-            if plan.digest in self._failures:
-                raise_copy(self._failures[plan.digest])
+            if key.digest in self._failures:
+                raise_copy(self._failures[key.digest])
+            session.events.emit(Kind.REQUESTED, key.kernel, key.digest, plan=plan)
+            cache = session.kernel_cache
             try:
-                linked = plan.link()
+                linked = cache.get_or_link(key, partial(cache.linker, plan), self.location)
             except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
-                self._failures[plan.digest] = error
+                self._failures[key.digest] = error
                 raise
             launcher = self._load(plan.chosen, linked, lambda: plan)
         return launcher
