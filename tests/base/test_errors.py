@@ -6,6 +6,7 @@ import ast
 import pickle
 import re
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 
 from jitlto.base import errors
 from jitlto.base.errors import CompileError, JitltoError, LoggedError
+from tests.support.process import ROOT
+from tests.support.source_code import syntax_trees
 
 
 def tree(cls: type[JitltoError]) -> list[type[JitltoError]]:
@@ -31,8 +34,6 @@ def test_every_exception_of_the_module_belongs_to_the_tree() -> None:
 
 # --- codes ---
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCES = sorted((ROOT / "jitlto").rglob("*.py"))
 BY_NAME = {cls.__name__: cls for cls in ALL}
 # Tables are read for families and for packages: a case of either is raised under the class's own code.
 TABLES = {"declaration.py": ["family"], "pyproject.py": ["project"], "toml_reader.py": ["family", "project"]}
@@ -41,8 +42,8 @@ TABLES = {"declaration.py": ["family"], "pyproject.py": ["project"], "toml_reade
 def literals(keyword: str) -> list[tuple[Path, str | None, str]]:
     """The texts that the package gives for a keyword: the file, the name that is called, the text."""
     found = []
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for path, tree in syntax_trees().items():
+        for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
                 continue
             called = getattr(node.func, "id", None)
@@ -61,7 +62,10 @@ def documented() -> set[str]:
     return set(re.findall(r"^(?:\| )?`?([a-z][a-z0-9-]+)`? \|", text, re.M))
 
 
-CODES = [(path, called, code) for path, called, code in literals("code") if re.fullmatch(r"[a-z0-9-]*[a-z0-9]", code)]
+@cache
+def codes() -> list[tuple[Path, str | None, str]]:
+    """The texts that are codes."""
+    return [each for each in literals("code") if re.fullmatch(r"[a-z0-9-]*[a-z0-9]", each[2])]
 
 
 def test_every_class_has_a_code_of_its_own_that_begins_with_its_bases() -> None:
@@ -76,17 +80,17 @@ def test_every_class_has_a_code_of_its_own_that_begins_with_its_bases() -> None:
 
 
 def test_a_case_begins_with_the_code_of_its_class() -> None:
-    assert len(CODES) > 50
-    for path, called, code in CODES:
+    assert len(codes()) > 50
+    for path, called, code in codes():
         classes = [BY_NAME[called]] if called in BY_NAME else ALL
         assert any(code == cls.code or code.startswith(f"{cls.code}-") for cls in classes), f"{path}: {called} {code}"
 
 
 @pytest.mark.slow
 def test_every_code_is_documented() -> None:
-    codes = {code for _, _, code in CODES} | {cls.code for cls in ALL}
-    codes |= {f"{owner}-{case}" for path, _, case in literals("case") for owner in TABLES.get(path.name, ())}
-    assert codes - documented() == set()
+    given = {code for _, _, code in codes()} | {cls.code for cls in ALL}
+    given |= {f"{owner}-{case}" for path, _, case in literals("case") for owner in TABLES.get(path.name, ())}
+    assert given - documented() == set()
 
 
 def test_a_case_has_the_code_that_it_was_given() -> None:

@@ -46,6 +46,8 @@ ARCHS = {
     "minimum": f"#if __CUDA_MINIMUM_ARCH__ >= 900\n{CHOICE}",
     "toolkit": f"#include <cuda/std/cstdint>\n#if _CCCL_PTX_ARCH() >= 900\n{CHOICE}",
     "macro": STRUCTURE(f"#define N ({IS_NEW})\n", "float a[N];"),
+    "body": STRUCTURE("inline __device__ void g() {\n#if __CUDA_ARCH__ >= 900\n#define N 2\n#else\n"
+                      "#define N 1\n#endif\n}\n", "float a[N];"),
 }  # fmt: skip
 
 
@@ -95,7 +97,6 @@ def test_so_is_an_option_that_defines_a_macro_of_the_compiler(options: list[str]
     ("option", "macro"),
     [
         ("--expt-relaxed-constexpr", "__CUDACC_RELAXED_CONSTEXPR__"),
-        ("-Xcompiler=-ffast-math", "__FAST_MATH__"),
         ("-Xcompiler=-fopenmp", "_OPENMP"),
     ],
 )

@@ -128,7 +128,11 @@ def test_what_nvcc_compiled_leads_to_the_same_files(tmp_path: Path) -> None:
     if found.version > nvjitlink.version():
         pytest.skip("nvcc is newer than nvJitLink, which does not read what it makes")
     declaration = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\ntoolchain = "nvcc"')
-    family = load_family(write_family(tmp_path / "mini", MINI | {"family.toml": declaration}))
+    matrices = {
+        "kern.json": '{"data_type": "float"}',
+        "op.json": '{"data_type": "float", "op_name": "twice", "expr": "a"}',
+    }
+    family = load_family(write_family(tmp_path / "mini", MINI | {"family.toml": declaration} | matrices))
     path = build([family], tmp_path / "mini.fragdb", jobs=1).path
     database = build_twin([family], path, jobs=1) / path.name
     plain, twin = (load("mini", each).plan(arch="sm_90", **CONFIGURATION) for each in (path, database))

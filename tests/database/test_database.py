@@ -38,8 +38,6 @@ from jitlto.record.fragment import (
 from jitlto.record.options import LinkOptions
 from tests.support.errors import raises
 
-pytestmark = pytest.mark.one_major
-
 # --- A small content ---
 
 
@@ -186,7 +184,7 @@ def contents(draw: st.DrawFn) -> tuple[list[FamilyRecord], list[Fragment], dict[
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(contents(), st.randoms())
 def test_any_content_is_read_as_it_was_written(
     tmp_path: Path, written: tuple[list[FamilyRecord], list[Fragment], dict[str, bytes]], random: Any
@@ -235,7 +233,7 @@ parts = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts)
 def test_a_part_says_what_it_is_a_part_of(tmp_path: Path, part: PartRecord) -> None:
     digest = writer.write(tmp_path / "part", FAMILIES, FRAGMENTS, BLOBS, part=part)
@@ -412,7 +410,7 @@ def assert_same_or_error(path: Path, expected: Content) -> bool:
 def test_single_flipped_bits(small: Path, tmp_path: Path) -> None:
     expected, data, path = content(small), small.read_bytes(), tmp_path / "flipped.fragdb"
     chance = random.Random(20)  # noqa: S311 - the same flips every time
-    bits = {chance.randrange(8 * len(data)) for _ in range(900)} | set(range(8 * 108)) | schema_bits(data, chance)
+    bits = {chance.randrange(8 * len(data)) for _ in range(200)} | set(range(8 * 108)) | schema_bits(data, chance)
     noticed = 0
     for bit in sorted(bits):
         flipped = bytearray(data)
@@ -425,7 +423,7 @@ def test_single_flipped_bits(small: Path, tmp_path: Path) -> None:
 def schema_bits(data: bytes, chance: random.Random) -> set[int]:
     """Bits in the schema, whose damage SQLite itself complains about."""
     begin = data.index(b"CREATE VIEW")
-    return {8 * chance.randrange(begin, begin + 900) + 7 for _ in range(200)}
+    return {8 * chance.randrange(begin, begin + 900) + 7 for _ in range(60)}
 
 
 @pytest.mark.slow

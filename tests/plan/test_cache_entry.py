@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.base.cache_dir import CacheDir
@@ -29,7 +29,6 @@ link_keys = st.builds(
 
 @pytest.mark.slow
 @given(link_keys, st.binary(max_size=300), st.text(max_size=300))
-@settings(max_examples=200)
 def test_what_is_decoded_is_what_was_encoded(link_key: LinkKey, cubin: bytes, log: str) -> None:
     inputs = link_key.inputs
     linked = LinkedKernel(cubin, str(inputs["entry"]), str(inputs["arch"]), log, 1.5)

@@ -24,8 +24,6 @@ from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKi
 from tests.support.errors import raises
 from tests.support.index import index_of
 
-pytestmark = pytest.mark.one_major
-
 # `op(float)`, `op(double)` and `helper(int)` as the linker sees them.
 OP, OP_DOUBLE, HELPER = "_Z2opf", "_Z2opd", "_Z6helperi"
 LAYOUT = "(4)(4)"
@@ -476,7 +474,7 @@ def renamed(fragments: Iterable[Fragment], new: dict[str, str]) -> list[Fragment
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(families(), st.data())
 def test_no_renaming_and_no_order_leads_to_another_kernel(
     family: tuple[list[Fragment], dict[str, str]], data: st.DataObject
@@ -498,7 +496,7 @@ def test_no_renaming_and_no_order_leads_to_another_kernel(
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(families())
 def test_the_configuration_of_a_kernel_leads_to_it_again(family: tuple[list[Fragment], dict[str, str]]) -> None:
     fragments, configuration = family

@@ -167,7 +167,7 @@ _CELLS = st.integers(1, 4).flatmap(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(_CELLS)
 def test_every_cell_of_the_product_is_drawn(
     given: tuple[set[tuple[str, ...]], set[tuple[str, ...]], list[Exclusion]],

@@ -205,7 +205,7 @@ def whole_pack(search: KernelFamily, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.slow
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_what_a_pack_answers_is_what_planning_answers(
     whole_pack: Path, search: KernelFamily, data: st.DataObject

@@ -18,8 +18,6 @@ from jitlto.stores.upkeep import examine
 from tests.support.errors import raises
 from tests.support.store_server import Server
 
-pytestmark = pytest.mark.one_major
-
 LARGE = 24 << 20  # several parts of an upload, and many pieces of a download
 
 

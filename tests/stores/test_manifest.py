@@ -23,8 +23,6 @@ from jitlto.stores import manifest, signatures
 from jitlto.stores.manifest import Manifest
 from tests.support.errors import raises
 
-pytestmark = pytest.mark.one_major
-
 ZERO = "0" * 64
 needs_ssh = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
 
