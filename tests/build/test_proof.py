@@ -203,11 +203,7 @@ def made_of(group: str, text: str, role: Role = Role.DEVICE) -> Fragment:
 @pytest.mark.parametrize(
     ("declaration", "call", "definition", "is_right"),
     [
-        ("__device__ float op(float);", "op(x[0])", "__device__ float op(double x) { return x; }", False),
         ("__device__ float op(float);", "op(x[0])", "__device__ double op(float x) { return x; }", False),
-        ("__device__ float op(float);", "op(x[0])", "__device__ float op(float x, int) { return x; }", False),
-        ("struct P { float x, y; }; __device__ float op(P);", "op(P{})",
-         "struct P { float x, y, z; }; __device__ float op(P p) { return p.x; }", False),
         ("extern __constant__ float op[4];", "op[threadIdx.x]", "__constant__ float op[5] = {};", False),
         ("extern __constant__ float op[4];", "op[threadIdx.x]", "__device__ float op[4] = {};", False),
         ("extern __constant__ float op[];", "op[threadIdx.x]", "__constant__ float op[5] = {};", True),
@@ -233,15 +229,6 @@ def test_a_kernel_must_exist_for_every_architecture(build_family: BuildFamily) -
     files["kern.cu.jinja"] = "#if __CUDA_ARCH__ < 900\n" + files["kern.cu.jinja"] + "\n#endif\n"
     with raises(CompileError, "compile-architectures", "compute_75", "compute_90"):
         build_family(files)
-
-
-@pytest.mark.slow
-def test_a_build_refuses_what_is_inline_in_one_fragment_of_a_kernel_alone(build_family: BuildFamily) -> None:
-    helper = "__device__ __noinline__ {}float help(float x) {{ return x; }}\n".format
-    kernel_ = MINI["kern.cu.jinja"].replace("if (i < n)", "if (i < n && help(1.f) > 0)")
-    op = MINI["op.cu.jinja"].replace("return", "return T(help(1.f)) *")
-    with raises(UnplannedKernelsError, None, "help(float)", "mini/kern", "mini/op"):
-        build_family(MINI | {"kern.cu.jinja": helper("") + kernel_, "op.cu.jinja": helper("inline ") + op})
 
 
 def test_a_covering_set_finds_what_fails_in_a_single_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,20 +285,6 @@ def notes(found: FamilyProof, kind: Kind) -> list[str]:
     return [note.message for note in found.notes if note.kind is kind]
 
 
-def test_the_shipped_families_hold(search: KernelFamily, transform: KernelFamily) -> None:
-    found = prove_family(search)
-    assert found.holds
-    assert len(found.kernels) == 96
-    assert found.notes == ()
-    found = prove_family(transform)
-    assert found.holds
-    assert len(found.kernels) == 2
-    assert notes(found, Kind.SUPPLIED) == [
-        "callers supply user_transform(double) at run time, for 1 kernel",
-        "callers supply user_transform(float) at run time, for 1 kernel",
-    ]
-
-
 def test_a_value_that_only_one_of_two_groups_has_is_a_failure_that_names_the_combination(found_of: Prove) -> None:
     found = found_of(
         kernel(OP, HELPER, data_type="float"),
@@ -349,18 +322,6 @@ def test_a_combination_of_values_that_a_third_group_lacks_is_a_failure(found_of:
         *(kernel(group=f"other{n}") for n in range(2)),
     )
     assert failures(found) == [("requirement", {"a": "2", "b": "2"})]
-
-
-def test_one_hole_is_reported_once_whatever_else_is_chosen(found_of: Prove) -> None:
-    filtered = "_Z6filterv"
-    found = found_of(
-        kernel(OP, HELPER, filtered),
-        *(fragment("filter", provides=[filtered], a=v) for v in "123"),
-        *(fragment("op", provides=[OP], metric=m) for m in ("l1", "l2")),
-        fragment("helper", provides=[HELPER], metric="l1"),
-    )
-    assert failures(found)[0] == ("requirement", {"metric": "l2"})
-    assert len(found.failures) == 1
 
 
 def test_layouts_that_differ_are_a_failure_only_where_the_two_meet(found_of: Prove) -> None:
@@ -467,19 +428,6 @@ def calls_of_a_proof(path: Path, count: int) -> int:
 @pytest.mark.slow
 def test_a_proof_takes_steps_in_proportion_to_the_providers_of_a_symbol(tmp_path: Path) -> None:
     assert calls_of_a_proof(tmp_path, 200) < 2.2 * calls_of_a_proof(tmp_path, 100)
-
-
-@pytest.mark.slow
-def test_two_thousand_kernels_are_proved_in_seconds(found_of: Prove) -> None:
-    types, filters = ("a", "b", "c", "d"), 3
-    fragments = [kernel(f"_Z2opP1{t}", "_Z6filterv", data_type=t, veclen=str(v)) for t in types for v in range(16)]
-    fragments += [
-        fragment("op", provides=[f"_Z2opP1{t}"], data_type=t, metric=f"m{m}") for t in types for m in range(10)
-    ]
-    fragments += [fragment("filter", provides=["_Z6filterv"], filter_name=str(n)) for n in range(filters)]
-    found = found_of(*fragments)
-    assert found.holds
-    assert len(found.kernels) == 4 * 16 * 10 * filters
 
 
 def test_findings_that_differ_in_names_values_and_numbers_only_have_one_cause(found_of: Prove) -> None:

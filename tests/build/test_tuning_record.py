@@ -50,17 +50,11 @@ def test_a_family_without_the_table_is_stored_as_before(tmp_path: Path) -> None:
 # (what is replaced, by what, what the error names)
 MISTAKES = [
     ('free    = ["op_name"]', 'free = ["op"]\n', "op_name"),
-    ('["op_name"]\n', '["block"]\n', "block"),
     ('default = {op_name = "twice"}', "", "op_name"),
     ('{n = "log2"}', '{n = "cube"}', "cube"),
-    ('{n = "log2"}', "{n = [3, 2]}", "[3, 2]"),
-    ('{n = "log2"}', "{n = []}", "n"),
     ('{n = "log2"}', '{data_type = "log2"}', "data_type"),
     ("max_registers = [64]", "max_registers = 64", "max_registers"),
-    ("max_registers = [64]", "max_registers = [0]", "max_registers"),
-    ("max_registers = [64]", "max_registers = [64, 64]", "max_registers"),
     ("max_registers = [64]", "fast_math = [true]", "fast_math"),
-    ("n < 1000000", "n <", "when"),
     ("n < 1000000", "m < 1", "'m'"),
     ("tolerance = 0.5", "tolerance = 1.0", "1.0"),
 ]

@@ -62,15 +62,6 @@ def _sleep_and_exit() -> None:
 
 
 @pytest.mark.slow
-def test_output_of_a_worker_does_not_mix_with_its_answers(capfd: pytest.CaptureFixture[str]) -> None:
-    with ProcessExecutor(1) as pool:
-        assert pool.submit(print, "noise").result() is None
-        assert pool.submit(os.write, 1, b"more noise").result() == 10
-        assert pool.submit(pow, 3, 3).result() == 27
-    assert "noise" in capfd.readouterr().err
-
-
-@pytest.mark.slow
 def test_cancelling_ends_workers_and_their_files_at_once() -> None:
     pool = ProcessExecutor(2)
     left = Path(pool.submit(tempfile.mkdtemp).result(timeout=60))
@@ -133,26 +124,6 @@ def _is_loaded(name: str) -> bool:
     return name in sys.modules
 
 
-@pytest.mark.slow
-def test_workers_end_with_the_process_that_forks_them_and_the_next_call_starts_another() -> None:
-    with ProcessExecutor(1) as pool:
-        first, process = pool.submit(_process_and_parent).result(timeout=60)
-        future = pool.submit(time.sleep, 600)
-        time.sleep(0.3)
-        os.kill(first, signal.SIGKILL)
-        with raises(WorkerDied, None, "SIGKILL"):
-            future.result(timeout=60)
-        assert pool.submit(os.getppid).result(timeout=60) != first
-        deadline = time.monotonic() + 10
-        while alive(process) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not alive(process)
-
-
-def _process_and_parent() -> tuple[int, int]:
-    return os.getppid(), os.getpid()
-
-
 def test_sockets_are_closed_also_that_to_a_process_that_was_killed() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ResourceWarning)
@@ -186,15 +157,6 @@ def test_a_full_temporary_directory_is_one_error(monkeypatch: pytest.MonkeyPatch
             patch.setattr(Path, "touch", full)
             pool.submit(os.getpid).result(timeout=60)
         assert pool.submit(os.getpid).result(timeout=60) != os.getpid()
-
-
-@pytest.mark.slow
-def test_a_call_that_is_cancelled_while_it_waits_is_not_made() -> None:
-    with ProcessExecutor(1) as pool:
-        pool.submit(time.sleep, 0.5)
-        waiting = [pool.submit(time.sleep, 600) for _ in range(3)]
-        assert all(future.cancel() for future in waiting)
-        assert pool.submit(pow, 2, 3).result(timeout=60) == 8
 
 
 #: A parent that prints the process numbers of its worker and of what that has started, and then waits for the worker.
