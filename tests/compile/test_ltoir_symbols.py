@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jitlto.base.errors import CompileError, ToolchainError
+from jitlto.base.errors import ToolchainError
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile import ltoir_symbols
 from jitlto.compile import nvrtc_program as nvrtc
@@ -103,10 +103,3 @@ def test_without_ptx_the_front_end_runs_once_for_each_architecture_of_a_kernel(
     assert steps == ["ltoir 75", "ltoir 90", *expected]
     assert alone.images == tuple(image for image in whole.images if image[0] is ImageKind.LTOIR)
     assert {each.name for each in alone.provides} >= {each.name for each in whole.provides}
-
-
-def test_a_function_that_differs_by_architecture_is_refused() -> None:
-    text = "#if __CUDA_ARCH__ < 900\n__device__ int weights;\n#endif\n__global__ void kern() {}"
-    compiler = Compiler()
-    with pytest.raises(CompileError, match="compile-architectures"):
-        compiler.compile(job(compiler, text, (ImageKind.LTOIR,)))

@@ -8,16 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.config import Config
 from jitlto.base.errors import StoreError
 from jitlto.stores import artifacts
 from jitlto.stores.address import MARK, parse_store
 from jitlto.stores.artifacts import decode_index, encode_index, open_store, pull, push
 from jitlto.stores.backend import Backend
 from jitlto.stores.entry import object_name
-from jitlto.stores.upkeep import examine
 from tests.support.errors import raises
-from tests.support.store_server import Server
 
 pytestmark = pytest.mark.one_major
 
@@ -124,22 +121,6 @@ def test_a_database_is_as_it_was_if_a_pack_of_it_is_damaged(backend: Backend, tm
         pull(index.address, database)
     assert database.read_bytes() == b"as it was"
     assert not pack.exists()
-
-
-@pytest.mark.slow
-def test_a_missing_bucket_is_said_and_not_a_missing_file(
-    s3: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """By transfers, and by doctor, which does not say first that it can be read."""
-    for name, value in s3.variables.items():
-        monkeypatch.setenv(name, value)
-    address = f"s3://nobucket/ci#sha256={'0' * 64}"
-    with raises(StoreError, "store-no-such-bucket"):
-        pull(address, tmp_path / "out")
-    ((_, remedy),) = examine(
-        parse_store("s3://nobucket/ci", writes=False), Config.read({"JITLTO_STORE_TRUST": "checksum"})
-    )
-    assert "bucket" in (remedy or "")
 
 
 @pytest.mark.parametrize(

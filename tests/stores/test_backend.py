@@ -59,12 +59,6 @@ def test_a_missing_directory_is_made_for_writers_alone(tmp_path: Path) -> None:
     assert (tmp_path / "none").is_dir()
 
 
-def test_a_server_that_is_not_there_is_unreachable() -> None:
-    store = open_backend(StoreAddress("http://127.0.0.1:1", writes=False), timeout=10)
-    with raises(StoreError, "store-unreachable", where="http://127.0.0.1:1/a"):
-        store.get("a")
-
-
 def test_an_unreachable_endpoint_is_named_with_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     """And one without TLS that may not be used, with the setting that allows it."""
     endpoint = "http://127.0.0.1:1"

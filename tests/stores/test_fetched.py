@@ -62,11 +62,6 @@ def _below(settings: Config) -> list[Path]:
     return [settings.cache_dir, *settings.cache_dir.rglob("*")]
 
 
-def test_a_database_that_was_pushed_alone_is_fetched_too(backend: Backend, database: Path, settings: Config) -> None:
-    path = copy_of(str(push(backend, database).address), settings)
-    assert path.read_bytes() == database.read_bytes()
-
-
 @pytest.mark.parametrize("damage", ["cut", "gone", "empty"])
 def test_a_copy_that_was_cut_off_is_fetched_again(
     backend: Backend, database: Path, settings: Config, damage: str

@@ -144,29 +144,16 @@ def test_an_installed_file_is_found_by_the_end_of_its_path(release: Path, databa
     assert str(path) in refused("not-listed", "verify", "--manifest", path, elsewhere / "mini.fragdb")
 
 
-def test_a_file_that_fails_is_not_opened(release: Path, database: Path) -> None:
-    path = listed(release)
-    database.write_bytes(b"no database at all")
-    assert str(database) in refused("mismatch", "verify", "--manifest", path, database)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "where"),
     [
         ("", ":1"),
-        ("\n", ":1"),
         (f"{ZERO} pkg/mini.fragdb\n", ":1"),
-        (f"{ZERO[1:]}  pkg/mini.fragdb\n", ":1"),
-        (f"{ZERO.replace('0', 'A')}  pkg/mini.fragdb\n", ":1"),
-        (f"\\{ZERO}  a\\\\b\n", ":1"),
         (f"SHA256 (pkg/mini.fragdb) = {ZERO}\n", ":1"),
         (f"{ZERO}  pkg/mini.fragdb\n{ZERO}  pkg/mini.fragdb\n", ":2"),
-        (f"{ZERO}  a\n{ZERO}  ./a\n", ":2"),
         (f"{ZERO}  /etc/passwd\n", ":1"),
         (f"{ZERO}  ../x.fragdb\n", ":1"),
-        (f"{ZERO}  pkg/../../x.fragdb\n", ":1"),
-        (f"{ZERO}  pkg//x.fragdb\n", ":1"),
         (f"{ZERO}  .\n", ":1"),
         (f"{ZERO}  a\rb\n", ":1"),
         (f"{ZERO}  a\n\n{ZERO}  b\n", ":2"),
@@ -305,14 +292,9 @@ def test_a_key_that_cannot_sign_is_an_error_and_a_signature_that_is_there_stays(
     [
         (["me,release@example.org KEY"], "me"),
         (["*@example.org,me KEY"], "*@example.org"),
-        (['"me,you" KEY'], "me"),
         (["# a comment", "", 'release namespaces="git" KEY', 'me namespaces="git,jitlto" KEY'], "me"),
         (['old valid-before="20200101" KEY', 'early valid-after="20990101" KEY', "me KEY"], "me"),
-        (['old valid-before="20200101" KEY'], None),
-        (['early valid-after="20990101" KEY'], None),
-        (['me namespaces="git" KEY', 'me namespaces="file" KEY'], None),
         (["me cert-authority KEY"], None),
-        (["me no-such-option KEY"], None),
         (["OTHER", "me OTHER KEY"], None),
         (["me,you OTHER", "them OTHER", "you KEY"], "you"),
         (["# me KEY", "KEY"], None),
@@ -331,21 +313,6 @@ def test_a_key_counts_in_every_line_that_lists_it(
         refused("untrusted", "verify", "--manifest", path, "--signers", signers)
     else:
         assert f"signed by {name}\n" in run("verify", "--manifest", path, "--signers", signers).output
-
-
-@pytest.mark.slow
-@needs_ssh
-@pytest.mark.parametrize("what", ["signers", "signature", "listed"])
-def test_a_file_of_a_tebibyte_is_refused_at_once(release: Path, key: Path, what: str) -> None:
-    path = listed(release, "--sign", key)
-    signers = signers_of(key)
-    places = {"signers": signers, "signature": Path(f"{path}.sig")}
-    os.truncate(places.get(what, release / "pkg" / "mini.sm_90.pack"), 1 << 40)
-    with raises(ManifestError, "manifest-unreadable"):
-        if what == "listed":
-            Manifest.read(path).check_all()
-        else:
-            manifest.check_signature(Manifest.read(path), signers)
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import hashlib
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -21,7 +20,6 @@ from jitlto.stores.entry import encode, object_name
 from jitlto.stores.signatures import SigningKey, TrustedKeys
 from jitlto.stores.upkeep import Damage
 from tests.support.errors import raises
-from tests.support.store_server import fault_proxy
 from tests.support.stores import config, write_key
 
 DAY = 86400.0
@@ -128,19 +126,6 @@ def test_a_store_that_works_is_found_so_and_left_as_it_was(backend: Backend) -> 
 def test_a_right_that_is_missing_is_named_with_its_remedy(denied: str, remedy: str) -> None:
     (said,) = wrong(FakeStore(denied), CHECKSUM)
     assert remedy in said
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", [{"fault": "status", "status": 403}, {"fault": "html"}, {"fault": "silent"}])
-def test_a_server_that_fails_is_said_within_the_bound(fault: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    with fault_proxy(None) as proxy:
-        for name, value in proxy.variables.items():
-            monkeypatch.setenv(name, value)
-        proxy.set(**fault)
-        begin = time.monotonic()
-        ((_, remedy),) = upkeep.examine(parse_store(proxy.url, writes=True), CHECKSUM)
-    assert time.monotonic() - begin < 12
-    assert remedy
 
 
 def test_keys_are_examined_where_signatures_count(tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ def _why_not() -> str | None:
 
 _REASON = _why_not()
 needs_numba = pytest.mark.skipif(_REASON is not None, reason=str(_REASON))
-ARCHITECTURES = ("sm_75", "sm_90", "sm_120")
+
+
 STANDARD = {
     "out_type": "float",
     "idx_type": "uint32_t",
@@ -338,11 +339,6 @@ NOTHING = None
 
 def _through_a_variable_outside(nothing: object) -> Callable[[float], object]:
     return lambda x: x if x > 0 else nothing
-
-
-def _none_in_arithmetic(x):  # type: ignore[no-untyped-def]
-    y = x if x > 0 else None
-    return y + 1
 
 
 def _none_in_a_function_within(x):  # type: ignore[no-untyped-def]
