@@ -18,18 +18,6 @@ CALL = "generate_jit_lto_kernels(f NAME_FORMAT k MATRIX_JSON_STRING {} KERNEL_IN
 
 
 @pytest.mark.slow
-def test_a_tree_is_imported_by_one_command(tmp_path: Path) -> None:
-    done = jitlto("import", "cmake", TREE / "CMakeLists.txt", "-o", tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert sorted(path.parent.name for path in tmp_path.glob("*/family.toml")) == [
-        "brute_force", "cluster", "common", "ivf",
-    ]  # fmt: skip
-    assert "rapids_cpm_init" in done.stderr
-    assert "build them: jitlto build " in done.stdout
-    assert "common" in (tmp_path / "ivf" / "family.toml").read_text()
-
-
-@pytest.mark.slow
 def test_declarations_that_exist_are_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "k.cu.in").write_text("__global__ void k() {}\n")
     (tmp_path / "CMakeLists.txt").write_text(CALL)

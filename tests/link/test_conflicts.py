@@ -162,13 +162,6 @@ def test_so_is_one_that_is_not_inline_in_the_callers_ltoir_alone(tmp_path: Path,
 
 
 @pytest.mark.slow
-def test_a_function_in_an_anonymous_namespace_is_the_callers_own(helped: KernelFamily) -> None:
-    other = SAME.replace("7.0f", "8.0f").replace("helper", "helper2").replace("standing", "standing2")
-    text = "namespace {\n" + other.replace(OP.replace("helper", "helper2").replace("standing", "standing2"), "}\n")
-    assert link(added(helped, text + OP.replace("helper", "helper2").replace("standing", "standing2"), "source"))
-
-
-@pytest.mark.slow
 def test_two_inputs_of_a_caller_are_compared_with_each_other(helped: KernelFamily) -> None:
     first = "__device__ float elsewhere(float);\ninline __device__ float mine(float a) { return a * 3; }\n"
     first += "__device__ float op(float a) { return elsewhere(mine(a)); }\n"

@@ -21,13 +21,13 @@ import pytest
 import jitlto
 from jitlto.base import events
 from jitlto.base.errors import DatabaseError, PlanError, RegistryError, UnknownValueError
-from jitlto.cuda import libraries, nvjitlink
+from jitlto.cuda import libraries
 from jitlto.database import FragmentDatabase
 from jitlto.link import requests
 from jitlto.link.requests import Contents, find_linker, request_key
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import Chosen
-from jitlto.runtime import recording, session
+from jitlto.runtime import session
 from jitlto.runtime.discovery.registry import DatabaseFile
 from jitlto.runtime.family import KernelFamily
 from tests.conftest import BuildFamily
@@ -213,37 +213,10 @@ def test_a_damaged_entry_is_a_miss(path: Path, empty_cache: Path, kind: str, ope
         assert entry.read_bytes() == whole
 
 
-def test_plans_are_recorded_where_kernels_were_found(path: Path, tmp_path: Path) -> None:
-    launcher(path)
-    with session.recording(tmp_path / "used.jsonl"):
-        launcher(path)
-    assert [used.request.configuration for used in recording.read(tmp_path / "used.jsonl")] == [TWICE]
-
-
 def settings(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     session.default.reset()
-
-
-def test_a_kernel_that_was_found_may_be_used_where_linking_is_forbidden(
-    path: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    launcher(path)
-    settings(monkeypatch, JITLTO_MODE="cached")
-    assert (launcher(path).linked.layer, len(opened)) == ("disk", 1)
-
-
-def test_ptx_in_the_place_of_ltoir_is_said_by_every_process(
-    path: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from jitlto.base.versions import Version
-
-    own = nvjitlink.version()
-    monkeypatch.setattr(nvjitlink, "version", lambda: Version(own.major + 1, 9))
-    for expected in (1, 2):
-        assert launcher(path).linked.layer == ("link" if expected == 1 else "disk")
-        assert len(opened) == expected
 
 
 def test_contents_say_what_the_database_would(path: Path, opened: list[Path]) -> None:

@@ -33,12 +33,6 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output + (str(error) if isinstance(error, JitltoError) else "")
 
 
-@pytest.mark.parametrize("name", ["/a/path/name", "path/name", "../name/"])
-def test_a_path_is_no_name_and_the_hint_says_where_paths_go(name: str) -> None:
-    with raises(ProjectError, "project-invalid-name", hint=f"jitlto new name -o {name}"):
-        scaffold.derive_import_name(name)
-
-
 @pytest.mark.parametrize(
     "name",
     ["", "-a", "a-", "1a", "_a", "a b", "a/b", "../a", "ä", "class", "json", "jitlto", "NumPy", "a" * 101, "a\n"],
