@@ -109,15 +109,6 @@ def test_a_full_store_is_reported_once_and_harmless(store: CacheDir, caplog: pyt
     assert caplog.text.count("no more entries can be stored") == 1
 
 
-def test_damage_is_reported_once(store: CacheDir, caplog: pytest.LogCaptureFixture) -> None:
-    for key in KEYS[:2]:
-        store.put("units", key, b"payload")
-        Path(store._path("units", key)).write_bytes(b"damaged")
-    with ThreadPoolExecutor(8) as pool:
-        assert not any(pool.map(lambda n: store.get("units", KEYS[n % 2]), range(100)))
-    assert caplog.text.count("is damaged") == 2
-
-
 # --- upkeep ---
 
 

@@ -111,23 +111,6 @@ def test_a_subscriber_that_raises_harms_nobody(
     assert "a subscriber's own trouble" in caplog.text
 
 
-def test_a_subscriber_may_subscribe_and_stop_while_it_is_told() -> None:
-    late: list[Event] = []
-    stops = []
-
-    def once(event: Event) -> None:
-        stops[0]()
-        stops.append(events.subscribe(late.append))
-
-    stops.append(events.subscribe(once))
-    for _ in range(2):
-        events.default.emit(Kind.PLANNED, "f/k[]")
-    for stop in stops:
-        stop()
-    events.default.emit(Kind.PLANNED, "f/k[]")
-    assert late == [Event(Kind.PLANNED, "f/k[]")]
-
-
 @pytest.mark.slow
 def test_counters_count_every_kind_from_every_thread() -> None:
     assert tuple(events.counters()) == KINDS

@@ -18,18 +18,12 @@ from jitlto.base import files
 from jitlto.base.config import Config
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import beside, digest_of, identity, is_database, open_regular, read, replacing
-from jitlto.base.user_caches import UserCache
 from jitlto.build import pipeline
-from jitlto.cli.output import write_output
 from jitlto.cuda import nvdisasm, toolkit
-from jitlto.database import writer
 from jitlto.families import declaration
-from jitlto.stores import manifest
-from jitlto.tuning import wisdom_file
-from jitlto.tuning.wisdom import Wisdom
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
-from tests.support.outputs import SPECIAL, limited_file_size, special_file
+from tests.support.outputs import SPECIAL, special_file
 
 
 def test_beside_a_file_stand_those_of_its_stem(tmp_path: Path) -> None:
@@ -174,15 +168,6 @@ def test_a_path_that_no_file_can_have_is_an_oserror(tmp_path: Path, name: str) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_a_file_may_grow_no_further_the_old_one_stays(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-    with limited_file_size(1000), pytest.raises(OSError, match="File too large"):
-        files.write(path, bytes(10_000))
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_a_full_disk_is_no_matter_of_rights() -> None:
     def hint(number: int) -> str:
         return files.write_hint(OSError(number, os.strerror(number)), "get rights")
@@ -191,33 +176,6 @@ def test_a_full_disk_is_no_matter_of_rights() -> None:
         connection.executescript("PRAGMA max_page_count=1; CREATE TABLE a (b); CREATE TABLE c (d);")
     assert hint(errno.EACCES) == hint(errno.EROFS) == hint(errno.ENOENT) == "get rights"
     assert hint(errno.ENOSPC) == hint(errno.EDQUOT) == files.write_hint(caught.value, "get rights") != "get rights"
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-@pytest.mark.parametrize("what", ["database", "output", "manifest", "wisdom", "cache", "temporary"])
-def test_whatever_is_written_to_a_full_disk_has_that_hint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, number: int
-) -> None:
-    path, full = tmp_path / "file", OSError(number, os.strerror(number))
-
-    def fail(*_: object) -> None:
-        raise full
-
-    (listed := tmp_path / "listed").write_text("a file")
-    work: dict[str, Callable[[], object]] = {
-        "database": lambda: writer.write(path, [], [], {}),
-        "output": lambda: write_output(path, b"text"),
-        "manifest": lambda: manifest.write(path, [listed]),
-        "wisdom": lambda: wisdom_file.write(path, Wisdom()),
-        "cache": lambda: UserCache("cubins", "kernels", path / "cubins", 0).open(),
-        "temporary": lambda: files.temporary_directory("x").__enter__(),
-    }
-    monkeypatch.setattr(os, "fsync", fail)
-    if what in ("cache", "temporary"):
-        monkeypatch.setattr(os, "mkdir", fail)
-    with pytest.raises(JitltoError) as caught:
-        work[what]()
-    assert caught.value.hint == files.write_hint(full, "")
 
 
 @pytest.mark.parametrize("call", ["fsync", "fchmod"])

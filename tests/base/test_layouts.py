@@ -14,7 +14,6 @@ from jitlto.base.layouts import (
     Layout,
     find_difference,
     is_same_type,
-    is_supported,
     parse_definitions,
     parse_fields,
     parse_type,
@@ -118,20 +117,6 @@ def test_a_difference_is_named(fields: list[str], words: list[str]) -> None:
 )  # fmt: skip
 def test_what_is_stored_alike_is_no_difference(expected: str, actual: str) -> None:
     assert find_difference(parse_fields("s", [expected]), parse_fields("t", [actual])) is None
-
-
-@pytest.mark.parametrize(
-    ("expected", "actual"), [("int a", "unsigned a"), ("void* a", "double a"), ("float a", "unsigned a")]
-)
-def test_other_scalars_of_the_same_size_are_a_difference(expected: str, actual: str) -> None:
-    assert find_difference(parse_fields("s", [expected]), parse_fields("t", [actual])) is not None
-
-
-def test_function_types_are_not_supported_outside_of_template_arguments() -> None:
-    assert not is_supported("void (*)(int)")
-    assert not is_supported("int mine::s::*")
-    assert is_supported("mine::apply<void (*)(int), wrap<int mine::s::*> >")
-    assert is_supported("mine::wchar_t_like")
 
 
 @pytest.mark.parametrize(

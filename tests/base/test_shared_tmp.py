@@ -85,17 +85,6 @@ def test_a_directory_that_another_user_made_in_tmp_is_rejected(shared: Path) -> 
 
 @pytest.mark.slow
 @as_root
-def test_a_directory_that_everybody_may_rename_is_refused(shared: Path) -> None:
-    for mode in (0o777, 0o757):
-        shared.chmod(mode)
-        assert "who could replace its contents" in user_refusal(shared / "a" / "cubins")
-        assert list(shared.iterdir()) == []
-    shared.chmod(0o1777)
-    assert user_refusal(shared / "a" / "cubins") == ""
-
-
-@pytest.mark.slow
-@as_root
 def test_a_link_that_another_user_has_planted_is_not_followed(shared: Path) -> None:
     mine = shared / "mine"
     mine.mkdir(mode=0o700)

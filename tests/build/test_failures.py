@@ -122,14 +122,6 @@ def test_what_varies_does_not_split_a_cause(values: str, messages: list[str]) ->
     assert len(group_failures(failures, sources)) == 1
 
 
-def test_errors_without_a_log_are_grouped_by_message() -> None:
-    sources = product("g", t="float double int")
-    died = "a compiler process died with exit status -9"
-    errors = [BuildError(died, where="a"), BuildError(died, where="b"), BuildError("another thing")]
-    causes = group_failures([Failure(r, error) for r, error in zip(sources, errors, strict=True)], sources)
-    assert [(cause.title, len(cause.failures)) for cause in causes] == [(died, 2), ("another thing", 1)]
-
-
 def test_the_message_is_bounded() -> None:
     sources = [r for n in range(40) for r in product(f"g{n}", t=" ".join(f"v{i}" for i in range(n + 1)))]
     failures = [Failure(r, error_of(r, f"cause {'x' * len(r.key.group)}{r.key.group}")) for r in sources]

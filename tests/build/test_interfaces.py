@@ -82,9 +82,7 @@ def test_a_definition_that_contradicts_its_interface_does_not_compile(
     ("interface", "definition"),
     [
         (TEMPLATE, "template <> __device__ float activation<float>(float x) { return x; }"),
-        ('extern "C" ' + FLOAT, FINE),
         ("struct Point { float x; };\n" + FLOAT, "__device__ float activation(float x) { return Point{x}.x; }"),
-        (f"namespace n {{ struct P {{}}; }}\n{FLOAT}", f"using namespace n;\n{FINE}"),
     ],
 )
 def test_a_source_that_does_not_include_its_interface_sees_it(
@@ -158,11 +156,6 @@ def test_parts_are_checked_when_they_are_merged(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_none_on_purpose_is_allowed(build_family: BuildFamily) -> None:
-    assert len(build_family(SLIP | {"family.toml": TOML + NONE}).fragments) == 2
-
-
-@pytest.mark.slow
 def test_and_then_layouts_are_compared(build_family: BuildFamily) -> None:
     source = SLIP | {"relu.cuh": "__device__ double activation(float x) { return x > 0; }", "family.toml": TOML + NONE}
     with raises(UnplannedKernelsError, None, "act/kern[]", "act/activation[name=relu]", "layout"):
@@ -211,13 +204,9 @@ WIDE_FAMILY = family(WIDE, "", call=CALL_WIDE) | {
 }
 BEFORE = {
     "group": {"family.toml": TOML.replace("[device", 'options = ["-DWIDE"]\n[device') + DECLARED},
-    "undefining group": {"family.toml": TOML.replace("[device", 'options = ["-UWIDE"]\n[device') + DECLARED},
     "template": {"kern.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["kern.cu.jinja"]},
-    "both": {"kern.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["kern.cu.jinja"],
-             "activation.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["activation.cu.jinja"]},
     "provider": {"activation.cu.jinja": "#define WIDE 1\n" + WIDE_FAMILY["activation.cu.jinja"]},
     "header": {"kern.cu.jinja": '#include "wide.cuh"\n' + WIDE_FAMILY["kern.cu.jinja"], "wide.cuh": "#define WIDE\n"},
-    "behind": {"kern.cu.jinja": WIDE_FAMILY["kern.cu.jinja"] + "#undef WIDE\n"},
     "supplied": {"family.toml": TOML.partition("matrix = \"activ")[0] + DECLARED,
                  "kern.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["kern.cu.jinja"]},
 }  # fmt: skip
@@ -232,16 +221,6 @@ def test_no_source_changes_a_macro_that_an_interface_mentions(build_family: Buil
 
 
 ASKS = {"activation.cuh": "#pragma once\n" + WIDE.replace("#ifdef WIDE", "#if __CUDA_ARCH__ >= 900")}
-
-
-@pytest.mark.slow
-def test_groups_of_other_architectures_do_not_meet_in_an_interface_that_asks_for_them(
-    build_family: BuildFamily,
-) -> None:
-    other = {"family.toml": TOML.replace("[device", 'archs = ["90"]\n[device') + DECLARED}
-    with raises(BuildError, "build-interface-architecture", "activation.cuh:4", "double other", "90"):
-        build_family(WIDE_FAMILY | ASKS | other)
-    assert build_family(WIDE_FAMILY | other).advice == ()
 
 
 @pytest.mark.slow
@@ -308,19 +287,6 @@ def test_what_concerns_types_of_its_own_alone_a_source_may_do(build_family: Buil
     files["family.toml"] = files["family.toml"].replace('name = "act"', 'name = "act"\nopaque = ["a::H"]')
     files["kern.cu.jinja"] = f"{source}\n{files['kern.cu.jinja']}"
     build_family(files)
-
-
-@pytest.mark.slow
-def test_options_of_one_group_define_no_macro_of_the_compiler_that_an_interface_asks_for(
-    build_family: BuildFamily,
-) -> None:
-    asks = {"activation.cuh": "#pragma once\n" + WIDE.replace("WIDE", "__CUDACC_RTC_MINIMAL__")}
-    one = {"family.toml": TOML.replace("[device", 'options = ["--minimal"]\n[device') + DECLARED}
-    both = {"family.toml": TOML.replace("[entry", 'options = ["--minimal"]\n[entry', 1) + DECLARED}
-    with raises(BuildError, "build-interface-architecture", "activation.cuh:4", "--minimal"):
-        build_family(WIDE_FAMILY | asks | one)
-    build_family(WIDE_FAMILY | asks | both)
-    build_family(WIDE_FAMILY | one)
 
 
 @pytest.mark.slow
@@ -465,8 +431,6 @@ def test_each_interface_stands_alone_and_leaves_nothing_open(
     ("variable", "is_right"),
     [
         ("static __device__ float scale = 1;", False),
-        ("namespace { __device__ float scale = 1; }", False),
-        ("static __device__ const float scale = 3;", True),
         ("constexpr float scale = 3;", True),
     ],
 )

@@ -165,15 +165,6 @@ def test_ltoir_alone_has_the_same_bytes_and_symbols_as_beside_ptx(
     assert (alone.target, alone.reads) == (both.target, both.reads)
 
 
-def test_what_symbols_are_read_with_is_part_of_the_identity(
-    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ltoir_symbols, "can_read", lambda version: False)
-    without = compiler.identify(BOTH[:1])
-    monkeypatch.setattr(ltoir_symbols, "can_read", lambda version: True)
-    assert compiler.identify(BOTH[:1]) != without == compiler.identify(BOTH)
-
-
 @pytest.mark.slow
 def test_the_bytes_do_not_depend_on_the_toolkits_directory(
     compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -128,27 +128,6 @@ def test_a_snapshot_never_changes_the_result(compiler: Compiler) -> None:
     assert all(same(compiled, plainly(text)) for compiled, text in zip(results, SOURCES, strict=True))
 
 
-ODD_HEADERS = {
-    "types without linkage": (
-        b"""namespace { __device__ int g; struct L { int a; }; template <class T> __device__ int tt(T) { return g; } }
-enum { A = 1 }; template <class T> __device__ int value(T x) { return x; }
-""",
-        "__device__ int* p{n}() {{ return &g; }} __device__ int t{n}() {{ return tt(L{{1}}) + value(A) + {n}; }}",
-    ),
-    "an include below the head": (b"", '__device__ int u{n};\n#include "helper.cuh"\n__device__ int v{n} = ANSWER;'),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ODD_HEADERS)
-def test_snapshots_are_right_for_headers_that_break_precompiled_ones(kind: str, compiler: Compiler) -> None:
-    header, body = ODD_HEADERS[kind]
-    headers = {"odd.cuh": header + HEADERS["constants.cuh"], **HEADERS}
-    for n in range(3):
-        text = '#include "odd.cuh"\n' + body.replace("{n}", str(n)).replace("{{", "{").replace("}}", "}")
-        assert same(compiler.compile(job(compiler, text, sharers=100, headers=headers)), plainly(text, headers))
-
-
 @pytest.mark.slow
 def test_a_constant_changed_in_a_header_of_a_snapshot_is_seen(compiler: Compiler) -> None:
     before = compiler.compile(job(compiler, SOURCES[0], sharers=100))

@@ -20,15 +20,13 @@ import pytest
 
 import jitlto
 from jitlto.base import events
-from jitlto.base.errors import DatabaseError, PlanError, RegistryError, UnknownValueError
+from jitlto.base.errors import DatabaseError, PlanError
 from jitlto.cuda import libraries
-from jitlto.database import FragmentDatabase
 from jitlto.link import requests
-from jitlto.link.requests import Contents, find_linker, request_key
+from jitlto.link.requests import find_linker, request_key
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import Chosen
 from jitlto.runtime import session
-from jitlto.runtime.discovery.registry import DatabaseFile
 from jitlto.runtime.family import KernelFamily
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
@@ -100,17 +98,6 @@ def test_the_next_process_opens_no_database_and_finds_the_same_kernel(path: Path
     assert len(opened) == 2
     assert family.launcher(**TWICE) is second
     assert family.launcher(op_name="twice", data_type="float") is second
-
-
-def test_what_is_not_known_yet_is_planned_in_the_same_process(path: Path, opened: list[Path]) -> None:
-    launcher(path)
-    family = process(path)
-    assert family.parameters == {"data_type": ("double", "float"), "op_name": ("square", "twice")}
-    choose = family.dispatcher("data_type", "op_name")
-    assert (choose("float", "twice").linked.layer, len(opened)) == ("disk", 1)  # type: ignore[attr-defined]
-    assert (choose("float", "square").linked.layer, len(opened)) == ("link", 2)  # type: ignore[attr-defined]
-    with raises(UnknownValueError, None, "twize", hint="twice"):
-        family.launcher(data_type="float", op_name="twize")
 
 
 def test_each_way_to_spell_a_value_finds_the_kernel(path: Path, opened: list[Path]) -> None:
@@ -219,21 +206,6 @@ def settings(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
     session.default.reset()
 
 
-def test_contents_say_what_the_database_would(path: Path, opened: list[Path]) -> None:
-    process(path)
-    known = process(path)
-    assert len(opened) == 1
-    with FragmentDatabase(path) as read:
-        direct = KernelFamily("mini", read)
-        assert known.parameters == direct.parameters
-        assert known.entrypoints == direct.entrypoints == ("kern",)
-        assert Contents.decode(read.digest, Contents.from_database(read).encode()) == Contents.from_database(read)
-        assert DatabaseFile.from_database(read).contents == known._file.contents
-        assert list(map(str, known.configurations())) == list(map(str, direct.configurations()))
-    with raises(RegistryError, "registry-unknown-family", "'mimi'", hint="did you mean 'mini'"):
-        KernelFamily("mimi", known._file)
-
-
 def test_all_that_an_answer_depends_on_is_in_the_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {
         "database": "0" * 64, "family": "mini", "entry": None, "link_mode": "lto", "link_options": {},
@@ -290,17 +262,6 @@ def test_what_cannot_be_asked_is_planned_and_refused(path: Path, options: dict[A
             process(path).launcher(link_options=options, **TWICE)
 
 
-def test_options_that_change_afterwards_change_nothing(path: Path) -> None:
-    options: dict[str, object] = {"max_registers": 32}
-    process(path).launcher(link_options=options, **TWICE)
-    found: Any = process(path).launcher(link_options=options, **TWICE)
-    choose = process(path).dispatcher("op_name", data_type="float", link_options=options)
-    options["max_registers"] = 64
-    assert found.linked.layer == "disk"
-    assert found.plan().digest == found.chosen.digest
-    assert choose("twice").chosen == found.chosen
-
-
 def test_a_device_that_changes_meanwhile_makes_no_answer(path: Path, capability: SimpleNamespace) -> None:
     def switch(event: events.Event) -> None:
         if event.kind == events.Kind.PLANNED:
@@ -340,14 +301,6 @@ def test_a_launcher_keeps_no_family_alive(path: Path) -> None:
     del family
     assert gone() is None  # without the cyclic collector
     assert found.plan().digest == found.chosen.digest  # type: ignore[operator]
-
-
-def test_a_database_is_where_it_was_opened(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(path.parent)
-    with FragmentDatabase(path.name) as read:
-        (tmp_path / "elsewhere").mkdir()
-        monkeypatch.chdir(tmp_path / "elsewhere")
-        assert KernelFamily("mini", read)._file.location == read.location == path
 
 
 def test_what_is_no_name_and_what_are_no_options_is_said(mini: KernelFamily, mini_path: Path) -> None:

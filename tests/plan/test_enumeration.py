@@ -64,20 +64,6 @@ def test_a_covering_set_fails_where_the_whole_does(fragments: list[Fragment]) ->
     assert all(any(c.resolution.fragments == w.resolution.fragments for w in planned[0]) for c in planned[1])
 
 
-@given(st.lists(st.one_of(*_families()), max_size=9, unique_by=lambda f: f.key))
-def test_each_kernel_is_what_its_configuration_plans(fragments: list[Fragment]) -> None:
-    index = index_of(fragments)
-    for each in enumerate_kernels(index):
-        if isinstance(each, Kernel):
-            assert resolve(index, each.configuration, entry_group=each.resolution.entry.key.group) == each.resolution
-
-
-def test_all_values_are_combined_where_something_depends_on_them_together() -> None:
-    values = list(product("1234", repeat=2))
-    fragments = [kernel("_Z1av"), *(fragment("a", provides=["_Z1av"], p=p, q=q) for p, q in values)]
-    assert len(list(enumerate_kernels(index_of(fragments), most=0))) == len(values)
-
-
 def test_every_configuration_plans_to_a_different_kernel(search: KernelFamily, mini: KernelFamily) -> None:
     for family, count in ((search, 96), (mini, 4)):
         configurations = list(family.configurations())

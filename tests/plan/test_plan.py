@@ -139,15 +139,6 @@ def test_the_digest_does_not_change_with_the_spelling_of_values_options_and_arch
     )
 
 
-def test_the_digest_does_not_change_with_a_known_but_unused_parameter(mini: KernelFamily) -> None:
-    text = "template <> __device__ float mini::op<float>(float a) { return a; }"
-    plain = mini.planner(data_type="float").add_source(text).plan(arch="sm_90")
-    # The source takes the place of the group that `op_name` belongs to.
-    unused = mini.planner(data_type="float", op_name="square").add_source(text).plan(arch="sm_90")
-    assert unused.digest == plain.digest
-    assert unused.configuration == plain.configuration == {"data_type": "float"}
-
-
 @pytest.mark.slow
 def test_the_digest_does_not_change_with_process_directory_or_place_of_the_database(
     mini_path: Path, plan: Plan, tmp_path: Path
@@ -199,12 +190,6 @@ def test_a_target_below_the_fragments_is_refused_before_linking(plan: Plan) -> N
 def test_a_target_that_nvjitlink_does_not_know_is_an_architecture_error(plan: Plan, arch: str) -> None:
     with raises(ArchitectureError, "link-architecture-unsupported", arch):
         plan.link(arch)
-
-
-def test_what_is_no_architecture_is_a_plan_error(mini: KernelFamily) -> None:
-    for arch in ("", "sm", "90b", "sm_9", "hopper"):
-        with raises(PlanError, "plan-invalid-link"):
-            mini.plan(arch=arch, **TWICE)
 
 
 def test_unknown_link_modes_and_options_are_plan_errors(mini: KernelFamily) -> None:

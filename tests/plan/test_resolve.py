@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jitlto.base import mangling
 from jitlto.base.errors import (
     AmbiguousConfigurationError,
     InterfaceMismatchError,
@@ -171,15 +170,6 @@ def test_dynamic_parallelism_is_named_as_what_it_is() -> None:
     assert end.error.code == "plan-missing-provider-device-runtime"
 
 
-def test_several_entrypoint_groups_need_a_choice() -> None:
-    index = index_of([kernel(group="one"), kernel(group="two")])
-    with raises(AmbiguousConfigurationError, "plan-ambiguous-entrypoint", "one, two"):
-        resolve(index, {})
-    assert keys(resolve(index, {}, entry_group="two")) == ["f/two[]"]
-    with raises(PlanError, "plan-unknown-entrypoint", "'three'", hint="one, two"):
-        resolve(index, {}, entry_group="three")
-
-
 def test_a_configuration_may_decide_between_entrypoint_groups() -> None:
     index = index_of([kernel(group="one", t="float"), kernel(group="two", t="double")])
     assert keys(resolve(index, {"t": "double"})) == ["f/two[t=double]"]
@@ -199,11 +189,6 @@ def test_a_pinned_entrypoint_is_the_kernel() -> None:
     assert keys(found)[0] == "f/kern[data_type=float,veclen=4]"
     with raises(PlanError, "plan-two-entrypoints", str(FAMILY[0].key), str(FAMILY[1].key)):
         resolve(index_of(FAMILY), {"metric": "l1"}, pinned=[FAMILY[0], FAMILY[1]])
-
-
-def test_a_pinned_entrypoint_that_contradicts_the_configuration_is_an_error() -> None:
-    with raises(UnknownValueError, "plan-unknown-value-combination", "data_type=double"):
-        resolve(index_of(FAMILY), {"data_type": "double"}, pinned=[FAMILY[0]])
 
 
 def test_two_pinned_providers_of_one_symbol_are_an_error_that_names_both() -> None:
@@ -446,16 +431,3 @@ def variable(layout: str) -> Symbol:
 )
 def test_a_declaration_may_ask_for_less(required: str, provided: str, fits: bool) -> None:
     assert is_compatible(variable(required), variable(provided)) is fits
-
-
-def test_inline_functions_of_an_input_are_not_demangled_to_look_for_overloads(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def spy(name: str) -> str:
-        asked.append(name)
-        return mangling.qualified_name(name)
-
-    monkeypatch.setattr("jitlto.plan.supplied.qualified_name", spy)
-    helpers = [function(f"_Z7another{n}f", weak=True) for n in range(1000)]
-    resolve(index_of([kernel(OP)]), {}, supplied=[supplied(OP, *helpers)])
-    assert len(asked) < 10

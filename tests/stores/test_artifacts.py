@@ -84,14 +84,6 @@ def test_a_page_in_place_of_an_artifact_sends_to_the_proxy_and_removes_nothing(
     assert not (tmp_path / "copy").exists()
 
 
-def test_what_the_store_lacks_is_an_error_that_names_the_address(backend: Backend, tmp_path: Path) -> None:
-    backend.put("v1/kernels/a", b"")
-    address = f"{backend.address.url}{MARK}{'0' * 64}"
-    with raises(StoreError, "store-no-such-artifact", address):
-        pull(address, tmp_path / "copy")
-    assert not (tmp_path / "copy").exists()
-
-
 def test_a_database_goes_with_the_packs_beside_it_and_takes_its_new_name(backend: Backend, tmp_path: Path) -> None:
     database = _file(tmp_path / "search.fragdb", b"a database")
     for name in ("search.pack", "search.sm_90.pack", "other.pack"):
@@ -130,9 +122,3 @@ def test_an_index_names_files_beside_each_other_and_no_others(names: list[str]) 
     listed = {".fragdb": "0" * 64, ".pack": "1" * 64, ".b.pack": "2" * 64}
     assert decode_index(encode_index(listed)) == listed
     assert decode_index(encode_index(dict.fromkeys(names, "0" * 64))) is None
-
-
-def test_any_other_file_is_no_index() -> None:
-    data = encode_index({".fragdb": "0" * 64})
-    for other in (b"", b"SQLite format 3\0", b'{"jitlto_lock": 1}', data[1:], data[:-1], data[:20] + b"x"):
-        assert decode_index(other) is None

@@ -73,13 +73,6 @@ def test_an_unreachable_endpoint_is_named_with_the_cause(monkeypatch: pytest.Mon
         open_backend(address, timeout=10).get("a")
 
 
-def test_a_server_that_never_answers_is_said_to_time_out() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"http://127.0.0.1:{server.getsockname()[1]}"
-        with raises(StoreError, "store-unreachable", url, "timed out"):
-            open_backend(StoreAddress(url, writes=False), timeout=0.05).get("a")
-
-
 @pytest.mark.parametrize("body", ["<Code>NoSuchBucket</Code>", "<Code>NoSuchKey</Code>"])
 def test_a_missing_bucket_is_no_missing_object(body: str) -> None:
     answer = f"HTTP/1.1 404 Not Found\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}"

@@ -11,7 +11,7 @@ import pytest
 
 from jitlto.base.config import Config
 from jitlto.base.errors import DatabaseError, JitltoError
-from jitlto.base.user_caches import clear_databases, kept_databases
+from jitlto.base.user_caches import kept_databases
 from jitlto.stores.address import parse_store
 from jitlto.stores.artifacts import copy_of, open_store, push, push_with_packs
 from jitlto.stores.backend import Backend
@@ -81,16 +81,6 @@ def test_what_is_no_database_leaves_nothing(backend: Backend, tmp_path: Path, se
     with raises(DatabaseError, "database-foreign", hint="jitlto pull"):
         copy_of(str(push(backend, other).address), settings)
     assert [path for path in _below(settings) if path.is_file() and path.suffix != ".lock"] == []
-
-
-def test_copies_are_counted_and_cleared(backend: Backend, database: Path, settings: Config) -> None:
-    assert kept_databases("fetched", settings) == {}
-    address = str(push(backend, database).address)
-    path = copy_of(address, settings)
-    assert kept_databases("fetched", settings) == {path: database.stat().st_size}
-    assert clear_databases("fetched", settings) == 1
-    assert kept_databases("fetched", settings) == {}
-    assert copy_of(address, settings) == path
 
 
 def test_a_copy_is_found_in_a_cache_that_can_only_be_read(

@@ -187,13 +187,6 @@ def test_files_outside_the_directory_and_strange_names_are_not_listed(
     assert not (release / "SHA256SUMS").exists()
 
 
-@pytest.mark.parametrize(
-    "arguments", [[], ["--signers", "x", "a.fragdb"], ["--manifest", "m", "--signer", "me"]], ids=str
-)
-def test_wrong_usage_is_an_error(arguments: list[str]) -> None:
-    assert run("verify", *arguments).exit_code == 2
-
-
 # --- signatures ---
 
 

@@ -158,21 +158,6 @@ def test_a_directory_is_examined_as_programs_see_it(tmp_path: Path) -> None:
     assert [remedy for _, remedy in upkeep.examine(address, CHECKSUM)] == [None]
 
 
-def test_it_is_measured_by_kind_with_the_dates_of_last_use(dated: DatedStore) -> None:
-    dated.entry(1, 5)
-    dated.entry(2, 3, size=7)
-    dated.entry(3, 1, kind="compiled")
-    dated.put("v1/else", b"?", 2)
-    dated.put("unrelated", b"not below v1", 2)
-    measured = upkeep.measure(dated.backend)
-    assert {kind: (each.objects, each.size) for kind, each in measured.items()} == {
-        "compiled": (1, 100),
-        "kernels": (2, 107),
-        "other": (1, 1),
-    }
-    assert (measured["kernels"].oldest, measured["kernels"].newest) == (NOW - 5 * DAY, NOW - 3 * DAY)
-
-
 def test_what_was_not_used_for_long_goes(dated: DatedStore) -> None:
     old, young = dated.entry(1, 31), dated.entry(2, 29)
     removed, left = upkeep.prune(dated.backend, older_than=30 * DAY, now=NOW)
@@ -188,14 +173,6 @@ def test_the_least_recently_used_go_until_the_rest_fits(dated: DatedStore, room:
     newest_first = [by_age[1], by_age[2], by_age[0]]
     assert dated.names == set(newest_first[:kept])
     assert {each.name for each in left} == dated.names
-
-
-def test_a_dry_run_says_what_would_go_and_removes_nothing(dated: DatedStore) -> None:
-    names = {dated.entry(number, number) for number in range(5)}
-    planned = upkeep.prune(dated.backend, older_than=3 * DAY, size=250, dry_run=True, now=NOW)
-    assert dated.names == names
-    assert upkeep.prune(dated.backend, older_than=3 * DAY, size=250, now=NOW) == planned
-    assert len(dated.names) == len(planned[1]) == 2
 
 
 @pytest.mark.parametrize("with_artifacts", [True, False])

@@ -27,7 +27,6 @@ from jitlto.build.pipeline import BuildReport, build
 from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
-from tests.build.test_pipeline import Told
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 from tests.support.process import ROOT
@@ -165,14 +164,6 @@ def test_damaged_entries_are_made_again(make: Make, cache: Cache) -> None:
     assert make(MINI).compiled == 0
 
 
-@pytest.mark.slow
-def test_a_cache_without_room_builds_all_the_same(make: Make, tmp_path: Path) -> None:
-    small = Cache(CacheDir(tmp_path / "small", 1))
-    data = make(MINI, cache=small).path.read_bytes()
-    assert small.store.usage().size <= 1
-    assert make(MINI, cache=small).path.read_bytes() == data
-
-
 WRONG = changed(op__cu__jinja=MINI["op.cu.jinja"].replace("{{expr}}", "no_such_name + {{expr}}"))
 
 
@@ -228,19 +219,6 @@ def test_an_include_that_cannot_be_told_names_template_combination_and_line(make
         make(MINI | files, keep_going=keep_going)
     assert all(name in str(caught.value) for name in names)
     assert isinstance(caught.value, FailedFragmentsError) == keep_going
-
-
-@pytest.mark.slow
-def test_the_most_expensive_are_compiled_first(tmp_path: Path) -> None:
-    files = changed(
-        op__cu__jinja=MINI["op.cu.jinja"] + '{% if op_name != "twice" %}\n// template template{% endif %}\n'
-    )
-    path = write_family(tmp_path / "family", files)
-    told = Told()
-    with ProcessExecutor(1) as pool:
-        build([declaration.load_family(path)], tmp_path / "x.fragdb", executor=pool, observer=told)
-    names = [dict(key.parameters).get("op_name", "kernel") for key in told.ended]
-    assert names.index("twice") > max(at for at, name in enumerate(names) if name not in ("twice", "kernel"))
 
 
 DRIVER = """

@@ -13,24 +13,17 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jitlto.base.errors import BuildError, JitltoError
-from jitlto.build.execution.workers import ProcessExecutor, WorkerDied, local_executor
+from jitlto.build.execution.workers import ProcessExecutor, WorkerDied
 from tests.support.errors import raises
 from tests.support.process import ROOT, python, started
 
 _LOCAL = "from jitlto.build.execution.workers import local_executor"
-
-
-def call_local(fn: Callable[..., Any], *args: Any) -> Any:
-    return local_executor().submit(fn, *args).result()
 
 
 @pytest.mark.slow
@@ -219,22 +212,6 @@ def test_workers_and_their_files_end_with_a_parent_that_is_killed(work: str, tmp
             time.sleep(0.02)
         assert not any(map(alive, processes))
         assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make", [ThreadPoolExecutor, ProcessPoolExecutor])
-def test_workers_of_a_different_executor_use_our_processes(
-    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert call_local(os.getcwd) == "/"  # so that a fork inherits an executor that it must not use
-    with make(2) as pool:
-        directories = {pool.submit(call_local, os.getcwd).result(timeout=60) for _ in range(4)}
-        assert directories == {"/"}
-        with raises(WorkerDied, None, "exit status 9"):
-            pool.submit(call_local, os._exit, 9).result(timeout=60)
-        assert pool.submit(call_local, pow, 3, 4).result(timeout=60) == 81
-    assert call_local(pow, 2, 5) == 32  # and the fork's end is not ours
 
 
 @pytest.mark.slow

@@ -33,7 +33,6 @@ from jitlto.plan.plan import Plan
 from jitlto.plan.planner import Planner
 from jitlto.plan.user_code import compilation, inputs
 from jitlto.plan.user_code.compilation import compile_once
-from jitlto.record.headers import Source
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from tests.conftest import BuildFamily
@@ -142,12 +141,6 @@ def test_what_a_source_may_hold(planner: Planner, texts: list[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ['quote".cu', "back\\slash.cu", "new\nline.cu", "Ω.cu"])
-def test_any_name_may_be_given_to_a_source(planner: Planner, name: str) -> None:
-    assert links(planner.add_source(OP, name=name).plan())
-
-
-@pytest.mark.slow
 def test_c_linkage_is_kept_by_a_definition_that_does_not_repeat_it(plain: KernelFamily) -> None:
     plan = plain.planner().add_source("__device__ float op(float a) { return a; }").plan()
     assert links(plan)
@@ -165,8 +158,6 @@ WRONG: dict[str, tuple[str, str, type[JitltoError], str | None, list[str], str]]
     "template": ("mini", TEMPLATE, PlanError, "plan-empty-input", [], "explicit instantiation"),
     "other type": ("mini", INSTANTIATED.format("int", "a"), InterfaceMismatchError, None,
         ["int mini::op<int>(int)", "float mini::op<float>(float)"], ""),
-    "other number": ("in_cpp", "__device__ float op(float a, float b) { return a; }", InterfaceMismatchError, None,
-        ["op(float, float)", "op(float)"], ""),
     "other result": ("in_cpp", "__device__ int op(float a) { return 1; }", CompileError, None, ["my.cu(1)"],
         "op.cuh:2 declares `__device__ float op(float a);`; my.cu:1 has `__device__ int op(float a)`"),
     "C for C++": ("in_cpp", 'extern "C" __device__ float op(float a) { return a; }', CompileError, None,
@@ -177,8 +168,6 @@ WRONG: dict[str, tuple[str, str, type[JitltoError], str | None, list[str], str]]
         [], "not_there.cuh"),
     "host header": ("mini", "#include <limits>\n" + OP, CompileError, "compile-missing-header",
         [], "include <cuda/std/limits>"),
-    "host header without a twin": ("mini", "#include <vector>\n" + OP, CompileError, "compile-missing-header",
-        [], "`nvcc -rdc=true -fatbin -gencode arch=compute_75,code=lto_75`"),
     "missing function": ("mini", CALLS_ELSEWHERE, MissingProviderError, None, ["elsewhere(float)", "my.cu"], ""),
 }  # fmt: skip
 FAST = ("compile error", "other type", "host header", "missing function")
@@ -345,14 +334,6 @@ def in_a_fatbin(cubin: bytes, architecture: str = "90") -> bytes:
     return fatbin_of(cubin=cubin, architecture=architecture)
 
 
-@pytest.mark.slow
-def test_a_fatbin_of_ltoir_and_ptx_serves_both_link_modes(mini: KernelFamily) -> None:
-    data = fatbin_of(compiled(ALONE).ptx, ltoir(ALONE))
-    planner = mini.planner(data_type="float").add_binary(data, "fatbin")
-    assert inlined(planner.plan())
-    assert links(planner.plan(link_mode="ptx"))
-
-
 def test_ltoir_alone_serves_no_link_without_lto(planner: Planner) -> None:
     for add in (
         lambda: copy(planner).add_ltoir(ltoir(ALONE), "mine"),
@@ -360,25 +341,6 @@ def test_ltoir_alone_serves_no_link_without_lto(planner: Planner) -> None:
     ):
         with raises(LinkError, "link-needs-lto", "mine"):
             add().plan(link_mode="ptx").link("sm_90")
-
-
-def suffixes() -> list[str]:
-    return ["90a", "100a", "100f", "120a"] if toolkit.nvrtc_version() >= (12, 9) else ["90a"]
-
-
-@pytest.mark.slow
-def test_ltoir_for_one_architecture_or_family_is_read_bare_and_in_a_fatbin(plain: KernelFamily) -> None:
-    for name in suffixes():
-        architecture = Architecture.parse(name)
-        for text, fits in (('extern "C" __device__ float op(float a) { return a; }', True), (OTHER_LAYOUT, False)):
-            made = nvrtc.compile_source(Source(text.encode(), {}), [architecture], ["--std=c++17"]).ltoir[architecture]
-            for data in (made, nvfatbin.wrap_ltoir(made, architecture)):
-                planner = plain.planner().add_ltoir(data)
-                if fits:
-                    assert planner.plan(arch=architecture).calls_left() == []
-                else:
-                    with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", "(4)(8,4)"):
-                        planner.plan()
 
 
 @pytest.mark.slow
@@ -397,12 +359,6 @@ def test_what_is_not_ltoir_replaces_a_group_and_stays_a_call(planner: Planner, m
     assert compiled(ALONE).module.provides[0].name.encode() in plan(ALONE).link().cubin
     with raises(UnresolvedSymbolError, None, "mini::op<float>(float)"):
         plan("__device__ float other(float a) { return a; }").link()
-
-
-def test_a_relocatable_cubin_for_another_architecture_is_an_architecture_error(mini: KernelFamily) -> None:
-    plan = mini.planner(data_type="float").add_binary(relocatable_cubin(ALONE), "cubin").plan(arch="sm_80")
-    with raises(ArchitectureError, "link-architecture-input", "sm_90"):
-        plan.link()
 
 
 @pytest.mark.slow
@@ -478,15 +434,6 @@ def test_what_is_not_ltoir_is_no_part_of_linked_ptx_and_its_functions_are_calls(
     assert plan.link().cubin
     assert plan.calls_left() == ["float mini::op<float>(float)"]
     assert [symbol.name for symbol in parse_ptx(plan.link_ptx()).requires] == [compiled(ALONE).module.provides[0].name]
-
-
-def test_truncated_inputs_are_errors(mini: KernelFamily) -> None:
-    data = in_a_fatbin(relocatable_cubin(ALONE))
-    with raises(PlanError, "plan-unreadable-input", where="user.fatbin"):
-        mini.planner(data_type="float").add_binary(data[:-100], "fatbin").plan(arch="sm_90")
-    data = ltoir(ALONE)
-    with raises(PlanError, "plan-unreadable-input", where="user.ltoir"):
-        mini.planner(data_type="float").add_ltoir(data[: len(data) // 2]).plan()
 
 
 # --- compiled once ---

@@ -231,13 +231,6 @@ def test_functions_of_every_form_can_be_python(build_family: BuildFamily, declar
 
 
 @needs_numba
-def test_overloads_that_one_kernel_calls_are_one_python_function(build_family: BuildFamily) -> None:
-    declaration = "__device__ float op(float a); __device__ double op(double a);"
-    plan = planned(plain(build_family, declaration, "*x = op(*x) + op((double)*x)"), lambda a: a + 1, "op")
-    assert plan.calls_left() == []
-
-
-@needs_numba
 def test_the_name_selects_among_several_functions_of_a_group(build_family: BuildFamily) -> None:
     declaration = "__device__ float first(float a); __device__ float second(float a);"
     family = plain(build_family, declaration, "*x = first(second(*x))")
