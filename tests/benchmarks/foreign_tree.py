@@ -91,21 +91,6 @@ def _processor_time(paths: dict[str, list[Path]], place: Path, options: argparse
     return result
 
 
-def _linked(paths: dict[str, list[Path]], place: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Whether every kernel links: those of the database that each toolchain builds."""
-    result: dict[str, Any] = {}
-    for tool, each in paths.items():
-        database, cache = str(place / f"{tool}.fragdb"), place / f"cache of {tool}"
-        built = json.loads(_jitlto(*BUILD, *map(str, each), "-o", database, "--json", cache=cache))
-        proof = json.loads(_jitlto("check", database, "--link", "sm_90", "--no-compare", "--no-cache", "--json"))
-        result[tool] = {
-            "fragments": len(built["fragments"]),
-            "holds": proof["holds"],
-            **{each["family"]: f"{each['linked']} of {each['kernels']} kernels" for each in proof["link"]["families"]},
-        }
-    return result
-
-
 def _no_op(paths: dict[str, list[Path]], place: Path, options: argparse.Namespace) -> dict[str, Any]:
     """A whole command that finds all in the build cache."""
     build = (*BUILD, *map(str, paths["nvcc"]), "-o", str(place / "out.fragdb"))
