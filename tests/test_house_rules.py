@@ -10,8 +10,6 @@ import pytest
 from tests.support.process import ROOT
 from tests.support.source_code import PACKAGE, syntax_trees
 
-pytestmark = pytest.mark.one_major
-
 MOST_LINES_OF_A_FUNCTION = 60
 TOP_LEVEL = {
     "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.toml",

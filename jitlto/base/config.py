@@ -36,7 +36,6 @@ class Config(Frozen):
         tuning: ``frozen`` or ``off``: whether wisdom is used.
         lineinfo: Whether databases are replaced by their twins with line information.
         record: File to which used plans are recorded.
-        nvtx: ``auto``, ``on`` or ``off``: NVTX ranges.
         extension: ``auto``, ``required`` or ``off``: the compiled core of launches.
         prebuilt: Where a package's database is taken from instead of compiling it.
     """
@@ -56,7 +55,6 @@ class Config(Frozen):
     tuning: str
     lineinfo: bool
     record: Path | None
-    nvtx: str
     extension: str
     prebuilt: Path | None
 
@@ -80,7 +78,6 @@ class Config(Frozen):
             _choice(environment, "JITLTO_TUNING", ("frozen", "off")),
             _choice(environment, "JITLTO_LINEINFO", ("0", "1")) == "1",
             _path(environment, "JITLTO_RECORD"),
-            _choice(environment, "JITLTO_NVTX", ("auto", "on", "off")),
             _choice(environment, "JITLTO_EXTENSION", ("auto", "required", "off")),
             _path(environment, "JITLTO_PREBUILT"),
         )

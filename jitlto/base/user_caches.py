@@ -11,7 +11,7 @@ from jitlto.base import config
 from jitlto.base.cache_dir import CacheDir, Usage
 from jitlto.base.config import Config
 from jitlto.base.errors import JitltoError
-from jitlto.base.files import SUFFIX, remove_directory, write_hint
+from jitlto.base.files import EDITABLE, FETCHED, SUFFIX, remove_directory, write_hint
 
 CACHE_OFF = "JITLTO_CACHE=off: nothing is read or stored"
 
@@ -78,6 +78,49 @@ class UserCache:
         return self.open().prune(bound) if os.path.lexists(self.directory) else 0
 
 
+@dataclass(frozen=True, slots=True)
+class KeptDatabases:
+    """Databases that are kept whole, without a limit, and go when all is cleared.
+
+    Args:
+        name: ``editable`` or ``fetched``.
+        title: Its name in messages.
+    """
+
+    name: str
+    title: str
+    directory: Path
+    bound: None = None
+    setting: str = "on"
+
+    def problem(self) -> None:
+        """Nothing: whoever needs one of them says so."""
+
+    def usage(self) -> Usage:
+        """Return the number of databases, and the bytes kept for them."""
+        found = self.databases()
+        return Usage({"databases": len(found)} if found else {}, sum(found.values()))
+
+    def databases(self) -> dict[Path, int]:
+        """Return the databases, with the bytes kept for each."""
+        found = {}
+        with suppress(OSError):
+            CacheDir(self.directory, 0, readonly=True)
+            for path in sorted(self.directory.glob(f"[!.]*/*{SUFFIX}")):
+                if not path.parent.is_symlink():
+                    found[path] = sum(each.lstat().st_size for each in path.parent.iterdir())
+        return found
+
+    def prune(self, bound: int | None = None) -> int:
+        """Remove all if the limit is negative, and return their number; a process that has opened one keeps it."""
+        found = self.databases() if bound is not None and bound < 0 else {}
+        for path in found:
+            with suppress(OSError):
+                path.unlink()  # first, so that nobody finds a part of it
+            remove_directory(path.parent)
+        return sum(not path.exists() for path in found)
+
+
 def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:
     """Return the cache of linked kernels and the build cache, for the given settings or those of this process."""
     settings = settings or config.current()
@@ -88,22 +131,10 @@ def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:
     )
 
 
-def kept_databases(name: str, settings: Config) -> dict[Path, int]:
-    """Return the databases in one of the folders ``editable`` and ``fetched``, with the bytes kept for each."""
-    found = {}
-    with suppress(OSError):
-        CacheDir(settings.cache_dir / name, 0, readonly=True)
-        for path in sorted((settings.cache_dir / name).glob(f"[!.]*/*{SUFFIX}")):
-            if not path.parent.is_symlink():
-                found[path] = sum(each.lstat().st_size for each in path.parent.iterdir())
-    return found
-
-
-def clear_databases(name: str, settings: Config) -> int:
-    """Remove these databases, and return their number; a process that has opened one keeps it."""
-    found = kept_databases(name, settings)
-    for path in found:
-        with suppress(OSError):
-            path.unlink()  # first, so that nobody finds a part of it
-        remove_directory(path.parent)
-    return sum(not path.exists() for path in found)
+def kept_databases(settings: Config | None = None) -> tuple[KeptDatabases, KeptDatabases]:
+    """Return the databases of editable installs and those fetched from shared stores."""
+    root = (settings or config.current()).cache_dir
+    return (
+        KeptDatabases(EDITABLE, "databases of packages that are installed editable", root / EDITABLE),
+        KeptDatabases(FETCHED, "databases fetched from shared stores", root / FETCHED),
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
@@ -20,38 +19,24 @@ from jitlto.record.headers import Source
 
 #: What logs call a text.
 PROBE_NAME = "interfaces.cu"
-#: The beginning of the names of variables whose texts are wanted.
-TEXT = "jitlto_text_"
-_KIND, _REVISION = "interfaces", 5  # of entries in the build cache
-_NUMBER = re.compile(r"-?\d+")
+_KIND, _REVISION = "interfaces", 6  # of entries in the build cache
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a compile said, as kept in the build cache: its log if it failed, else the symbols of its PTX.
-
-    Each symbol has the text of a variable that begins with ``TEXT``, or an empty one.
-    """
+    """What a compile said, as kept in the build cache: its log if it failed, else the symbols of its PTX."""
 
     log: str = ""
-    found: dict[str, str] = {}
+    found: tuple[str, ...] = ()
 
 
 def compile_text(job: CompileJob) -> Answer:
     """Compile a job to PTX for each of its architectures."""
     compiler = transport.find_compiler(job.toolchain)
-    found: dict[str, str] = {}
     try:
-        for text in compiler.make(job, job.architectures, ptx=True).ptx.values():
-            for name, each in parse_ptx(text.decode()).declarations.items():
-                found[name] = _decode_text(each.text) if name.startswith(TEXT) else ""
+        texts = compiler.make(job, job.architectures, ptx=True).ptx.values()
     except CompileError as error:
         return Answer((error.log or str(error)).replace(program_name(job.source), PROBE_NAME))
-    return Answer(found=found)
-
-
-def _decode_text(initialiser: str) -> str:
-    text = bytes(int(each) & 255 for each in _NUMBER.findall(initialiser))
-    return text.rstrip(b"\0").decode("utf-8", "replace")
+    return Answer(found=tuple(dict.fromkeys(name for text in texts for name in parse_ptx(text.decode()).declarations)))
 
 
 class InterfaceCompiler:
@@ -72,7 +57,7 @@ class InterfaceCompiler:
         key = config.key(source, f"{_KIND} {_REVISION}")
         if key not in self._asked:
             tool = config.toolchain
-            job = CompileJob(tool.name, tool.identify(()), source, config.architectures, config.options, ())
+            job = CompileJob(tool.name, tool.identity, source, config.architectures, config.options, ())
             self._asked[key] = functools.cache(self._start(key, job))
         return self._asked[key]
 

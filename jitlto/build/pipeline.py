@@ -122,7 +122,7 @@ def build(
             observer.phase("check")
             _raise_failures(sources, outcome, compiler, keep_going=keep_going)
         interfaces = InterfaceProof(outcome.sources, compiler, {f.name: f.own_interfaces for f in sources.families})
-        sources.check_texts(compiler)
+        sources.check_settings()
         observer.phase("check")
         fragments.sort(key=lambda fragment: fragment.key)
         advice, records = [*sources.advice], [*sources.records.values()]
@@ -145,7 +145,7 @@ def build(
 
 
 def _part(shard: Shard, sources: RenderedFamilies, interfaces: InterfaceProof, advice: list[str]) -> PartRecord:
-    toolchains = {r.key.family: r.config.toolchain.identify(r.config.images) for r in sources.requests}
+    toolchains = {r.key.family: r.config.toolchain.identity for r in sources.requests}
     return shards.make_part_record(
         shard, shards.digest_sources(sources.requests), interfaces.faults(), toolchains, advice
     )

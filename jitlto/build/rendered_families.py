@@ -18,10 +18,8 @@ from jitlto.base.versions import Architecture, lowest_base
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
-from jitlto.build.interface_compiler import InterfaceCompiler
-from jitlto.build.interface_text import compare_texts
+from jitlto.build.interface_settings import check_settings
 from jitlto.build.interfaces import InterfaceRules, interface_texts, own_texts
-from jitlto.build.tuning_record import tune_record
 from jitlto.build.uses import check_uses
 from jitlto.compile.architectures import comparable_architectures
 from jitlto.compile.compiler import Toolchain, find_toolchain
@@ -101,18 +99,17 @@ class RenderedFamilies:
         """All requests, in the order of rendering; renders the families that have not been."""
         return [request for batch in self.by_family() for request in batch]
 
-    def check_texts(self, compiler: InterfaceCompiler) -> None:
-        """Check that interfaces have one text in all ways in which sources are compiled, and record for whom not.
+    def check_settings(self) -> None:
+        """Check that interfaces mean the same in all ways in which sources are compiled, and record for whom not.
 
         Raises:
-            BuildError: An interface does not mean the same for all fragments.
-            FamilyError: One changes what those of another family mean.
+            BuildError: An interface may not mean the same for all fragments.
         """
-        found = compare_texts(self.families, self.rendered, compiler, self.callers_config)
+        found = check_settings(self.families, self.rendered, self._callers_config)
         for name, difference in found.items():
             self.records[name] = structs.replace(self.records[name], differs=difference)
 
-    def callers_config(self, family: FamilyDeclaration) -> CompileConfig | None:
+    def _callers_config(self, family: FamilyDeclaration) -> CompileConfig | None:
         """Return how callers' sources are compiled; None if their compiler is not here."""
         try:
             nvrtc = self._find("nvrtc")
@@ -221,12 +218,10 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
         except UnicodeDecodeError:
             what, hint = f"header {name!a} of an interface is not UTF-8", "save it as UTF-8"
             raise FamilyError(what, code="family-interface", where=str(family.path), hint=hint) from None
-    parameters = {name for each in (family, *family.all_used().values()) for group in each.groups for name in group.key}
-    groups: list[GroupRecord] = []
-    for g in family.groups:
-        tune = tune_record(g.tune, parameters) if g.tune else None
-        is_supplied = g.template is None
-        groups.append(GroupRecord(g.name, g.role, g.key, g.interface, is_supplied, g.link, g.exclude, tune))
+    groups = [
+        GroupRecord(g.name, g.role, g.key, g.interface, g.template is None, g.link, g.exclude, g.tune)
+        for g in family.groups
+    ]
     return FamilyRecord(
         family.name,
         family.source_options(),

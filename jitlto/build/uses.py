@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from jitlto.base.errors import FamilyError
-from jitlto.compile.declarations import find_conflicts, words
+from jitlto.compile.declarations import find_conflicts, line_of, macro_definitions, macros, words
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.options import macro_values, option_macros
 
@@ -55,6 +55,7 @@ def _find_differences(
             option = option_macros((*family.options, *used.options))[macro]
             what = f"only one of {family.name} and {used.name}, which it uses, is compiled with {option}"
             yield what, f"give both the same: the interface {header} depends on it"
+    yield from _find_left_macros(family, used, families)
     # What the interfaces before or behind its own specialise.
     theirs = {_encode(text) for name in used.uses for _, text in families[name].headers}
     known = {_encode(text) for _, text in used.headers}
@@ -65,9 +66,42 @@ def _find_differences(
         if conflict.kind == "specialisation":
             header = next(name for name, text in foreign.items() if conflict.name in words(text))
             what = f"{header}:{conflict.line_in(foreign[header])} specialises {conflict.name}, which "
-            what += f"{conflict.mention(mentioned)} mentions: {family.name} is compiled behind both, the fragments of "
-            what += f"{used.name} behind the second alone"
+            what += f"{conflict.mention(mentioned)} mentions: {_unlike(family, used)}"
             yield what, f"move the specialisation into {conflict.header}, or into a header that it includes"
+
+
+def _find_left_macros(
+    family: FamilyRecord, used: FamilyRecord, families: Mapping[str, FamilyRecord]
+) -> Iterator[tuple[str, str]]:
+    """Yield the macros that interfaces before those of a used family leave changed, and that these mention."""
+    own = {name: _encode(text) for name, text in used.headers}
+    last = max(map(family.interfaces.index, used.interfaces), default=0)
+    for other in (families[name] for name in family.uses if name not in (used.name, *used.uses)):
+        begins = min(map(family.interfaces.index, other.interfaces), default=last)
+        before = {name: _encode(text) for name, text in other.headers if begins < last}
+        for header, text in before.items():
+            for macro in sorted(macros(text)) if text not in own.values() else ():
+                if place := _changed_mention(macro, text, own):
+                    what = f"{header}:{line_of(text, macro, is_macro=True)} leaves the macro {macro} changed, which "
+                    what += f"{place} mentions: {_unlike(family, used)}"
+                    yield what, f"undefine {macro} at the end of {header}, or give it another name there"
+
+
+def _changed_mention(macro: str, left: bytes, own: Mapping[str, bytes]) -> str | None:
+    """Return where headers first mention a macro that may mean something else behind what another has ``left``."""
+    values = macro_definitions(left, macro)
+    if values[0] is not None and values[-1] is None:  # it leaves nothing
+        return None
+    mentioning = [(name, text) for name, text in own.items() if macro in words(text)]
+    theirs = [value for _, text in mentioning for value in macro_definitions(text, macro)]
+    if theirs and len({*values, *theirs}) == 1 and values[0]:  # an empty one may be a guard
+        return None
+    lines = ((name, line_of(text, macro), line_of(text, macro, is_macro=True), text) for name, text in mentioning)
+    return next((f"{name}:{n}" for name, n, own, text in lines if n != own or macro not in macros(text)), None)
+
+
+def _unlike(family: FamilyRecord, used: FamilyRecord) -> str:
+    return f"{family.name} is compiled behind both, the fragments of {used.name} behind the second alone"
 
 
 def _encode(text: str) -> bytes:

@@ -30,7 +30,6 @@ _COMMANDS = {
     "ls": ("jitlto.cli.database", "List the fragments of a database."),
     "show": ("jitlto.cli.database", "Show one fragment: symbols, signature, images."),
     "verify": ("jitlto.cli.verify", "Check databases and packs for damage, and their signatures."),
-    "manifest": ("jitlto.cli.verify", "Write the SHA-256 of databases to a file, and sign it."),
     "check": ("jitlto.cli.check", "Prove that every kernel of a database plans and links."),
     "report": ("jitlto.cli.report", "Write an HTML page about a database."),
     "plan": ("jitlto.cli.plan", "Plan and link one kernel, and inspect it."),

@@ -25,7 +25,6 @@ from jitlto.build.shards import Shard
 from jitlto.cli.output import check_output, print_built, progress, write_output
 from jitlto.cli.parameters import PATH, allow_incomplete_option, jobs_option, json_option, shard_option
 from jitlto.families import declaration
-from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import render_family
 from jitlto.packaging.project import copy_prebuilt, load_package
 
@@ -43,7 +42,6 @@ def render(name: str, output: Path) -> None:
     count = 0
     for rendered in chain.from_iterable(map(render_family, families)):
         path = output / rendered.group.name / rendered.key.file_name
-        check_output(path, _sources(families), writable=False)
         write_output(path, rendered.text.encode(), make_directory=True)
         count += 1
     click.echo(f"{pluralize(count, 'source')} in {output}")
@@ -107,8 +105,6 @@ def build(
             print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
             return
     families = with_used(package.families if package else map(declaration.load_family, _paths(names)))
-    check_output(output, _sources(families), writable=False)
-    check_output(timings, _sources(families))
     if lineinfo:
         twins.check_writable(output)
     how["cache"] = cache = None if no_cache else open_shared_cache()
@@ -143,13 +139,6 @@ def _paths(names: tuple[str, ...]) -> list[Path]:
         shipped = ", ".join(declaration.list_families()) or "none"
         raise click.UsageError(f"name a family: there is no fragments/ here. Shipped: {shipped}")
     return paths
-
-
-def _sources(families: tuple[FamilyDeclaration, ...]) -> list[Path]:
-    """Return the declarations, matrices and templates of families."""
-    groups = [group for family in families for group in family.groups]
-    read = (path for group in groups for path in (*group.matrices, group.template) if path is not None)
-    return [*(family.path for family in families), *read]
 
 
 def _executor(

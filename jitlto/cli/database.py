@@ -5,65 +5,34 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec import to_builtins
 
 from jitlto.base.errors import DatabaseError
 from jitlto.base.mangling import demangle
-from jitlto.base.text import format_bytes, pluralize, suggest
+from jitlto.base.text import pluralize, suggest
 from jitlto.base.types import Parameter
 from jitlto.cli.output import print_result
 from jitlto.cli.parameters import PATH, json_option
 from jitlto.cli.selection import DATABASE, open_database
 from jitlto.record.fragment import Fragment
-from jitlto.runtime import session
-
-if TYPE_CHECKING:
-    from jitlto.runtime.discovery.installed import ListedFamily
 
 
 @click.command(epilog="Example: jitlto ls search.fragdb")
-@click.argument("database", metavar=f"[{DATABASE}]", type=PATH, required=False)
-@click.option("--installed", is_flag=True, help="List the families of installed packages.")
+@click.argument("database", metavar=DATABASE, type=PATH)
 @json_option
-def ls(database: Path | None, installed: bool, as_json: bool) -> None:
+def ls(database: Path, as_json: bool) -> None:
     """List the fragments of DB, or of a family: role, size of all images, key."""
-    if installed == (database is not None):
-        raise click.UsageError("give a database, a family, or --installed")
-    if database is None:
-        from jitlto.runtime.discovery.installed import installed_families  # imported late: takes as long as all else
-
-        listed = installed_families(session.default.registry)
-        about = [line for each in listed for line in _installed_lines(each)] or ["no installed package has a family"]
-        print_result({"families": listed}, about, as_json=as_json)
-        return
     opened, family = open_database(database)
     with opened:
         fragments = list(opened.iterate(family))
-        result: dict[str, object] = {
-            "digest": opened.digest,
-            "part": opened.part and str(opened.part),
-            "gaps": list(map(str, opened.gaps)),
-        }
-        if as_json:
-            result["fragments"] = list(map(_as_dict, fragments))
-        rows = ((sum(i.size for i in f.images), f) for f in fragments)
+        about = {"digest": opened.digest, "part": opened.part and str(opened.part), "gaps": opened.gaps}
+        result = about | {"fragments": list(map(_as_dict, fragments)) if as_json else []}
+        rows = ((sum(image.size for image in each.images), each) for each in fragments)
         lines = (f"{fragment.role:<10} {size:>8}  {fragment.key}" for size, fragment in rows)
         print_result(result, lines, as_json=as_json)
         click.echo(f"{pluralize(len(fragments), 'fragment')}, digest {opened.digest}", err=True)
-
-
-def _installed_lines(each: ListedFamily) -> Iterator[str]:
-    columns = [each.family, f"{each.distribution} {each.version}"]
-    if each.architectures:
-        columns += ["for " + ", ".join(f"compute_{a}" for a in each.architectures), *each.compilers]
-    yield "  ".join([*columns, *(() if each.size is None else [format_bytes(each.size)])])
-    about = (each.editable and f"installed editable from {each.editable}", each.database)
-    for line in (*about, each.digest and f"digest {each.digest}", each.trouble):
-        if line:
-            yield f"  {line}"
 
 
 @click.command(

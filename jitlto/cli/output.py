@@ -113,13 +113,12 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[Progress]:
         yield Progress(bar, bar.add_task(what, total=None))
 
 
-def check_output(path: Path | None, others: Iterable[Path | None] = (), *, writable: bool = True) -> None:
+def check_output(path: Path | None, others: Iterable[Path | None] = ()) -> None:
     """Check before any work that a command may write a file, and can.
 
     Args:
         path: The file; None if it is not written.
         others: The files that the command reads, and those that it writes too.
-        writable: Whether to check that it can be written, and is no database; for what is, its writer does.
 
     Raises:
         click.UsageError: If it is one of the others.
@@ -130,8 +129,6 @@ def check_output(path: Path | None, others: Iterable[Path | None] = (), *, writa
         return
     if os.path.realpath(path) in (os.path.realpath(other) for other in others if other is not None):
         raise click.UsageError(f"{path} would overwrite another file of this command: give a different name")
-    if not writable:
-        return
     # A file that cannot be read fails, with the reason, when it is written.
     if os.path.isfile(path) and os.access(path, os.R_OK) and files.is_database(path):  # noqa: PTH113
         what = "is a fragment database: not overwritten with another kind of file"

@@ -1,8 +1,7 @@
-"""``jitlto verify`` and ``manifest``: whether databases and packs are what was made."""
+"""``jitlto verify``: whether databases and packs are what was made."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from jitlto.base import files
 from jitlto.base.errors import JitltoError
 from jitlto.base.text import pluralize
 from jitlto.cli.ending import print_error
-from jitlto.cli.output import check_output
 from jitlto.cli.parameters import PATH
 from jitlto.cli.selection import DATABASE, open_database
 from jitlto.database import FragmentDatabase
@@ -31,8 +29,7 @@ from jitlto.stores.manifest import Manifest
     "--signers", metavar="FILE", type=PATH,
     help="Require a signature of the manifest by one of these keys (OpenSSH's allowed_signers).",
 )  # fmt: skip
-@click.option("--signer", metavar="NAME", help="Require the signature of this signer, one of those in FILE.")
-def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | None, signer: str | None) -> None:
+def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | None) -> None:
     """Read and check everything in each DB, and in the packs beside it. Exit status 1 if anything is damaged, or if a
     pack beside DB holds kernels that match no plan of DB.
 
@@ -42,10 +39,10 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
     """
     if manifest is None and not databases:
         raise click.UsageError("give a DB, or --manifest")
-    if (signers is not None and manifest is None) or (signer is not None and signers is None):
-        raise click.UsageError("--signers needs --manifest, and --signer needs --signers")
+    if signers is not None and manifest is None:
+        raise click.UsageError("--signers needs --manifest")
     if manifest is not None:
-        databases = _check_manifest(databases, manifest, signers, signer)
+        databases = _check_manifest(databases, manifest, signers)
     read, damaged = set[Path](), False
     for path in databases:
         try:
@@ -73,44 +70,13 @@ def verified(path: Path, read: set[Path], *, is_path: bool = True) -> Iterator[s
             yield f"{pack}: {pluralize(packs.verify(pack, images), 'kernel')} intact"
 
 
-def _check_manifest(
-    databases: tuple[Path, ...], path: Path, signers: Path | None, signer: str | None
-) -> tuple[Path, ...]:
+def _check_manifest(databases: tuple[Path, ...], path: Path, signers: Path | None) -> tuple[Path, ...]:
     """Check files against a manifest; return the databases among them."""
     manifest = Manifest.read(path)
     if signers is not None:
-        click.echo(f"{path}: signed by {manifests.check_signature(manifest, signers, signer)}")
+        click.echo(f"{path}: signed by {manifests.check_signature(manifest, signers)}")
     elif manifests.signature_of(path).exists():
         click.echo(f"{path}: signature not checked: give --signers", err=True)
     checked = manifest.check_all(databases)
     click.echo(f"{path}: {pluralize(len(checked), 'file')} {'matches' if len(checked) == 1 else 'match'}")
     return databases or tuple(file for file in checked if file.suffix == files.SUFFIX)
-
-
-@click.command(epilog="Example: jitlto manifest search.fragdb -o SHA256SUMS --sign ~/.ssh/id_ed25519")
-@click.argument("databases", metavar=f"{DATABASE}...", nargs=-1, required=True, type=PATH)
-@click.option("-o", "--output", type=PATH, required=True, help="The manifest.")
-@click.option("--sign", "key", metavar="KEY", type=PATH, help="Sign it with this SSH key; the signature is FILE.sig.")
-def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> None:
-    """Write the SHA-256 of each DB, and of the packs beside it, to a file for `sha256sum --check`.
-
-    Every DB is verified first. `jitlto verify --manifest FILE` checks all files against it. An existing
-    signature FILE.sig is removed if FILE changes.
-    """
-    signature, paths = manifests.signature_of(output), []
-    for target in databases:
-        with open_database(target)[0] as opened:
-            opened.verify()
-            paths.append(opened.path)
-    check_output(output, (*paths, key))
-    check_output(signature, (*paths, key))
-    before = manifests.bytes_of(output) if output.exists() else None
-    written = manifests.write(output, manifests.with_packs(paths))
-    if os.path.lexists(signature) and written.text != before:
-        signature.unlink()
-        if key is None:
-            click.echo(f"{signature}: removed, as the manifest has changed; sign it again with --sign KEY", err=True)
-    if key is not None:
-        manifests.sign(output, key)
-    signed = f", signed in {signature}" if key else ""
-    click.echo(f"{pluralize(len(written.digests), 'file')} listed in {output}{signed}")

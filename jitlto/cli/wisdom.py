@@ -13,19 +13,20 @@ from jitlto.tuning import wisdom_file
 from jitlto.tuning.wisdom import Wisdom
 
 
-@click.group(epilog="Example: jitlto wisdom merge node1.wisdom node2.wisdom -o search.wisdom")
-def wisdom() -> None:
-    """Show and merge what was measured by tuning: files of wisdom.
-
-    A file STEM.wisdom beside STEM.fragdb is used with the database; the user's own, JITLTO_WISDOM, goes before it.
-    """
-
-
-@wisdom.command(epilog="Example: jitlto wisdom show search.wisdom")
+@click.command(epilog="Example: jitlto wisdom node1.wisdom node2.wisdom -o search.wisdom")
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=PATH)
-def show(files: tuple[Path, ...]) -> None:
-    """Show what each FILE, by default the user's own, chooses for which problem, and by how much that is faster."""
+@click.option("-o", "--output", type=PATH, help="Write all entries to this file, which may be one of those merged.")
+def wisdom(files: tuple[Path, ...], output: Path | None) -> None:
+    """Show what FILEs of wisdom, by default the user's own, choose for which problem, or merge them into one file.
+
+    Of two entries about the same, that with more evidence counts; the order of the FILEs does not matter. A file
+    STEM.wisdom beside STEM.fragdb is used with the database; the user's own, JITLTO_WISDOM, goes before it.
+    """
     found = Wisdom().merge(*map(wisdom_file.read, files or (config.current().wisdom,)))
+    if output is not None:
+        wisdom_file.write(output, found)
+        click.echo(f"{output}: {pluralize(len(found), 'entry')}")
+        return
     for entry in found.entries:
         chosen, count = entry.chosen, sum(trial.count for trial in entry.trials)
         problem = " ".join(f"{name}={value}" for name, value in (*entry.configuration, *entry.bucket))
@@ -35,16 +36,3 @@ def show(files: tuple[Path, ...]) -> None:
         click.echo(f"  {entry.device}")
         click.echo(f"  {chosen.variant}: {1e6 * chosen.seconds:.4g} µs, {faster} ({evidence})")
     click.echo(pluralize(len(found), "entry"))
-
-
-@wisdom.command(epilog="Example: jitlto wisdom merge node1.wisdom node2.wisdom -o search.wisdom")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=PATH)
-@click.option("-o", "--output", required=True, type=PATH, help="The file to write; it may be one of those merged.")
-def merge(files: tuple[Path, ...], output: Path) -> None:
-    """Write all entries of the FILEs to one file; of two about the same, that with more evidence.
-
-    The order of the FILEs does not matter.
-    """
-    merged = Wisdom().merge(*map(wisdom_file.read, files))
-    wisdom_file.write(output, merged)
-    click.echo(f"{output}: {pluralize(len(merged), 'entry')}")

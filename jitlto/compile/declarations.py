@@ -121,6 +121,16 @@ def macros(text: bytes, kinds: tuple[str, ...] = ("define", "undef")) -> frozens
     return frozenset(match[0] for match in found if match)
 
 
+def macro_definitions(text: bytes, macro: str) -> list[str | None]:
+    """Return what a text defines a macro as, in order; None where it undefines it."""
+    found = ((word, _WORDS.match(rest), rest) for word, rest in all_directives(text) if word in ("define", "undef"))
+    return [
+        " ".join(rest[match.end() :].split()) if word == "define" else None
+        for word, match, rest in found
+        if match and match[0] == macro
+    ]
+
+
 def line_of(text: bytes, name: str, *, is_macro: bool = False) -> int:
     """Return the line of a name in a text: of its first mention, or where it is defined or undefined as a macro."""
     before = rb"(?:define|undef)[ \t]+" if is_macro else rb"(?<!\w)"

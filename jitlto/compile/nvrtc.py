@@ -33,7 +33,7 @@ class Compiler(Toolchain):
         return toolkit.header_roots()
 
     def load(self) -> None:
-        """Load NVRTC, nvFatbin and nvJitLink."""
+        """Load NVRTC and nvFatbin."""
         toolkit.bindings("nvrtc")
         super().load()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 S = TypeVar("S")  # what stands for an open brace
 
@@ -41,7 +41,7 @@ KEYWORDS = _QUALIFIERS | CLASS_KEYS | TYPES | _SPECIFIERS
 @lru_cache(maxsize=256)
 def plain_text(text: bytes) -> str:
     """Return a text with its continued lines joined, and without comments and the content of strings."""
-    return _LITERAL.sub(lambda match: _replace(match[0], is_plain=True), _join_lines(text))
+    return _LITERAL.sub(lambda match: _replace(match[0]), _join_lines(text))
 
 
 def line_at(text: str, position: int) -> int:
@@ -54,51 +54,13 @@ def _join_lines(text: bytes) -> str:
     return _CONTINUED.sub(lambda match: _SPLICE.sub("", match[0]) + _JOINT * match[0].count("\n"), every)
 
 
-def _replace(literal: str, *, is_plain: bool) -> str:
+def _replace(literal: str) -> str:
     lines = _JOINT * (literal.count("\n") + literal.count(_JOINT))
     if literal.startswith(("//", "/*")):
         return f" {lines}"  # a directive goes on behind a comment of several lines
-    if not is_plain:
-        return literal
     if literal.startswith("'"):
         return "0"
     return f'""{lines}' if literal.endswith('"') and literal != '"C"' else literal.replace("'", "")
-
-
-class Stretch(NamedTuple):
-    """A directive with its word, or lines between directives, without comments."""
-
-    line: int  # the first
-    word: str  # of a directive, else empty
-    text: str
-
-
-def stretches(text: bytes) -> Iterator[Stretch]:
-    """Yield the directives of a header, and what is between them, in pieces that end with a whole line of code."""
-    number, begin, pending = 1, 1, ""
-    for line in _LITERAL.sub(lambda match: _replace(match[0], is_plain=False), _join_lines(text)).split("\n"):
-        directive = _DIRECTIVE.fullmatch(line)
-        if pending and directive:
-            yield Stretch(begin, "", pending)
-            pending = ""
-        if directive:
-            yield Stretch(number, directive[1], directive[2].strip())
-        elif line.strip():
-            begin, pending = (begin, f"{pending} {line.strip()}") if pending else (number, line.strip())
-            if pending.endswith((";", "{", "}")) and is_balanced(pending):
-                yield Stretch(begin, "", pending)
-                pending = ""
-        number += 1 + line.count(_JOINT)
-    if pending:
-        yield Stretch(begin, "", pending)
-
-
-def is_balanced(text: str) -> bool:
-    """Return whether each parenthesis of a text has its other one."""
-    rest, found = re.sub(r"[^()]", "", plain_text(text.encode())), 1
-    while found:
-        rest, found = re.subn(r"\(\)", "", rest)
-    return not rest
 
 
 def is_directive(token: str) -> bool:

@@ -6,14 +6,13 @@ architecture is in the header's flags: LLVM's BinaryFormat/ELF.h, ``EF_CUDA_SM``
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from typing import NamedTuple
 
 from jitlto.base.versions import Architecture
 
-# Types of sections: code and data, a table of symbols, notes, and memory without content in the file.
-PROGBITS, _SYMTAB, _NOTE, _NOBITS = 1, 2, 7, 8
+# Types of sections: code and data, and a table of symbols.
+PROGBITS, _SYMTAB = 1, 2
 _NAMED = frozenset({1, 2, 13})  # types of symbols: variables, functions, and NVIDIA's for variables
 _HEAD = struct.Struct("<4s4xB9xH28xI")  # of the file: its magic number, ABI version, machine and flags
 _HEADER = struct.Struct("<IIQQQQIIQQ")
@@ -73,21 +72,6 @@ def read_undefined(data: bytes) -> set[str]:
     except _MALFORMED as error:
         raise ValueError(f"malformed ELF file: {error}") from error
     return found
-
-
-def hash_code(kernel: bytes) -> str:
-    """Return a hash of a linked kernel, a cubin or PTX, without notes.
-
-    Options of a link are in a note, so kernels that they do not change have the same hash.
-    """
-    try:
-        sections = read_sections(kernel)
-    except ValueError:  # PTX
-        return hashlib.sha256(kernel).hexdigest()
-    digest = hashlib.sha256()
-    for name, data in sorted((each.name, each.data) for each in sections if each.kind not in (_NOTE, _NOBITS)):
-        digest.update(f"{len(name)} {len(data)} {name}".encode() + data)
-    return digest.hexdigest()
 
 
 def read_architecture(data: bytes) -> Architecture | None:

@@ -134,10 +134,11 @@ class SqliteReader:
         return row
 
     def _rows(self, query: str) -> Iterator[Any]:
-        with uninterrupted:
+        # From Python 3.12, two threads that begin one statement at the same time can share it, and each other's rows.
+        with uninterrupted, self._lock:
             rows = self.connection.execute(query)
         while True:
-            with uninterrupted:
+            with uninterrupted, self._lock:
                 row = rows.fetchone()
             if row is None:
                 return

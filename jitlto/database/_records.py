@@ -18,11 +18,9 @@ from msgspec import Struct, structs
 from jitlto.base.cached import decoder
 from jitlto.base.types import Parameter
 from jitlto.base.versions import Architecture
-from jitlto.record import expressions
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Sha256
 from jitlto.record.options import GROUP_LINK_OPTIONS, LinkOptions, touches_files
-from jitlto.record.tuning import LAUNCH_NAMES, LINK_NAMES, TuneRecord
 
 T = TypeVar("T")
 
@@ -132,28 +130,7 @@ def decode_family(record: bytes) -> FamilyRecord:
         if any(name not in GROUP_LINK_OPTIONS for name, _ in group.link):
             raise InvalidRecordError("a group has a link option that cannot differ by group")
         LinkOptions.from_mapping(dict(group.link))
-        if group.tune is not None:
-            _check_tune(group.tune)
     return r
-
-
-def _check_tune(tune: TuneRecord) -> None:
-    """Check what is chosen from and computed with when a kernel is launched."""
-    names = {name for choice in tune.launch for name, _ in choice}
-    if tune.free != tuple(name for name, _ in tune.default) or not 0 <= tune.tolerance < 1:
-        raise InvalidRecordError("the free parameters of a group do not match their defaults")
-    for name, several in tune.link:
-        if name not in LINK_NAMES:
-            raise InvalidRecordError(f"the link option {name!r:.40} may not vary")
-        for value in several:
-            LinkOptions.from_mapping({name: value})
-    if names and not {"block", "grid"} <= names:
-        raise InvalidRecordError("a launch choice has no grid or no block")
-    try:
-        for text in (*tune.when, *(text for choice in tune.launch for name, text in choice if name in LAUNCH_NAMES)):
-            expressions.parse(text)
-    except expressions.ExpressionError as error:
-        raise InvalidRecordError(f"an expression of a launch choice or condition: {error}") from error
 
 
 def encode_keys(keys: Iterable[FragmentKey]) -> bytes:

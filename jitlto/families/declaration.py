@@ -20,10 +20,11 @@ from jitlto.families.family_rules import (
     read_link,
     read_structures,
 )
-from jitlto.families.tuning_rules import TuneDeclaration, read_tune
+from jitlto.families.tuning_rules import check_tune, read_tune
 from jitlto.record.family_record import Exclusion
 from jitlto.record.fragment import ImageKind, Role, is_name
 from jitlto.record.options import GroupLink, LinkOptions, describe_invalid_option, option_macros
+from jitlto.record.tuning import TuneRecord
 
 #: Names that no parameter may have, because planners have arguments of these names.
 RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
@@ -51,13 +52,7 @@ class GroupDeclaration:
     exclude: tuple[Exclusion, ...] = ()  # combinations that it leaves out, and those that it is meant not to have
     architectures: tuple[Architecture, ...] = ()  # of its LTO-IR beside the family's, sorted
     structures: tuple[tuple[str, str], ...] = ()  # name and definition of each whose fields the family declares
-    tune: TuneDeclaration | None = None  # what may be chosen by measuring; entrypoints only
-
-    @property
-    def matrices(self) -> tuple[Path, ...]:
-        """Its own, and that of its launch choices."""
-        launch = self.tune.launch if self.tune is not None else None
-        return tuple(path for path in (self.matrix, launch) if path is not None)
+    tune: TuneRecord | None = None  # what may be chosen by measuring; entrypoints only
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +278,7 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
     include: dict[str, Path] = {}
     for directory in (*(_include(table, name) for name in family.include), *(i for used in uses for i in used.include)):
         include.setdefault(os.path.realpath(directory), directory)
-    return FamilyDeclaration(
+    made = FamilyDeclaration(
         family.name,
         path,
         family.std,
@@ -299,6 +294,11 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         family.version,
         family.opaque,
     )
+    parameters = {name for each in (made, *made.all_used().values()) for group in each.groups for name in group.key}
+    for group in made.groups:
+        if group.tune is not None:
+            check_tune(document.table("entrypoint").table(group.name).table("tune"), group.tune, parameters)
+    return made
 
 
 def _uses(
@@ -387,7 +387,7 @@ def _group(
         read_exclusions(table, group.exclude, group.key),
         parse_architectures(table, group.archs) if group.archs else (),
         structures if entry else (),
-        read_tune(table.table("tune"), _find_file) if entry and entry.tune is not None else None,
+        read_tune(table.table("tune")) if entry and entry.tune is not None else None,
     )
 
 

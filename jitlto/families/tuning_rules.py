@@ -1,108 +1,59 @@
-"""The table ``tune`` of an entrypoint in ``family.toml``: free parameters, launch choices, link options, problems."""
+"""The table ``tune`` of an entrypoint in ``family.toml``: free parameters, blocks and kinds of problems."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Collection
 
 import msgspec
 
-from jitlto.base.errors import JitltoError
 from jitlto.base.text import suggest
 from jitlto.base.toml_reader import TomlTable
-from jitlto.record.expressions import ExpressionError, names_in
 from jitlto.record.fragment import is_name
-from jitlto.record.options import LinkOptions
-from jitlto.record.tuning import LAUNCH_NAMES, LINK_NAMES, TuneRecord
-
-_MOST_BOUNDS = 256
-
-
-@dataclass(frozen=True, slots=True)
-class TuneDeclaration:
-    """A table ``tune`` as declared."""
-
-    record: TuneRecord  # all of it but the launch choices
-    launch: Path | None  # the matrix of launch choices; None if callers decide how to launch
-    where: str  # the file and the table, for messages
+from jitlto.record.tuning import TuneRecord
 
 
 class _TuneTable(msgspec.Struct):
-    free: tuple[str, ...] = ()
-    default: dict[str, str] = {}
-    sizes: dict[str, Any] = {}
-    launch: str | None = None
-    link: dict[str, Any] = {}
-    when: tuple[str, ...] = ()
+    free: dict[str, str] = {}
+    block: tuple[int | tuple[int, ...], ...] = ()
+    sizes: dict[str, str] = {}
     tolerance: float = 0.0
 
 
-def read_tune(table: TomlTable, find_file: Callable[[TomlTable, str, str, str], Path]) -> TuneDeclaration:
-    """Read a table ``tune``; whether its names are those of parameters is checked when the family is built."""
+def read_tune(table: TomlTable) -> TuneRecord:
+    """Read a table ``tune``; :func:`check_tune` checks its names, which other tables and families may declare."""
     given = table.decode(_TuneTable)
-    for name in (*given.free, *given.sizes):
-        if not is_name(name) or name in LAUNCH_NAMES or [*given.free, *given.sizes].count(name) > 1:
-            what = f"{name!r} is no name, stands for a part of the launch, or is given twice"
-            raise table.error(what, f"the parts of a launch are {', '.join(LAUNCH_NAMES)}", case="tune")
-    for name in given.default:
-        if name not in given.free:
-            hint = suggest(name, given.free, "list it in free, or remove it from default")
-            raise table.error(f"default names {name!r}, which is not in free", hint, case="tune")
-    for name in given.free:
-        if name not in given.default:
-            hint = f'write default = {{{name} = "..."}}: the value that is used where nothing was measured'
-            raise table.error(f"free parameter {name!r} has no default", hint, case="tune")
-    if not (given.free or given.launch or given.link):
-        raise table.error("declares no choice", "give free, launch or link, or remove the table", case="tune")
-    if not 0 <= given.tolerance < 1:
-        raise table.error(f"tolerance = {given.tolerance} is not from 0 to 1", "0 means the same bits", case="tune")
-    for text in given.when:
-        try:
-            names_in(text)
-        except ExpressionError as error:
-            hint = "write it with names, whole numbers, + - * // %, comparisons, cdiv, min and max"
-            raise table.error(f"when {text!r}: {error}", hint, case="tune") from None
-    record = TuneRecord(
-        tuple(sorted(given.free)),
-        tuple(sorted(given.default.items())),
-        tuple((name, _rule(table, name, given.sizes[name])) for name in sorted(given.sizes)),
-        (),
-        tuple((name, _alternatives(table, name, given.link[name])) for name in sorted(given.link)),
-        given.when,
-        given.tolerance,
-    )
-    matrix = find_file(table, "launch", given.launch, "matrices") if given.launch is not None else None
-    return TuneDeclaration(record, matrix, f"{table.path} [{table.name}]")
+    if not (given.free or given.block):
+        raise table.error("declares no choice", "give free or block, or remove the table", case="tune")
+    for name, rule in given.sizes.items():
+        if not is_name(name) or rule not in ("exact", "log2"):
+            raise table.error(f"size {name} = {rule!r} says no buckets", 'write "exact" or "log2"', case="tune")
+    blocks = [block if isinstance(block, tuple) else (block,) for block in given.block]
+    declared = {"free": sorted(given.free.items()), "block": blocks, "sizes": sorted(given.sizes.items())}
+    try:
+        if () in blocks or len(set(blocks)) < len(blocks):
+            raise ValueError("a block is empty, or there twice")
+        return msgspec.convert(declared | {"tolerance": given.tolerance}, TuneRecord)
+    except ValueError as error:
+        hint = "write block = [128, 256] or [[16, 16], [32, 8]]; a tolerance is from 0, for the same bits, to 1"
+        raise table.error(str(error), hint, case="tune") from None
 
 
-def _rule(table: TomlTable, name: str, rule: object) -> Any:
-    if rule in ("exact", "log2"):
-        return rule
-    if isinstance(rule, list) and rule and len(rule) <= _MOST_BOUNDS and _is_ascending(rule):
-        return tuple(rule)
-    hint = 'write "exact", "log2", or the lower bounds of the buckets in ascending order, such as [1, 64, 4096]'
-    raise table.error(f"size {name} = {rule!r} says no buckets", hint, case="tune")
+def check_tune(table: TomlTable, tune: TuneRecord, parameters: Collection[str]) -> None:
+    """Check the names in a table ``tune``.
 
+    Args:
+        table: The table.
+        tune: What it declares.
+        parameters: The key parameters of the family and of those that it uses.
 
-def _is_ascending(bounds: Iterable[object]) -> bool:
-    numbers = [bound for bound in bounds if type(bound) is int]
-    return numbers == sorted(set(numbers)) == list(bounds) and numbers[0] >= 0 and numbers[-1] < 1 << 62
-
-
-def _alternatives(table: TomlTable, name: str, values: object) -> Any:
-    if name not in LINK_NAMES:
-        hint = f"options that may vary are {', '.join(LINK_NAMES)}"
-        raise table.error(f"link option {name!r} may change results, or does not exist", hint, case="tune")
-    if not isinstance(values, list) or not values:
-        raise table.error(f"link.{name} is no list of values to try", f"write {name} = [...]", case="tune")
-    found = []
-    for value in values:
-        try:
-            found.append(getattr(LinkOptions.from_mapping({name: value}), name))
-        except JitltoError as error:
-            raise table.error(error.what, error.hint, case="tune") from None
-    if len(set(found)) < len(found):
-        raise table.error(f"link.{name} has a value twice", "remove it", case="tune")
-    return tuple(found)
+    Raises:
+        FamilyError: If a free parameter is none, or a size is one.
+    """
+    known = sorted(parameters)
+    for name, _ in tune.free:
+        if name not in known:
+            hint = suggest(name, known, f"the parameters are {', '.join(known)}")
+            raise table.error(f"free names {name!r}, which is no parameter", hint, case="tune")
+    for name, _ in tune.sizes:
+        if name in known:
+            raise table.error(f"size {name!r} is a parameter too", "give one of them another name", case="tune")

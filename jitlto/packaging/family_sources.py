@@ -22,7 +22,7 @@ def list_files(families: Iterable[FamilyDeclaration]) -> list[Path]:
         folders = set(family.include)
         for group in family.groups:
             if group.matrix and group.template:
-                found.update(group.matrices)
+                found.add(group.matrix)
                 folders.add(group.template.parent)  # templates include others of their directory
         found.update(walk_sources(folders, thorough=False))
         files |= found | set(_find_headers(family, found))

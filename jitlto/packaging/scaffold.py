@@ -154,12 +154,14 @@ def _operators(database: FragmentDatabase, family: str) -> list[dict[str, Any]]:
             required = [argument for argument, value, _ in arguments if value]
             defaulted = [argument for argument, value, _ in arguments if not value]
             values = {name: value for name, value in kernel.configuration.items() if name != "entry"}
+            flags = [argument.split(", ") for argument in defaulted]  # Flag("name", "str", "value")
             found[entry.key.group] = {
                 "name": re.sub(r"\W+", "_", entry.key.group),
                 "entry": entry.key.group,
                 "arguments": [*required, 'Flag("grid", "int")', *defaulted, 'Flag("block", "int", 256)'],
                 "parameters": [passed for _, _, passed in arguments],
                 "call": [*(value for _, value, _ in arguments if value), "1"],
+                "examples": ['"grid": (1,)', '"block": (256,)', *(f"{f[0][5:]}: ({f[2][:-1]},)" for f in flags)],
                 "configuration": [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in values.items()],
             }
     if not found:

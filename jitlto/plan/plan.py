@@ -21,7 +21,7 @@ from jitlto.base.frozen import Shared
 from jitlto.base.log import WarnOnce
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
-from jitlto.cuda import device, libraries, nvjitlink
+from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.compatibility import LinkTarget, choose_target, select_images
 from jitlto.cuda.nvjitlink import InputKind, name_loaded
 from jitlto.cuda.ptx import parse_ptx
@@ -259,23 +259,20 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         """The data about the kernel that launching it needs."""
         return Chosen(self.link_key.kernel, self.digest, self.resolution.entry.signature)
 
-    def answers(self, linker: object, capability: tuple[int, int]) -> bool:
+    def answers(self, linker: str | None, capability: tuple[int, int]) -> bool:
         """Return whether a later process that makes the same request would get this kernel.
 
         One that was made from PTX instead of LTO-IR is not, so that each process warns about it.
 
         Args:
-            linker: The release of nvJitLink that it would find; or something else if that cannot be told from files.
+            linker: The release of nvJitLink that it would find.
             capability: The compute capability of its device.
         """
         target, (major, minor) = self.link_target, capability
-        if target.link_mode != self.mode or target.jit_base is not None:
+        if target.link_mode != self.mode or target.jit_base is not None or linker != str(target.nvjitlink):
             return False
         own = Architecture(10 * major + minor)
-        same = (
-            linker == str(target.nvjitlink) if isinstance(linker, str) else not libraries.load("nvJitLink").is_foreign
-        )
-        return same and target == choose_target(self.fragments, self.mode, own, target.nvjitlink, requested=False)
+        return target == choose_target(self.fragments, self.mode, own, target.nvjitlink, requested=False)
 
     def link(self, arch: str | Architecture | None = None, *, use_cache: bool = True) -> LinkedKernel:
         """Link into a cubin, or find one that was linked before. Needs no GPU if an architecture is given.

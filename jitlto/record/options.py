@@ -14,6 +14,7 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.text import abbreviate, suggest
 
 _HOST_OPTION = re.compile(r"(?:-Xcompiler|--compiler-options)\b")
+_HOST_FILES = re.compile(r"[=, ]-(?:I|i(?:nclude|macros|quote|system|dirafter))")
 _OPTION = re.compile(r"(?:-D|--define-macro[= ]|-U|--undefine-macro[= ])\s*(\w+)")
 _DEFINITION = re.compile(r"--?(D|define-macro[= ]|U|undefine-macro[= ])\s*([\w$]+)(.*)", re.S)
 # Options that read or write files or change names, without leading dashes: NVRTC accepts most with one dash or two
@@ -203,6 +204,7 @@ def touches_files(option: str) -> bool:
     name = _option_name(option).replace("_", "-")
     passed_on = name.startswith("X") and name not in _OF_NVCC and not _HARMLESS.fullmatch(option)
     is_path = re.search(r"""["<]\s*/""", option)  # of a macro, which an ``#include`` could name
+    passed_on = passed_on or bool(_HOST_OPTION.match(option) and _HOST_FILES.search(option))
     return not option.startswith("-") or passed_on or name in _FILES or name.startswith("I") or is_path is not None
 
 

@@ -1,7 +1,7 @@
 """What an author declares for tuning: choices that change a kernel's speed and not its result, and kinds of problems.
 
 A *problem* is a configuration without the free parameters, and sizes by name. A *variant* is one choice of free
-parameters, launch and link options. Sizes fall into *buckets*, for each of which one variant is the best.
+parameters and block. Sizes fall into *buckets*, for each of which one variant is the best.
 """
 
 from __future__ import annotations
@@ -11,21 +11,13 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Meta, Struct, ValidationError, convert
+from msgspec import Meta, Struct
 
-from jitlto.base.cached import decoder
 from jitlto.base.errors import PlanError
-from jitlto.record.expressions import ExpressionError, evaluate, number_or_text
 
-#: What a launch choice may set, beside parameters that it is only for.
-LAUNCH_NAMES = ("block", "cluster", "grid", "shared_memory")
-#: Link options that change the speed alone.
-LINK_NAMES = ("max_registers", "optimization", "ptxas")
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
-LinkPairs: TypeAlias = "tuple[tuple[str, int | tuple[str, ...]], ...]"
-
-#: One to three extents of a launch.
-Extents: TypeAlias = Annotated[tuple[Annotated[int, Meta(ge=1, lt=1 << 31)], ...], Meta(min_length=1, max_length=3)]
+#: The one to three extents of a block; none if the caller decides.
+Block: TypeAlias = Annotated[tuple[Annotated[int, Meta(ge=1, le=1024)], ...], Meta(max_length=3)]
 
 _LARGEST_SIZE = 1 << 62
 
@@ -35,74 +27,52 @@ class Variant(Struct, frozen=True, order=True):
 
     Args:
         parameters: Values of the free parameters, sorted by name.
-        launch: Texts of expressions by ``block``, ``cluster``, ``grid`` and ``shared_memory``, sorted; empty if
-            the caller decides.
-        link: Link options in place of the family's, sorted.
+        block: The extents of the block, empty if the caller decides.
     """
 
     parameters: Pairs = ()
-    launch: Pairs = ()
-    link: LinkPairs = ()
-
-    @property
-    def kernel(self) -> tuple[Pairs, LinkPairs]:
-        """What of it determines the kernel, and not only its launch."""
-        return self.parameters, self.link
+    block: Block = ()
 
     def __str__(self) -> str:
         """The choices as people read them."""
-        link = (f"{name}={' '.join(v) if isinstance(v, tuple) else v}" for name, v in self.link)
-        return " ".join([*(f"{name}={value}" for name, value in (*self.parameters, *self.launch)), *link]) or "default"
+        block = [("block", "x".join(map(str, self.block)))] if self.block else []
+        return " ".join(f"{name}={value}" for name, value in (*self.parameters, *block)) or "default"
 
 
 class TuneRecord(Struct, frozen=True, omit_defaults=True):
     """What an entrypoint's table ``tune`` declares.
 
     Args:
-        free: Parameters whose value changes the speed and not the result, sorted.
-        default: The value of each that is used where nothing was measured; sorted.
-        sizes: The named sizes of a problem and how they fall into buckets (each value on its own, by powers of two, or
-            from each bound to the next), sorted by name.
-        launch: The launch choices, in the matrix's order; each sorted by name.
-        link: Alternatives for link options, sorted by name.
-        when: Conditions that a variant has to meet for a problem.
+        free: The parameters whose value changes the speed and not the result, and the value of each that is used where
+            nothing was measured; sorted.
+        block: The blocks to choose from, the default first.
+        sizes: The named sizes of a problem, sorted, and how they fall into buckets: each value, or each power of two.
         tolerance: Largest difference between the results of two variants, relative to the larger value; 0 for the same
             bits.
     """
 
-    free: tuple[str, ...] = ()
-    default: Pairs = ()
-    sizes: tuple[tuple[str, Literal["exact", "log2"] | tuple[int, ...]], ...] = ()
-    launch: tuple[Pairs, ...] = ()
-    link: tuple[tuple[str, tuple[int | tuple[str, ...], ...]], ...] = ()
-    when: tuple[str, ...] = ()
-    tolerance: float = 0.0
+    free: Pairs = ()
+    block: tuple[Block, ...] = ()
+    sizes: tuple[tuple[str, Literal["exact", "log2"]], ...] = ()
+    tolerance: Annotated[float, Meta(ge=0, lt=1)] = 0.0
 
-    def variants(self, values: Mapping[str, Sequence[str]], configuration: Mapping[str, str]) -> Iterator[Variant]:
-        """Yield all variants for a problem, the default first.
+    def variants(self, values: Mapping[str, Sequence[str]]) -> Iterator[Variant]:
+        """Yield all variants, the default first.
 
         Args:
             values: The values of each parameter of the family.
-            configuration: The problem's.
         """
-        preferred = dict(self.default)
-        choices = [sorted(values.get(name, ()), key=lambda v, n=name: (v != preferred.get(n), len(v), v))  # type: ignore[misc]
-                   for name in self.free]  # fmt: skip
-        links = [((), *(((name, each),) for each in several)) for name, several in self.link]
+        choices = [
+            sorted(values.get(name, ()), key=lambda value, first=first: (value != first, len(value), value))  # type: ignore[misc]
+            for name, first in self.free
+        ]
         for chosen in itertools.product(*choices):
-            parameters = tuple(zip(self.free, chosen, strict=True))
-            launches = dict.fromkeys(
-                launch
-                for each in self.launch
-                if (launch := _launch_for(each, {**configuration, **dict(parameters)})) is not None
-            )
-            for launch in launches if self.launch else [()]:
-                for options in itertools.product(*links):
-                    yield Variant(parameters, launch, tuple(itertools.chain.from_iterable(options)))
+            parameters = tuple((name, value) for (name, _), value in zip(self.free, chosen, strict=True))
+            yield from (Variant(parameters, block) for block in self.block or ((),))
 
     def bucket(self, sizes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
         """Return the bucket of a problem's sizes, sorted by name."""
-        return tuple((name, _bucket(sizes[name], rule)) for name, rule in self.sizes)
+        return tuple((name, sizes[name] if rule == "exact" else _power(sizes[name])) for name, rule in self.sizes)
 
     def split(self, problem: Mapping[str, object], family: str) -> tuple[dict[str, object], dict[str, int]]:
         """Return the configuration of a problem and its sizes.
@@ -110,12 +80,12 @@ class TuneRecord(Struct, frozen=True, omit_defaults=True):
         Raises:
             PlanError: If a size is missing or not a whole number, or a free parameter is given.
         """
-        names = [name for name, _ in self.sizes]
-        free = f" other than {', '.join(self.free)}" if self.free else ""
-        expected = f"a problem has the sizes {', '.join(names) or 'none'}, and a value of each parameter{free}"
+        names, free = [name for name, _ in self.sizes], [name for name, _ in self.free]
+        besides = f" other than {', '.join(free)}" if free else ""
+        expected = f"a problem has the sizes {', '.join(names) or 'none'}, and a value of each parameter{besides}"
 
-        def error(what: str, hint: str = "") -> PlanError:
-            return PlanError(what, code="plan-problem", where=family, hint=hint or expected)
+        def error(what: str, hint: str = expected) -> PlanError:
+            return PlanError(what, code="plan-problem", where=family, hint=hint)
 
         sizes: dict[str, int] = {}
         for name in names:
@@ -125,68 +95,13 @@ class TuneRecord(Struct, frozen=True, omit_defaults=True):
                 raise error(f"size {name} is missing, or is not a whole number") from None
             if not 0 <= sizes[name] <= _LARGEST_SIZE:
                 raise error(f"size {name}={sizes[name]} is negative or too large")
-        if given := [name for name in self.free if name in problem]:
-            hint = f"leave it out, or ask for this kernel with launcher({given[0]}=...)"
-            raise error(f"{given[0]} is free: it is what is chosen for a problem", hint)
+        for name in free:
+            if name in problem:
+                hint = f"leave it out, or ask for this kernel with launcher({name}=...)"
+                raise error(f"{name} is free: it is what is chosen for a problem", hint)
         return {name: value for name, value in problem.items() if name not in names}, sizes
 
 
-def applies(record: TuneRecord, variant: Variant, configuration: Mapping[str, str], sizes: Mapping[str, int]) -> bool:
-    """Return whether a variant meets a family's conditions for a problem, and has a launch there."""
-    values = _values(variant, configuration, sizes)
-    try:
-        launch(variant, configuration, sizes)
-        return all(evaluate(condition, values) for condition in record.when)
-    except (ExpressionError, PlanError):
-        return False
-
-
-class Launch(Struct, frozen=True):
-    """How a variant is launched for one problem; extents as in a launch, None for what the caller decides."""
-
-    grid: Extents | None = None
-    block: Extents | None = None
-    cluster: Extents | None = None
-    shared_memory: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
-
-
-def launch(variant: Variant, configuration: Mapping[str, str], sizes: Mapping[str, int]) -> Launch:
-    """Return the launch of a variant for a problem.
-
-    Raises:
-        PlanError: If an expression has no value for it, or one that no launch can have.
-    """
-    values, found, texts = _values(variant, configuration, sizes), dict[str, object](), dict(variant.launch)
-    try:
-        for name in sorted(texts, key=lambda each: each == "grid"):  # the grid may depend on the others
-            value = evaluate(texts[name], values)
-            found[name] = value if isinstance(value, tuple) or name == "shared_memory" else (value,)
-            if isinstance(value, int):
-                values[name] = value
-        decoder(Launch)
-        return convert(found, Launch)
-    except (ExpressionError, ValidationError) as error:
-        what = f"the launch {variant} has no extents here: {error}"
-        raise PlanError(what, code="plan-launch-choice", hint="correct the launch choices of the family") from None
-
-
-def _values(variant: Variant, configuration: Mapping[str, str], sizes: Mapping[str, int]) -> dict[str, int | str]:
-    texts = {**configuration, **dict(variant.parameters)}
-    plain = {name: number_or_text(value) for name, value in texts.items()}
-    chosen = {name: number_or_text(text) for name, text in variant.launch}
-    return {**plain, **{name: value for name, value in chosen.items() if isinstance(value, int)}, **sizes}
-
-
-def _launch_for(choice: Pairs, values: Mapping[str, str]) -> Pairs | None:
-    """Return what a launch choice sets; None if it is for other values of parameters."""
-    if any(name in values and values[name] != value for name, value in choice):
-        return None
-    return tuple((name, value) for name, value in choice if name in LAUNCH_NAMES)
-
-
-def _bucket(value: int, rule: str | tuple[int, ...]) -> int:
-    if rule == "exact":
-        return value
-    if rule == "log2":
-        return 1 << value.bit_length() - 1 if value else 0
-    return max((bound for bound in rule if isinstance(bound, int) and bound <= value), default=0)
+def _power(value: int) -> int:
+    """Return the largest power of two that is not above a size."""
+    return 1 << value.bit_length() - 1 if value else 0

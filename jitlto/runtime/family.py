@@ -6,7 +6,7 @@ Everything that a kernel found in the cache does not need is imported where it i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import NoneType
@@ -39,8 +39,8 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.plan.plan import Plan, Request
     from jitlto.plan.planner import Planner
     from jitlto.record.family_record import FamilyRecord
-    from jitlto.tuning.best import Chooser
-    from jitlto.tuning.tune import TuneReport, Workload
+    from jitlto.tuning.best import Best, Chooser
+    from jitlto.tuning.tune import TuneReport
 
 
 def load(
@@ -308,8 +308,10 @@ class KernelFamily(Shared):
     def _request_key(
         self, entry: str | None, how: dict[str, Any], configuration: dict[str, object], capability: tuple[int, int]
     ) -> str | None:
-        """Return a request as look-ups know it; None if a parameter or a value is wrong, which planning reports."""
-        known = self.parameters
+        """Return a request as look-ups know it; None if planning has to say what it means."""
+        linker, known = self.session.linker, self.parameters
+        if linker is None:
+            return None
         values = {n: value for n, value in configuration.items() if type(value) is str and value in known.get(n, ())}
         if len(values) < len(configuration):  # some have other spellings, or are wrong
             from jitlto.plan.configuration import normalize_configuration  # imported lazily: most are spelled so
@@ -320,7 +322,7 @@ class KernelFamily(Shared):
                 return None
         group = self.entrypoints[0] if entry is None and len(self.entrypoints) == 1 else entry
         options = how["link_mode"], how["link_options"]
-        return request_key(self.contents.digest, self.name, group, *options, values, capability, self.session.linker)
+        return request_key(self.contents.digest, self.name, group, *options, values, capability, linker)
 
     def dispatcher(
         self,
@@ -357,7 +359,8 @@ class KernelFamily(Shared):
     def tune(
         self,
         problem: Mapping[str, object],
-        workload: Workload,
+        launch: Callable[[Best, Any], object],
+        results: Sequence[object] = (),
         *,
         budget: float = 60.0,
         save: bool = True,
@@ -365,11 +368,13 @@ class KernelFamily(Shared):
         """Measure which variant is the fastest for a problem on the current device.
 
         All variants are linked first, in parallel. Each has to give the results of the default, to the tolerance that
-        the family declares, before it is timed.
+        the family declares, before it is timed; one that does not link or launch is left out, and the report says why.
 
         Args:
             problem: Sizes and parameters, as for :attr:`best`.
-            workload: The arguments to launch with, and the arrays whose contents the variants must agree on.
+            launch: Launches a variant in a stream: ``best.launcher(stream, grid, best.block, ...)``. A
+                :class:`~jitlto.base.errors.JitltoError` that it raises says that this one cannot be used.
+            results: The arrays whose contents the variants must agree on, contiguous in device memory.
             budget: Seconds after which no further variant is linked or timed.
             save: Add what is found to the user's wisdom, so that :attr:`best` uses it.
 
@@ -381,7 +386,7 @@ class KernelFamily(Shared):
         """
         from jitlto.tuning.tune import tune
 
-        report = tune(self, problem, workload, budget=budget, save=save)
+        report = tune(self, problem, launch, results, budget=budget, save=save)
         self.best.forget()
         return report
 
@@ -424,5 +429,4 @@ class KernelFamily(Shared):
 
             cubin = point_to_sources(linked.cubin, self.location, self.name)
             linked = type(linked)(**{**linked.as_dict(), "cubin": cubin})
-        with self.session.events.step("load", chosen.kernel):
-            return Launcher(chosen, linked, plan)
+        return Launcher(chosen, linked, plan)

@@ -1,7 +1,8 @@
 """Manifests: the SHA-256 of files, in the format of ``sha256sum``, and signatures of them.
 
 One line per file: the SHA-256 in hexadecimal, two spaces, the name relative to the manifest. A signature is OpenSSH's,
-in a separate file beside the manifest, made by ``ssh-keygen -Y sign``: the key may be in an agent or on hardware.
+in a separate file beside the manifest. ``sha256sum`` makes the one and ``ssh-keygen -Y sign`` the other, with a key
+that may be in an agent or on hardware; here both are checked.
 """
 
 from __future__ import annotations
@@ -9,12 +10,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
-import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
 from jitlto.base import files
 from jitlto.base.errors import ManifestError
@@ -23,11 +23,9 @@ from jitlto.stores.trust import signatures
 
 #: Namespace of signatures, so that a signature made for a different purpose is not accepted.
 NAMESPACE = "jitlto"
-T = TypeVar("T")
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
-_MAKE = "create one with `jitlto manifest DB -o FILE`"
+_MAKE = "create one with `sha256sum DB... > FILE`"
 _LARGEST = 16 << 20  # bytes: of manifests and of signatures
-_LARGEST_FILE = 16 << 30  # bytes of a listed file, which take half a minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,8 @@ class Manifest:
         if name is None:
             hint = f"use the manifest published with the file; this one lists {len(self.digests)} others"
             raise _error("manifest-not-listed", f"is not listed in {self.path}", file, hint)
-        actual = sha256(file)
+        with _opened(file) as opened:
+            actual = hashlib.file_digest(opened, "sha256").hexdigest()  # type: ignore[arg-type]  # has readinto()
         if actual != self.digests[name]:
             what = f"does not match {name} in {self.path}: its SHA-256 is {actual}, not {self.digests[name]}"
             raise _error("manifest-mismatch", what, file, "do not use it; download it and its manifest again")
@@ -94,100 +93,20 @@ class Manifest:
         named = [Path(database) for database in databases]
         listed = [] if named else [self.path.parent / name for name in self.digests]
         named = named or [file for file in listed if file.suffix == files.SUFFIX]
-        checked = list(dict.fromkeys([*with_packs(named), *listed]))
+        # Every file that a process may load with a database.
+        loaded = [path for database in named for path in (database, *files.beside(database, ".pack"))]
+        checked = list(dict.fromkeys([*loaded, *listed]))
         for file in checked:
             self.check(file)
         return checked
 
 
-def write(path: Path, listed: Iterable[Path]) -> Manifest:
-    """Write the manifest of files in or below its directory; an existing manifest is replaced.
-
-    Raises:
-        ManifestError: If a file is elsewhere, cannot be read or has a name that ``sha256sum`` would escape; or if the
-            manifest cannot be written.
-    """
-    digests = {}
-    for file in listed:
-        name = Path(os.path.relpath(file, path.parent)).as_posix()
-        if not name.isprintable():
-            what = f"cannot be listed in {path}: its path {name!r} has characters that cannot stand in a line"
-            raise _error("manifest-invalid-name", what, repr(str(file)), "rename it")
-        if not _is_inside(name):
-            what = f"cannot be listed in {path}: it is not in the directory of the manifest or below"
-            hint = "use -o to write the manifest to a directory above all files"
-            raise _error("manifest-outside", what, file, hint)
-        digests[name] = sha256(file)
-    text = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()
-    try:
-        target, mode = files.check_replaceable(path)
-        if mode is not None and target.stat().st_size:
-            with files.open_regular(target) as (file_there, _):
-                begin = file_there.read(200).decode("utf-8", "replace")
-            if not _LINE.match(begin):
-                what, hint = "exists and is not a manifest: not overwritten", "use -o to give a different name"
-                raise _error("manifest-overwrite", what, path, hint)
-        files.write(path, text)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    return Manifest(path, text, digests)
-
-
-def with_packs(databases: Iterable[Path]) -> list[Path]:
-    """Return databases, each with the packs beside it: every file that a process may load with them."""
-    return list(dict.fromkeys(path for database in databases for path in (database, *files.beside(database, ".pack"))))
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal.
-
-    Raises:
-        ManifestError: If it cannot be read, or is larger than 16 GiB.
-    """
-    return _reading(path, _LARGEST_FILE, lambda file: hashlib.file_digest(file, "sha256").hexdigest())  # type: ignore[arg-type]  # has readinto()
-
-
-def sign(path: Path, key: Path) -> Path:
-    """Sign a manifest with an SSH key, as ``ssh-keygen -Y sign`` does; return the signature's file.
-
-    Args:
-        path: The manifest.
-        key: A private key, whose passphrase ssh-keygen may ask for, or the public key of a key in the SSH agent.
-
-    Raises:
-        ManifestError: If ssh-keygen is not installed or fails.
-    """
-    program = shutil.which("ssh-keygen")
-    if program is None:
-        what, hint = "signatures need ssh-keygen, which is not installed", "install OpenSSH 8.2 or later"
-        raise ManifestError(what, code="manifest-no-ssh-keygen", hint=hint)
-    if not key.is_file():  # ssh-keygen would wait for a FIFO
-        raise _error("manifest-unsignable", f"cannot be signed: {key} is not a regular file", path, "name a key's file")
-    signature = signature_of(path)
-    # A copy, so that a signature that is there stays if this fails. Not standard input, where ssh-keygen could not ask
-    # for a passphrase.
-    with files.temporary_directory("jitlto-sign-") as directory:
-        copy = Path(directory) / "manifest"
-        copy.write_bytes(bytes_of(path))
-        command = [program, "-q", "-Y", "sign", "-n", NAMESPACE, "-f", str(key.absolute()), str(copy)]
-        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
-        if done.returncode or not signature_of(copy).is_file():
-            what = f"cannot be signed: {done.stderr.strip() or 'ssh-keygen failed'}"
-            raise _error("manifest-unsignable", what, path, "make a key with `ssh-keygen -t ed25519 -f KEY`")
-        try:
-            files.write(signature, signature_of(copy).read_bytes())
-        except OSError as error:
-            raise _unwritable(signature, error) from error
-    return signature
-
-
-def check_signature(manifest: Manifest, signers: Path, signer: str | None = None) -> str:
+def check_signature(manifest: Manifest, signers: Path) -> str:
     """Check the signature of a manifest.
 
     Args:
         manifest: The manifest in memory; its bytes are checked, and the file is not read again.
         signers: The file that lists the trusted keys, in the format ``allowed_signers`` of OpenSSH (ssh-keygen(1)).
-        signer: The name of the required signer; by default any trusted one.
 
     Returns:
         The name of the signer.
@@ -200,12 +119,10 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
     if not os.path.lexists(path):
         what = f"is not signed: {path} does not exist"
         raise _error("manifest-unsigned", what, manifest.path, f"download {path.name} too")
-    name: str | None = signatures().find_signer(bytes_of(path), manifest.text, NAMESPACE, bytes_of(signers), signer)
+    name: str | None = signatures().find_signer(bytes_of(path), manifest.text, NAMESPACE, bytes_of(signers))
     if name is None:
-        what = (
-            f"the signature {path} was not made by {f'the key of {signer!r}' if signer else 'a key'} that "
-            f"{signers} lists for the namespace {NAMESPACE!r}, or is not of this manifest"
-        )
+        wanted = f"a key that {signers} lists for the namespace {NAMESPACE!r}"
+        what = f"the signature {path} was not made by {wanted}, or is not of this manifest"
         hint = "do not use the files; download manifest and signature again, or get the signer's new public key"
         raise _error("manifest-untrusted", what, manifest.path, hint)
     return name
@@ -229,16 +146,18 @@ def bytes_of(path: Path) -> bytes:
     Raises:
         ManifestError: If it cannot be read, or is larger than 16 MiB.
     """
-    return _reading(path, _LARGEST, lambda file: file.read(_LARGEST))
+    with _opened(path) as file:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise _error("manifest-unreadable", f"is larger than {_LARGEST >> 20} MiB", path, "check the path")
+    return data
 
 
-def _reading(path: Path, limit: int, read: Callable[[BinaryIO], T]) -> T:
-    """Return what is read of a regular file that is not larger than a limit."""
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
-        with files.open_regular(path) as (file, status):
-            if status.st_size > limit:
-                raise _error("manifest-unreadable", f"is larger than {limit >> 20} MiB", path, "check the path")
-            return read(file)
+        with files.open_regular(path) as (file, _):
+            yield file
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise _error("manifest-unreadable", f"cannot be read: {why}", path, "check the path") from error
@@ -246,8 +165,3 @@ def _reading(path: Path, limit: int, read: Callable[[BinaryIO], T]) -> T:
 
 def _error(code: str, what: str, where: object, hint: str) -> ManifestError:
     return ManifestError(what, code=code, where=str(where), hint=hint)
-
-
-def _unwritable(path: Path, error: OSError) -> ManifestError:
-    hint = files.write_hint(error, "use -o to write to a different path")
-    return _error("manifest-unwritable", f"cannot be written: {error.strerror}", path, hint)

@@ -87,9 +87,7 @@ def _lines_of(text: bytes) -> Iterator[tuple[int, bytes]]:
 # Signatures of files
 
 
-def find_signer(
-    armored: bytes, message: bytes, namespace: str, trusted: bytes, wanted: str | None = None
-) -> str | None:
+def find_signer(armored: bytes, message: bytes, namespace: str, trusted: bytes) -> str | None:
     """Return the name of who has signed a message; None if that is nobody who is trusted.
 
     Args:
@@ -97,7 +95,6 @@ def find_signer(
         message: What is signed.
         namespace: What signatures are for.
         trusted: Lines of ``allowed_signers``.
-        wanted: The name of the signer who counts; None for any.
     """
     signer = b""
     with suppress(ValueError):
@@ -105,8 +102,8 @@ def find_signer(
     for _, line in _lines_of(trusted):
         with suppress(ValueError):  # a line that cannot be read, or has an unknown restriction, trusts nobody
             names, key = parse_signer(line, namespace)
-            if key == signer and names and wanted in (None, *names):
-                return wanted or names[0]
+            if key == signer and names:
+                return names[0]
     return None
 
 

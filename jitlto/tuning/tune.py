@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from jitlto.base.errors import JitltoError, PlanError, TuningError
-from jitlto.cuda.elf import hash_code
+from jitlto.base.errors import PlanError, TuningError
 from jitlto.link.parallel import run_parallel
 from jitlto.record.tuning import Variant
 from jitlto.tuning import devices, wisdom_file
@@ -22,43 +21,18 @@ _MOST_VARIANTS = 1000
 
 
 @dataclass(frozen=True)
-class Workload:
-    """What kernels are timed with.
-
-    Args:
-        arguments: The kernel's arguments, or a function that returns them for a variant.
-        results: The arrays among them whose contents the variants must agree on, contiguous in device memory.
-        launch: Launches a variant, where the family declares no launch or it needs more: ``launch(best, stream)``.
-    """
-
-    arguments: Sequence[object] | Callable[[Best], Sequence[object]] = ()
-    results: Sequence[object] = ()
-    launch: Callable[[Best, Any], object] | None = None
-
-    def bind(self, best: Best, stream: Any) -> Callable[[], object]:
-        """Return the launch of a variant."""
-        own = self.launch
-        if own is not None:
-            return lambda: own(best, stream)
-        arguments = tuple(self.arguments(best) if callable(self.arguments) else self.arguments)
-        return lambda: best(stream, *arguments)
-
-
-@dataclass(frozen=True)
 class TuneReport:
     """What tuning for one problem found.
 
     Args:
         entry: The evidence, of which ``Entry.chosen`` is the answer.
         outcome: The search.
-        variants: How many variants exist for the problem; those that come to the same code and launch are one.
         seconds: How long it took: linking, and all.
         link_seconds: How long linking took.
     """
 
     entry: Entry
     outcome: Outcome
-    variants: int
     seconds: float
     link_seconds: float
 
@@ -66,7 +40,8 @@ class TuneReport:
 def tune(
     family: Any,
     problem: Mapping[str, object],
-    workload: Workload,
+    launch: Callable[[Best, Any], object],
+    results: Sequence[object] = (),
     *,
     measures: Any = None,
     budget: float = 60.0,
@@ -79,64 +54,40 @@ def tune(
     """
     if measures is None:
         with Bench() as bench:
-            return tune(family, problem, workload, measures=bench, budget=budget, save=save)
+            return tune(family, problem, launch, results, measures=bench, budget=budget, save=save)
     begin = time.monotonic()
     asked = Problem.read(family, problem)
-    default, _ = asked.default()
-    variants = list(dict.fromkeys((default, *islice(asked.variants(), _MOST_VARIANTS + 1))))
+    variants = list(dict.fromkeys((asked.default().variant, *islice(asked.variants(), _MOST_VARIANTS + 1))))
     if len(variants) > _MOST_VARIANTS:
         raise TuningError(f"more than {_MOST_VARIANTS} variants", code="tuning-too-many", where=family.name)
-    variants, rejected = _linked(asked, variants, begin + budget)
+
+    def link(variant: Variant) -> None:
+        if time.monotonic() < begin + budget:
+            asked.link(variant)
+
+    # Ahead and in parallel; what fails fails again below. Parameters may have no kernel together.
+    kernels = {variant.parameters: variant for variant in variants}.values()
+    missing = {v.parameters for _, v, error in run_parallel(link, kernels) if isinstance(error, PlanError)}
     linked = time.monotonic()
-    results = _Results(measures, workload.results, asked.record.tolerance, asked.family.name)
+    expected = _Results(measures, results, asked.record.tolerance, family.name)
 
     def prepare(variant: Variant) -> Callable[[], object]:
-        bound = workload.bind(asked.answer(asked.launcher(variant), variant, "", ""), measures.stream)
-        results.check(bound, str(variant))
-        return bound
+        best = Best(asked.launcher(variant), variant)
+        expected.check(lambda: launch(best, measures.stream), str(variant))
+        return lambda: launch(best, measures.stream)
 
-    left = max(0.0, budget - (linked - begin))
-    outcome = search(variants, prepare, measures.time, budget=left, clock=time.monotonic)
-    outcome.rejected.update(rejected)
-    trials = [
+    left = max(0.0, begin + budget - linked)
+    existing = [variant for variant in variants if variant.parameters not in missing]
+    outcome = search(existing, prepare, measures.time, budget=left, clock=time.monotonic)
+    trials = tuple(
         Trial(each.variant, asked.launcher(each.variant).chosen.digest, each.seconds, each.spread, len(each.times))
         for each in outcome.candidates
-    ]
-    configuration, bucket = tuple(sorted(asked.configuration.items())), asked.record.bucket(asked.sizes)
-    entry = Entry(family.name, asked.entry, configuration, bucket, devices.current_kind(), tuple(trials))
+    )
+    configuration = tuple(sorted(asked.configuration.items()))
+    entry = Entry(family.name, asked.entry, configuration, asked.bucket, devices.current_kind(), trials)
     if save:
         wisdom_file.add(family.session.config.wisdom, entry)
-    return TuneReport(entry, outcome, len(variants), time.monotonic() - begin, linked - begin)
-
-
-def _linked(asked: Problem, variants: Sequence[Variant], end: float) -> tuple[list[Variant], dict[Variant, str]]:
-    """Link the kernels of variants ahead, in parallel; return those to be timed, and why others cannot be used.
-
-    Variants that do not exist are left out, and those that are launched like an earlier one with the same machine code.
-    """
-    missing: set[object] = set()
-    failed: dict[object, str] = {}
-    codes: dict[object, str] = {}
-
-    def link(variant: Variant) -> str | None:
-        return hash_code(asked.link(variant).cubin) if time.monotonic() < end else None
-
-    for _, variant, outcome in run_parallel(link, {variant.kernel: variant for variant in variants}.values()):
-        if isinstance(outcome, PlanError):
-            missing.add(variant.kernel)
-        elif isinstance(outcome, JitltoError):
-            failed[variant.kernel] = outcome.what
-        elif outcome is not None:
-            codes[variant.kernel] = outcome
-    distinct: dict[object, Variant] = {}
-    rejected = {}
-    for variant in variants:
-        kernel = variant.kernel
-        if kernel in failed:
-            rejected[variant] = failed[kernel]
-        elif kernel not in missing:
-            distinct.setdefault((codes.get(kernel, kernel), variant.launch), variant)
-    return list(distinct.values()), rejected
+    return TuneReport(entry, outcome, time.monotonic() - begin, linked - begin)
 
 
 class _Results:

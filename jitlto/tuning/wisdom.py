@@ -7,7 +7,7 @@ often and in which groups files are merged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import log2, sqrt
 from typing import Annotated
 
@@ -156,15 +156,20 @@ class Wisdom:
         configuration: Mapping[str, str],
         bucket: Sizes,
         device: str,
+        exact: Collection[str] = (),
     ) -> list[Entry]:
-        """Return what was measured on a kind of device for a configuration: the nearest bucket, most evidence first."""
-        place = family, entry, tuple(sorted(configuration.items())), device, [name for name, _ in bucket]
-        about = [
-            each
-            for each in self.entries
-            if (each.family, each.entry, each.configuration, each.device, [name for name, _ in each.bucket]) == place
-        ]
-        return sorted(about, key=lambda each: (each.distance(bucket), -_evidence(each)[0], each.encoded))
+        """Return what was measured on a kind of device for a configuration: the nearest bucket, most evidence first.
+
+        The bucket has the same value of each size that counts exactly: what a kernel may be used for can depend on it.
+        """
+
+        def place(sizes: Sizes) -> list[tuple[str, int | None]]:
+            return [(name, value if name in exact else None) for name, value in sizes]
+
+        key = family, entry, tuple(sorted(configuration.items())), device
+        about = [each for each in self.entries if (each.family, each.entry, each.configuration, each.device) == key]
+        near = [each for each in about if place(each.bucket) == place(bucket)]
+        return sorted(near, key=lambda each: (each.distance(bucket), -_evidence(each)[0], each.encoded))
 
 
 def _evidence(entry: Entry) -> tuple[int, bytes]:
@@ -184,5 +189,4 @@ def _spelled(variant: Variant) -> bytes:
 
 
 def _differences(one: Variant, other: Variant) -> int:
-    pairs = (one.parameters, other.parameters), (one.launch, other.launch), (one.link, other.link)
-    return sum(len(set(a) ^ set(b)) for a, b in pairs)
+    return len(set(one.parameters) ^ set(other.parameters)) + (one.block != other.block)

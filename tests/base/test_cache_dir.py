@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 from jitlto.base.cache_dir import CacheDir, open_cache_dir
 
-pytestmark = pytest.mark.one_major
-
 KEYS = [hashlib.sha256(bytes([n])).hexdigest() for n in range(40)]
 LARGE = 1 << 30
 

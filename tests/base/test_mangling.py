@@ -15,8 +15,6 @@ from jitlto.base.mangling import (
     split_top_level,
 )
 
-pytestmark = pytest.mark.one_major
-
 
 @pytest.mark.parametrize(
     ("name", "text"),

@@ -2,7 +2,7 @@
 
 python -m tests.benchmarks.tuning --output docs/benchmarks/tuning.json   # and tuning.svg beside it; two minutes
 
-Needs a GPU. For each problem of `search`, `ivf_flat` and `fft`: a tuning that is saved, nine more that measure all
+Needs a GPU. For each problem of `search`: a tuning that is saved, nine more that measure all
 anew, and all variants timed in turn, many times each, or twice if they take ten times as long as the fastest. The
 exhaustive search says which variant is the best; the regret is how much longer the chosen one takes there. The time of
 a tuning is given as a share of that of 100 launches of each variant. Then processes of their own, one for each device
@@ -11,33 +11,28 @@ and two at least, choose by what was saved.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import cupy as cp
 import numpy as np
 
-from jitlto.record.tuning import Variant, launch
+from jitlto.record.tuning import Variant
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from jitlto.tuning.bench import Bench
 from jitlto.tuning.best import Best, Problem
 from jitlto.tuning.search import EXHAUSTIVE
-from jitlto.tuning.tune import Workload
-from tests.benchmarks.families import svg, workloads
+from tests.benchmarks import script, svg
 from tests.benchmarks.families.databases import BASE, small_family
-from tests.benchmarks.families.part import free_memory, say, survive, table
-from tests.benchmarks.machine import command_line, describe
+from tests.benchmarks.script import Options, Result
 
 _TUNINGS = 10
 _BUDGET = 20.0  # seconds of a tuning
@@ -45,18 +40,15 @@ _SEARCH = {
     "data_type": "float", "out_type": "float", "idx_type": "uint32_t", "distance_name": "euclidean",
     "filter_name": "filter_none",
 }  # fmt: skip
-_IVF = {
-    "data_type": "float", "acc_type": "float", "veclen": "4", "order": "ascending", "compute_norm": "false",
-    "metric_name": "euclidean", "post_lambda_name": "identity", "filter_name": "none",
-}  # fmt: skip
-_FFT = {"kind": "c2c", "direction": "forward", "data_type": "float", "load": "identity", "store": "identity"}
 #: A process that chooses by wisdom, and says what.
 _RANK = """
 import json, sys, jitlto
+answers = []
 for name, database, problems in json.loads(sys.stdin.read()):
     family = jitlto.load(name, database)
-    print(json.dumps([[best.origin, str(best.variant), best.launcher.chosen.digest]
-                      for best in (family.best(**problem) for problem in problems)]))
+    answers += [[best.origin, str(best.variant), best.launcher.chosen.digest]
+                for best in (family.best(**problem) for problem in problems)]
+print(json.dumps(answers))
 """
 
 
@@ -66,7 +58,7 @@ class Case:
 
     family: KernelFamily
     problem: Mapping[str, object]
-    make: Callable[[], Workload]
+    make: Callable[[], tuple[Callable[[Best, Any], object], list[Any]]]  # what launches a variant, and its results
 
     def __str__(self) -> str:
         sizes = " ".join(f"{name}={value}" for name, value in self.problem.items() if isinstance(value, int))
@@ -78,56 +70,41 @@ def _search(work: Path) -> Iterator[Case]:
     wanted = [_SEARCH | {"optimized_name": name, "veclen": veclen} for name, veclen in shapes]
     family = small_family("search", wanted, BASE, work)
 
-    def make(rows: int, queries: int, dim: int) -> Workload:
+    def make(rows: int, queries: int, dim: int) -> tuple[Callable[[Best, Any], object], list[Any]]:
         dataset, vectors = (cp.random.standard_normal((n, dim), np.float32) for n in (rows, queries))
         indices, distances = cp.zeros(queries, np.uint32), cp.full(queries, np.nan, np.float32)
-        return Workload([dataset, vectors, indices, distances, rows, queries, dim, None], results=[distances])
+
+        def launch(best: Best, stream: Any) -> None:
+            is_optimized = dict(best.variant.parameters)["optimized_name"] == "optimized"
+            grid = queries if is_optimized else -(-queries // best.block[0])
+            arguments = dataset, vectors, indices, distances, rows, queries, dim, None
+            best.launcher(stream, grid, best.block, *arguments)
+
+        return launch, [distances]
 
     for rows, queries, dim in ((4_000, 1, 128), (20_000, 132, 128), (4_000, 2_000, 64), (1_000, 20_000, 32)):
         sizes = {"num_rows": rows, "num_queries": queries, "dim": dim}
         yield Case(family, {**_SEARCH, **sizes}, lambda s=(rows, queries, dim): make(*s))  # type: ignore[misc]
 
 
-def _ivf_flat(work: Path) -> Iterator[Case]:
-    wanted = [_IVF | {"capacity": capacity} for capacity in ("16", "32", "64", "128")]
-    family = small_family("ivf_flat", wanted, BASE, work)
-    for scale in (0.01, 0.25):
-        n = 1 << 18
-        made = workloads.ivf_flat(family, wanted[0], scale, n)
-        arguments, shared = made.call.arguments, made.call.options["shared_memory"]
-        sizes = {"queries": int(made.sizes["queries"]), "blocks_per_query": 1, "row_bytes": shared, "k": 10,
-                 "probes": int(made.sizes["probes"])}  # type: ignore[call-overload]  # fmt: skip
-        yield Case(family, {**_IVF, **sizes}, lambda a=arguments: Workload(a[3:], results=[a[3 + 8]]))  # type: ignore[misc]
-
-
-def _fft(work: Path) -> Iterator[Case]:
-    wanted = [_FFT | {"size": str(size)} for size in (64, 512, 4096)]
-    family = small_family("fft", wanted, BASE, work)
-    for configuration in wanted:
-        made = workloads.fft(family, configuration, 1.0, 1 << 24)
-        arguments = made.call.arguments
-        problem = {**configuration, "batch": int(made.sizes["batch"])}  # type: ignore[call-overload]
-        yield Case(family, problem, lambda a=arguments: Workload(a[3:], results=[a[4]]))  # type: ignore[misc]
-
-
 def _measure(case: Case) -> dict[str, Any]:
-    workload = case.make()
+    launch, results = case.make()
     cp.cuda.Device().synchronize()
-    first = case.family.tune(case.problem, workload, budget=_BUDGET)
+    first = case.family.tune(case.problem, launch, results, budget=_BUDGET)
     answers, times, shares = [], [], []
     for number in range(_TUNINGS):
         report = first if not number else case.family.tune(
-            case.problem, workload, budget=_BUDGET, save=False
+            case.problem, launch, results, budget=_BUDGET, save=False
         )  # fmt: skip
         answers.append(str(report.entry.chosen.variant))
         times.append(report.seconds - report.link_seconds)
         shares.append(report.outcome.seconds / report.outcome.exhaustive)
-    exhaustive = _exhaustive(case, workload, [trial.variant for trial in first.entry.trials])
+    exhaustive = _exhaustive(case, launch, [trial.variant for trial in first.entry.trials])
     best, default = min(exhaustive.values()), exhaustive[str(first.entry.default.variant)]
     regrets = [exhaustive[answer] / best - 1 for answer in answers]
     return {
         "problem": str(case),
-        "variants": first.variants,
+        "variants": len(first.entry.trials) + len(first.outcome.rejected) + first.outcome.untried,
         "rejected": {str(variant): why for variant, why in first.outcome.rejected.items()},
         "chosen": answers[0],
         "answers": dict.fromkeys(answers, 0) | {answer: answers.count(answer) for answer in answers},
@@ -145,15 +122,16 @@ def _measure(case: Case) -> dict[str, Any]:
     }
 
 
-def _exhaustive(case: Case, workload: Workload, variants: list[Variant], seconds: float = 2.5) -> dict[str, float]:
+def _exhaustive(
+    case: Case, launch: Callable[[Best, Any], object], variants: list[Variant], seconds: float = 2.5
+) -> dict[str, float]:
     """Medians of all variants, timed in turn, as often as the seconds allow: 10 to 100 times."""
     asked = Problem.read(case.family, case.problem)
     times: dict[str, list[float]] = {str(variant): [] for variant in variants}
     with Bench() as bench:
         launches = {}
         for variant in variants:
-            how = launch(variant, asked.configuration, asked.sizes)
-            launches[str(variant)] = workload.bind(Best(asked.launcher(variant), variant, how, "", ""), bench.stream)
+            launches[str(variant)] = partial(launch, Best(asked.launcher(variant), variant), bench.stream)
         end = time.monotonic() + seconds
         names = list(launches)
         for turn in range(EXHAUSTIVE):
@@ -175,85 +153,43 @@ def _ranks(cases: list[Case]) -> dict[str, Any]:
     for case in cases:
         by_database.setdefault((case.family.name, str(case.family.location)), []).append(dict(case.problem))
     asked = json.dumps([[name, path, problems] for (name, path), problems in by_database.items()])
-    said = []
-    for rank in range(max(2, devices)):
-        variables = os.environ | {"CUDA_VISIBLE_DEVICES": str(rank % devices)}
-        done = subprocess.run(
-            [sys.executable, "-c", _RANK], input=asked, env=variables, capture_output=True, text=True, check=True
-        )
-        said.append([answer for line in done.stdout.splitlines() for answer in json.loads(line)])
+    count = max(2, devices)
+    said = [script.answer(_RANK, stdin=asked, CUDA_VISIBLE_DEVICES=str(rank % devices)) for rank in range(count)]
     return {"devices": devices, "ranks": len(said), "same": all(each == said[0] for each in said), "answers": said[0]}
 
 
-def _plot(rows: list[dict[str, Any]]) -> str:
-    groups = [
-        svg.Group(row["problem"], [svg.Value.certain(row["speed_up"]), svg.Value.certain(row["largest_speed_up"])])
-        for row in rows
-    ]
-    return svg.bars(
-        "Tuning: how many times as fast as the default",
-        ["chosen by tuning", "best of an exhaustive search"],
-        groups, "time of the default / time of the variant", reference=1.0,
-    )  # fmt: skip
-
-
-def _text(rows: list[dict[str, Any]]) -> str:
-    return table(
-        ("problem", "variants", "speed-up", "best", "regret", "share", "answers", "s"),
-        [
-            (r["problem"], r["variants"], r["speed_up"], r["largest_speed_up"], f"{r['regret']['max']:.2%}",
-             f"{r['share_of_exhaustive_time']['max']:.1%}", len(r["answers"]), r["seconds_of_a_tuning"])
-            for r in rows
-        ],
-    )  # fmt: skip
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, help="the JSON; the plot is written beside it")
-    parser.add_argument("--limit", type=float, default=110.0, help="seconds after which no further problem is begun")
-    options = parser.parse_args()
+def measure(options: Options) -> Result:
     end = time.monotonic() + options.limit
     rows: list[dict[str, Any]] = []
-    failures: list[str] = []
     measured: list[Case] = []
-    with tempfile.TemporaryDirectory() as directory:
-        work = Path(directory)
-        os.environ |= {"JITLTO_CACHE_DIR": str(work / "cache"), "JITLTO_WISDOM": str(work / "own.wisdom")}
-        session.default.reset()
-        for cases in (_search, _ivf_flat, _fft):
-            with survive(cases.__name__, failures):
-                for case in cases(work):
-                    if time.monotonic() > end:
-                        failures.append(f"{case}: not measured, for lack of time")
-                        continue
-                    with survive(str(case), failures):
-                        rows.append(_measure(case))
-                        measured.append(case)
-                        say(f"{case}: {rows[-1]['speed_up']} times as fast, regret {rows[-1]['regret']['max']:.2%}")
-            free_memory()
-        ranks: dict[str, Any] = {}
-        with survive("ranks", failures):
-            ranks = _ranks(measured)
-    result = {
-        **describe(command_line()),
+    os.environ["JITLTO_WISDOM"] = str(options.place / "own.wisdom")
+    session.default.reset()
+    for case in _search(options.place):
+        if time.monotonic() < end:
+            rows.append(_measure(case))
+            measured.append(case)
+            print(rows[-1], flush=True)
+    return {
         "method": __doc__,
         "worst": {
-            "regret": max((row["regret"]["max"] for row in rows), default=None),
-            "share_of_exhaustive_time": max((row["share_of_exhaustive_time"]["max"] for row in rows), default=None),
-            "answers_of_ten_tunings": max((len(row["answers"]) for row in rows), default=None),
+            "regret": max(row["regret"]["max"] for row in rows),
+            "share_of_exhaustive_time": max(row["share_of_exhaustive_time"]["max"] for row in rows),
+            "answers_of_ten_tunings": max(len(row["answers"]) for row in rows),
         },
-        "ranks": ranks,
+        "ranks": _ranks(measured),
         "problems": rows,
-        "failures": failures,
     }
-    print(_text(rows))
-    print(json.dumps({"worst": result["worst"], "ranks": {**ranks, "answers": "..."}, "failures": failures}, indent=1))
-    if options.output:
-        options.output.write_text(json.dumps(result, indent=1) + "\n")
-        if rows:
-            options.output.with_suffix(".svg").write_text(_plot(rows))
+
+
+def plots(result: Result) -> dict[str, str]:
+    groups = [
+        svg.Group(row["problem"], [svg.Value.certain(row["speed_up"]), svg.Value.certain(row["largest_speed_up"])])
+        for row in result["problems"]
+    ]
+    title, unit = "Tuning: how many times as fast as the default", "time of the default / time of the variant"
+    series = ["chosen by tuning", "best of an exhaustive search"]
+    return {"": svg.bars(title, series, groups, unit, reference=1.0)}
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__doc__, measure, plots, limit=110.0)  # seconds after which no further problem is begun

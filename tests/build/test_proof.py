@@ -29,9 +29,6 @@ from tests.support.errors import raises
 from tests.support.families import MINI
 from tests.support.index import open_written
 
-pytestmark = pytest.mark.one_major
-
-
 MORE = "_Z4morei"
 
 

@@ -30,7 +30,34 @@ WRONG = {
     "variable": ('#include "both.cuh"\ntemplate <> constexpr int width<int> = 8;\n',
                  '#include "both.cuh"\nstruct S { int v[width<int>]; };\n', "width", 3, 4),
 }  # fmt: skip
+#: The same for a macro that the first leaves and the second mentions.
+LEFT = {
+    "definition": ("#define real int\n", f"{REAL}__device__ real value(int x);\n", "real", 2, 2),
+    "function-like": ("#define real(x) x\n", "#define as(x) real(x)\nas(int) y();\n", "real", 2, 2),
+    "condition": ("#define WIDE\n", f"#ifdef WIDE\nstruct S {{ int x; }};\n#endif\n{VALUE}", "WIDE", 2, 2),
+    "guard": ("#define V_CUH\n", f"#ifndef V_CUH\n#define V_CUH\n{VALUE}#endif\n", "V_CUH", 2, 2),
+    "default": ("#define N 3\n", "#ifndef N\n#define N 4\n#endif\nenum { count = N };\n", "N", 2, 2),
+    "body": ("#define N 3\n", "#ifndef N\n#define N 4\n#endif\ninline __device__ int f() { return N; }\n", "N", 2, 2),
+    "keyword": ("#define float double\n", VALUE, "float", 2, 2),
+    "undefined": ('#include "both.cuh"\n#undef N\n', '#include "both.cuh"\nenum { count = N };\n', "N", 3, 3),
+    "after a comment": ("/*\n*/ // N\n#define N 3 /*\n*/ + 1\n", "/* N */ // N\nenum { count = N };\n", "N", 4, 2),
+    "in the midst": ("#define N 3\n", "int f(\n#ifdef N\nint, int\n#endif\n);\n", "N", 2, 3),
+}  # fmt: skip
 RIGHT = {
+    "nothing": ("", VALUE),
+    "a macro of its own": ("#define N 3\n", VALUE),
+    "a comment and a text": ("#define N 3\n", '// N\nstatic_assert(true, "N");\n'),
+    "undefined again": ("#define N 3\nenum { first = N };\n#undef N\n", "enum { N = 2 };\n"),
+    "the same": ("#define HD __device__\n", "#define HD  __device__ // the same\nHD float value(int x);\n"),
+    "the same default": ("#ifndef HD\n#define HD __device__\n#endif\n",
+                         "#if !defined(HD)\n#define HD __device__\n#endif\nHD float value(int x);\n"),
+    "defined anew": ("#define N 3\n", "#undef N\n#define N 4\nenum { count = N };\n"),
+    "a copy under the same guard": ('#include "copy1.cuh"\n', f'#include "copy2.cuh"\n{VALUE}'),
+    "a header of both in the midst": (
+        'enum { one = 1 };\n#include "both.cuh"\n', 'enum { two = 2 };\n#include "both.cuh"\nenum { count = N };\n'),
+    "a list": ("#define X(n) first_##n,\nenum { X(one) };\n#undef X\n",
+               "#define X(n) second_##n,\nenum { X(one) };\n#undef X\n"),
+    "a header of both": ('#include "both.cuh"\nenum { first = N };\n', '#include "both.cuh"\nenum { count = N };\n'),
     "a specialisation of its own": (
         "namespace a { template <class T> struct traits {}; template <> struct traits<int> {}; }\n",
         "namespace b { template <class T> struct traits {}; }\n__device__ b::traits<int> value(int x);\n"),
@@ -80,6 +107,14 @@ def test_a_specialisation_of_what_the_next_mentions_is_refused_at_both_places(ca
     first, second, name, left, mention = WRONG[case]
     with raises(FamilyError, "family-use", name, f"first.cuh:{left}", f"both.cuh:{mention}", "user", hint="both.cuh"):
         check_uses(families(first, second))
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_a_macro_that_one_family_leaves_and_the_next_mentions_is_refused_at_both_places(case: str) -> None:
+    first, second, name, left, mention = LEFT[case]
+    with raises(FamilyError, "family-use", name, f"first.cuh:{left}", f"second.cuh:{mention}", "user"):
+        check_uses(families(first, second))
+    check_uses(families(second, first))
 
 
 @pytest.mark.parametrize("case", RIGHT)

@@ -40,7 +40,7 @@ def test_databases_from_shared_stores_are_counted_and_cleared(
     load("mini", address, session=Session(Config.read(own)))
     held = _info(own)["fetched"]
     assert (held["entries"], held["bytes"]) == ({"databases": 1}, mini_copy.stat().st_size)
-    assert "fetched: removed 1 database, " in jitlto("cache", "clear", "--only", "fetched", **own).stdout
+    assert "fetched: removed 1 entry, " in jitlto("cache", "clear", "--only", "fetched", **own).stdout
     assert _info(own)["fetched"]["entries"] == {}
 
 
@@ -58,10 +58,10 @@ def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, s
     assert (listed["entries"], listed["bytes"], listed["bound"]) == ({"databases": 1}, 5002, None)
     assert "cache/editable" not in jitlto("cache", "clear", "--only", "build", **own).stdout
     (tmp_path / "cache" / "build").mkdir(mode=0o700, exist_ok=True)
-    assert "editable: removed 1 database, 4.9 KiB; 0 B left" in jitlto("cache", "clear", **own).stdout
+    assert "editable: removed 1 entry, 4.9 KiB; 0 B left" in jitlto("cache", "clear", **own).stdout
     assert not kept.exists()
     assert (tmp_path / "mine.fragdb").exists()
-    assert "removed 0 databases" in jitlto("cache", "clear", "--only", "editable", **own).stdout
+    assert "removed 0 entries" in jitlto("cache", "clear", "--only", "editable", **own).stdout
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ from click.testing import CliRunner, Result
 
 from jitlto.base.errors import JitltoError, RegistryError
 from jitlto.cli import cli
-from jitlto.database import FragmentDatabase
 from jitlto.runtime import session
 from tests.runtime.discovery.test_entry_points import install_mini, site
 from tests.runtime.discovery.test_registry import rewritten
@@ -91,45 +90,18 @@ def test_unknown_families_and_packages_are_one_message(site: Path, mini_path: Pa
     fails(jitlto("ls", "mimi"), 1, "[registry-unknown-family]", "'mimi'", "'mini'")
     fails(jitlto("verify", "other:mini"), 1, "[registry-unknown-family]", "'other'", "my-package")
     fails(jitlto("ls", tmp_path / "mini"), 1, "[database-not-found]")
-    fails(jitlto("ls"), 2, "--installed")
-    fails(jitlto("ls", "mini", "--installed"), 2, "--installed")
     fails(jitlto("plan", "a:mini", "--db", mini_path), 2, "--db and the package 'a' exclude")
     fails(jitlto("warm", "a.b:mini"), 1, "[registry-unknown-family]", "'a.b'")
 
 
-def test_installed_families_are_listed_with_their_versions_and_what_they_are(site: Path, mini_path: Path) -> None:
+def test_doctor_lists_installed_families_with_their_versions_and_what_they_are(site: Path, mini_path: Path) -> None:
     first = install_mini(site, mini_path, "First.Package", "1.0")
-    second = install_mini(site, mini_path, "second", "2.1+cu13")
-    rewritten(mini_path, second, options=("-DOTHER",))
-    broken = install_mini(site, mini_path, "third", "3.0")
-    broken.write_bytes(b"damaged")
-    install(site, "liar", families={"lie": "second.data.fragments", "bad": "a-b"})
-    listed = {
-        f"{each['distribution']}:{each['family']}": each
-        for each in json.loads(run("ls", "--installed", "--json").stdout)["families"]
-    }
-    with FragmentDatabase(first) as opened:
-        assert listed["First.Package:mini"] == {
-            "family": "mini",
-            "distribution": "First.Package",
-            "version": "1.0",
-            "editable": None,
-            "database": str(first),
-            "digest": opened.digest,
-            "architectures": ["75"],
-            "compilers": sorted({f"{i.toolchain} {i.version}" for f in opened.fragments() for i in f.images}),
-            "size": first.stat().st_size,
-            "trouble": None,
-            "remedy": None,
-        }
-    assert listed["second:mini"]["version"] == "2.1+cu13"
-    assert listed["second:mini"]["digest"] != listed["First.Package:mini"]["digest"]
-    assert "not a fragment database" in listed["third:mini"]["trouble"]
-    assert "pip install --force-reinstall" in listed["third:mini"]["remedy"]
-    assert listed["liar:lie"]["trouble"] == "database holds no family 'lie'"
-    assert "invalid entry point" in listed["liar:bad"]["trouble"]
-    text = run("ls", "--installed").stdout
-    assert "mini  First.Package 1.0  for compute_75  nvrtc " in text
-    assert f"\n  {first}\n  digest " in text
-    assert text.index("First.Package") < text.index("second 2.1+cu13") < text.index("third")
-    assert "is not a fragment database" in text
+    install_mini(site, mini_path, "third", "3.0").write_bytes(b"damaged")
+    install(site, "liar", families={"lie": "First_Package.data.fragments", "bad": "a-b"})
+    findings = json.loads(run("doctor", "--json").stdout)["findings"]
+    listed = {each["value"].partition(": ")[0]: each for each in findings if each["name"] == "installed family"}
+    assert listed["mini of First.Package 1.0"]["value"].endswith(f": {first}")
+    assert listed["mini of First.Package 1.0"]["ok"]
+    assert "not a fragment database" in listed["mini of third 3.0"]["value"]
+    assert "pip install --force-reinstall" in listed["mini of third 3.0"]["remedy"]
+    assert any("invalid entry point" in each["value"] for each in listed.values())

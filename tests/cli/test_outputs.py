@@ -53,10 +53,6 @@ def test_timings_do_not_replace_a_database_or_what_is_built_from(here: Path) -> 
     error = _fails(DatabaseError, "build", "./mini", "-o", "x.fragdb", "--timings", "tt.json")
     assert (error.where, error.code) == ("tt.json", "database-not-overwritten")
     assert Path("tt.json").read_bytes() == before
-    matrix = next((here / "mini").rglob("*.json"))
-    kept = matrix.read_bytes()
-    assert "would overwrite another file" in _usage("build", "./mini", "-o", "x.fragdb", "--timings", matrix)
-    assert matrix.read_bytes() == kept
     assert not Path("x.fragdb").exists()
 
 
@@ -74,27 +70,12 @@ def test_a_dumped_kernel_does_not_replace_a_database_or_a_source(here: Path) -> 
     assert Path("s.cu").read_text() == "// mine"
 
 
-def test_a_report_or_a_manifest_does_not_replace_a_database(here: Path) -> None:
+def test_a_report_does_not_replace_a_database(here: Path) -> None:
     shutil.copy("mini.fragdb", "other.fragdb")
-    shutil.copy("mini.fragdb", "SUMS.sig")
     before = Path("mini.fragdb").read_bytes()
     _fails(DatabaseError, "report", "mini.fragdb", "-o", "other.fragdb")
-    assert "would overwrite another file" in _usage("manifest", "SUMS.sig", "-o", "SUMS")
-    _fails(DatabaseError, "manifest", "mini.fragdb", "-o", "SUMS")
-    assert Path("SUMS.sig").read_bytes() == Path("other.fragdb").read_bytes() == before
-
-
-def test_sources_are_not_rendered_over_the_template_that_they_come_from(here: Path) -> None:
-    family = here / "one"
-    (family / "kern").mkdir(parents=True)
-    template = family / "kern" / "kern.cu"
-    template.write_text('extern "C" __global__ void kern() {}')
-    (family / "matrix.json").write_text("{}")
-    (family / "family.toml").write_text(
-        '[family]\nname = "one"\n[entrypoint.kern]\nmatrix = "matrix.json"\ntemplate = "kern/kern.cu"\n'
-    )
-    assert "would overwrite another file" in _usage("render", "./one", "-o", "one")
-    assert template.read_text() == 'extern "C" __global__ void kern() {}'
+    assert "would overwrite another file" in _usage("report", "mini.fragdb", "-o", "mini.fragdb")
+    assert Path("mini.fragdb").read_bytes() == Path("other.fragdb").read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["fifo.json", f"{'long' * 70}.json", "gone/t.json"])
@@ -111,7 +92,6 @@ WRITERS = {
     "plan json": ("plan", *TWICE, "--db", "mini.fragdb", "--dump", "json", "-o"),
     "plan cubin": ("plan", *TWICE, "--db", "mini.fragdb", "--dump", "cubin", "-o"),
     "report": ("report", "mini.fragdb", "-o"),
-    "manifest": ("manifest", "mini.fragdb", "-o"),
     "warm": ("warm", *TWICE[:-2], "--db", "mini.fragdb", "--arch", "sm_90", "-o"),
     "timings": ("build", "./mini", "-o", "new.fragdb", "--timings"),
 }

@@ -20,7 +20,7 @@ def written(path: Path, *entries: object) -> Path:
 
 def test_show_says_what_is_chosen_for_what_and_how_much_faster_it_is(tmp_path: Path) -> None:
     path = written(tmp_path / "a.wisdom", ONE)
-    text = succeeds("wisdom", "show", path)
+    text = succeeds("wisdom", path)
     for word in ("mini/kern", "rows=1024", "NVIDIA H200", "veclen=4", "2.00 times"):
         assert word in text
     assert "4 variants" in text
@@ -28,21 +28,21 @@ def test_show_says_what_is_chosen_for_what_and_how_much_faster_it_is(tmp_path: P
 
 def test_show_reads_the_users_own_by_default(tmp_path: Path) -> None:
     path = written(tmp_path / "own", OTHER)
-    assert "other/kern" in succeeds("wisdom", "show", JITLTO_WISDOM=str(path))
-    fails(jitlto("wisdom", "show", JITLTO_WISDOM=str(tmp_path / "none")), 1, "wisdom-unreadable", "none")
+    assert "other/kern" in succeeds("wisdom", JITLTO_WISDOM=str(path))
+    fails(jitlto("wisdom", JITLTO_WISDOM=str(tmp_path / "none")), 1, "wisdom-unreadable", "none")
 
 
 def test_merge_writes_all_entries_in_any_order(tmp_path: Path) -> None:
     one, other = written(tmp_path / "1", ONE), written(tmp_path / "2", OTHER)
     for number, order in enumerate(((one, other), (other, one, one))):
-        succeeds("wisdom", "merge", *order, "-o", tmp_path / f"out{number}")
+        succeeds("wisdom", *order, "-o", tmp_path / f"out{number}")
     assert (tmp_path / "out0").read_bytes() == (tmp_path / "out1").read_bytes()
     assert len(wisdom_file.read(tmp_path / "out0")) == 2
-    succeeds("wisdom", "merge", one, other, "-o", one)
+    succeeds("wisdom", one, other, "-o", one)
     assert len(wisdom_file.read(one)) == 2
 
 
 def test_a_file_that_is_none_is_one_error_and_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "bad").write_text("{}")
-    fails(jitlto("wisdom", "merge", tmp_path / "bad", "-o", tmp_path / "out"), 1, "wisdom-damaged", "bad")
+    fails(jitlto("wisdom", tmp_path / "bad", "-o", tmp_path / "out"), 1, "wisdom-damaged", "bad")
     assert not (tmp_path / "out").exists()

@@ -44,7 +44,7 @@ SOURCES = [
 __device__ int f{number}(int x) {{ return hidden(x) + counter++ + twice({number}) + __LINE__; }}
 __device__ __half g{number}(__half x) {{ return twice(x); }}
 """
-    for number in range(8)
+    for number in range(4)
 ]
 
 

@@ -8,12 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.base.versions import Architecture
-from jitlto.cuda import nvfatbin, nvjitlink
-from jitlto.cuda.elf import PROGBITS, hash_code, read_sections, read_undefined
-from jitlto.cuda.nvjitlink import InputKind, LinkInput
+from jitlto.cuda.elf import PROGBITS, read_sections, read_undefined
 from tests.plan.user_code.test_inputs import relocatable_cubin
-from tests.support.compiled import BASE, compiled
 
 TEXT = """
 struct pair { float x, y; };
@@ -59,15 +55,3 @@ def _cubin(made: list[bytes] = []) -> bytes:  # noqa: B006 - made once
 def test_what_is_no_elf_file(data: bytes) -> None:
     with pytest.raises(ValueError, match="malformed"):
         read_sections(data)
-
-
-def test_kernels_that_an_option_does_not_change_have_the_same_hash() -> None:
-    def link(text: str, *options: str) -> bytes:
-        fatbin = nvfatbin.wrap_ltoir(compiled(text).ltoir[BASE], BASE)
-        item = LinkInput(InputKind.FATBIN, fatbin, "kernel")
-        return nvjitlink.link([item], Architecture(90), ("-lto", *options)).data
-
-    text = 'extern "C" __global__ void __launch_bounds__(64, 1) kern(int* x) { x[threadIdx.x] += 1; }'
-    plain, limited = link(text), link(text, "-maxrregcount=128")  # CUDA 13 notes the option
-    assert hash_code(plain) == hash_code(limited) != hash_code(link(text.replace("1;", "2;")))
-    assert hash_code(b".version 8.0") != hash_code(b".version 8.1")

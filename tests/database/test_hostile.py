@@ -315,7 +315,7 @@ def test_json_of_any_depth_is_an_error(copy: Path, text: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_index_rows_that_lie_lead_to_no_fragment_that_does_not_fit(
     mini_path: Path, tmp_path: Path, chance: Random, exchanged: bool

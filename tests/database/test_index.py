@@ -27,8 +27,6 @@ from jitlto.record.parameters import parameter_values
 from jitlto.runtime.family import KernelFamily
 from tests.support.index import WholeIndex
 
-pytestmark = pytest.mark.one_major
-
 
 def function(name: str) -> Symbol:
     return Symbol(name, SymbolKind.FUNCTION, "(4)(4)")
@@ -73,7 +71,7 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(fragments, max_size=14, unique_by=lambda f: f.key),
     st.integers(0, 2),

@@ -129,6 +129,8 @@ def test_tensors_on_another_device_are_refused(world: World) -> None:
     call = Implementation(world.declared["accumulate"], world.backend).call
     with raises(OperatorError, "operator-call", "x", "meta", where="::accumulate", hint="cpu"):
         call(torch.zeros(3), torch.empty(3, device="meta"))
+    with torch._subclasses.FakeTensorMode(), raises(OperatorError, "operator-call", "x", "meta", hint="cpu"):
+        world.accumulate(torch.zeros(3), torch.empty(3, device="meta"))
 
 
 def test_a_launch_is_on_the_tensors_device_and_in_its_current_stream(world: World) -> None:

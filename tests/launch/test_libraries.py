@@ -89,7 +89,7 @@ def launched(fake: FakeDriver, way: Callable[..., None], *args: Any, stream: Any
 
 
 @pytest.mark.slow
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
 @given(
     types=st.lists(st.sampled_from(POINTERS), min_size=1, max_size=3).map(tuple),
     calls=st.lists(st.lists(VALUES, min_size=3, max_size=3), min_size=1, max_size=6),

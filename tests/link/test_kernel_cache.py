@@ -30,7 +30,7 @@ from tests.support.fleet import TEN, sail
 from tests.support.kernels import get_or_link
 from tests.support.process import ROOT, python
 
-PROCESSES = int(os.environ.get("JITLTO_TEST_PROCESSES", "8"))
+PROCESSES = int(os.environ.get("JITLTO_TEST_PROCESSES", "4"))
 LARGE = 1 << 30
 TWICE = {"data_type": "float", "op_name": "twice"}
 SQUARE = {"data_type": "float", "op_name": "square"}

@@ -19,8 +19,6 @@ from jitlto.runtime.family import KernelFamily
 from tests.plan.test_resolve import OP, fragment, kernel
 from tests.support.index import index_of, open_written
 
-pytestmark = pytest.mark.one_major
-
 
 def many(count: int) -> list[Fragment]:
     """A family of ``count`` cubed kernels, in whose groups ``a``, ``b`` and ``c`` nothing depends on another."""
@@ -126,7 +124,7 @@ def by_trial(index: Index, fragments: list[Fragment]) -> set[tuple[Fragment, ...
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(families())
 def test_every_kernel_that_some_configuration_plans_is_found_once(fragments: list[Fragment]) -> None:
     index = index_of(fragments)

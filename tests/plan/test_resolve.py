@@ -22,8 +22,6 @@ from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKi
 from tests.support.errors import raises
 from tests.support.index import index_of
 
-pytestmark = pytest.mark.one_major
-
 # `op(float)`, `op(double)` and `helper(int)` as the linker sees them.
 OP, OP_DOUBLE, HELPER = "_Z2opf", "_Z2opd", "_Z6helperi"
 LAYOUT = "(4)(4)"
@@ -380,7 +378,7 @@ def renamed(fragments: Iterable[Fragment], new: dict[str, str]) -> list[Fragment
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(families(), st.data())
 def test_no_renaming_and_no_order_leads_to_another_kernel(
     family: tuple[list[Fragment], dict[str, str]], data: st.DataObject

@@ -12,8 +12,6 @@ from jitlto.base.errors import JitltoError
 from jitlto.record.fragment import FragmentKey, is_name
 from tests.support.errors import raises
 
-pytestmark = pytest.mark.one_major
-
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]*", fullmatch=True)
 keys = st.builds(FragmentKey.make, names, names, st.dictionaries(names, st.text(), max_size=4))
 

@@ -13,8 +13,6 @@ from jitlto.base.errors import JitltoError
 from jitlto.record.options import LinkOptions, describe_invalid_option
 from tests.support.errors import raises
 
-pytestmark = pytest.mark.one_major
-
 maybe = st.none() | st.booleans()
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "fast_math": st.booleans(),

@@ -52,4 +52,4 @@ def test_what_a_database_says_is_text_in_the_page(path: Path) -> None:
 
     text = _page(path, forge(rows(path)))
     assert SCRIPT not in text
-    assert "&lt;script&gt;alert(1)" in text or "\\u003cscript" in text
+    assert "&lt;script&gt;alert(1)" in text

@@ -11,7 +11,7 @@ from tests.support.shared_stores import KeyPair, opened, signed, trust
 from tests.support.store_faults import FAULTS, run
 from tests.support.store_server import fault_proxy
 
-pytestmark = [pytest.mark.one_major, pytest.mark.timing]
+pytestmark = pytest.mark.timing
 
 BOUND = 0.050  # seconds a process
 NOISE = 0.050  # of the clock while others use this machine

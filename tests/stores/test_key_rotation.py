@@ -55,13 +55,6 @@ def test_a_key_is_replaced_by_another_without_a_gap(tmp_path: Path) -> None:
     assert get(store | signed(signers)) == b"kernel"
 
 
-def test_a_writer_whose_key_its_own_readers_reject_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    own, trusted = KeyPair.create(tmp_path / "own"), KeyPair.create(tmp_path / "trusted")
-    put(store_in(tmp_path / "store") | signed(trust(tmp_path / "signers", trusted), own), b"kernel")
-    (record,) = (each for each in caplog.records if "JITLTO_STORE_SIGNERS" in each.getMessage())
-    assert record.levelname == "WARNING"
-
-
 def test_a_directory_needs_no_signatures_unless_they_are_asked_for(tmp_path: Path) -> None:
     store = store_in(tmp_path / "store")
     put(store, b"kernel")

@@ -22,8 +22,6 @@ from tests.support.process import environment
 from tests.support.shared_stores import KeyPair, opened, signed, trust
 from tests.support.store_server import fault_proxy, s3_server
 
-pytestmark = pytest.mark.one_major
-
 KILLS = 100  # a kind of store
 KEYS = 40
 

@@ -19,11 +19,9 @@ from jitlto.cli import cli
 from jitlto.link import packs
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
-from jitlto.stores import manifest, signatures
+from jitlto.stores import signatures
 from jitlto.stores.manifest import Manifest
 from tests.support.errors import raises
-
-pytestmark = pytest.mark.one_major
 
 ZERO = "0" * 64
 needs_ssh = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
@@ -84,30 +82,28 @@ def refused(code: str, *arguments: object) -> str:
     return str(result.exception)
 
 
-def listed(release: Path, *more: object) -> Path:
-    result = run("manifest", release / "pkg" / "mini.fragdb", "-o", release / "SHA256SUMS", *more)
-    assert result.exit_code == 0, result.output or result.exception
-    return release / "SHA256SUMS"
+def listed(release: Path, signed_by: Path | None = None) -> Path:
+    """Make the manifest of a release as its publisher does, with sha256sum and ssh-keygen."""
+    path = release / "SHA256SUMS"
+    names = sorted(str(file.relative_to(release)) for file in (release / "pkg").iterdir())
+    path.write_bytes(tool("sha256sum", *names, cwd=release).stdout)
+    if signed_by:
+        Path(f"{path}.sig").unlink(missing_ok=True)
+        tool("ssh-keygen", "-q", "-Y", "sign", "-f", signed_by, "-n", "jitlto", path)
+    return path
 
 
 def test_a_manifest_lists_databases_and_the_packs_beside_them(release: Path) -> None:
     path = listed(release)
-    assert list(Manifest.read(path).digests) == ["pkg/mini.fragdb", "pkg/mini.sm_90.pack"]
     result = run("verify", "--manifest", path)
     assert result.exit_code == 0
     assert "2 files match" in result.output
     assert "6 fragments and 12 images intact" in result.output
     assert run("verify", "--manifest", path, release / "pkg" / "mini.fragdb").exit_code == 0
-
-
-def test_sha256sum_and_jitlto_read_each_others_manifests(release: Path) -> None:
-    path = listed(release)
-    tool("sha256sum", "--check", "--strict", path.name, cwd=release)
     for flag in ("--text", "--binary"):
         made = tool("sha256sum", flag, "./pkg/mini.fragdb", "pkg/mini.sm_90.pack", cwd=release)
         (release / "other").write_bytes(made.stdout)
         assert Manifest.read(release / "other").digests == Manifest.read(path).digests
-        assert run("verify", "--manifest", release / "other").exit_code == 0
 
 
 @pytest.mark.parametrize("name", ["mini.fragdb", "mini.sm_90.pack"])
@@ -120,7 +116,7 @@ def test_a_changed_file_fails_and_the_message_gives_both_digests(release: Path, 
         message = refused("mismatch", "verify", "--manifest", path, *arguments)
         assert str(file) in message
         assert expected in message
-        assert manifest.sha256(file) in message
+        assert hashlib.sha256(file.read_bytes()).hexdigest() in message
 
 
 def test_an_unlisted_file_fails(release: Path, database: Path, tmp_path: Path) -> None:
@@ -176,52 +172,13 @@ def test_a_manifest_is_a_file_of_sensible_size(release: Path, tmp_path: Path) ->
     assert "UTF-8" in refused("invalid", "verify", "--manifest", tmp_path / "bytes")
 
 
-def test_files_outside_the_directory_and_strange_names_are_not_listed(
-    release: Path, database: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "inner").mkdir()
-    assert str(database) in refused("outside", "manifest", database, "-o", tmp_path / "inner" / "SHA256SUMS")
-    strange = Path(shutil.copy(database, release / "a\nb.fragdb"))
-    told = refused("invalid-name", "manifest", strange, "-o", release / "SHA256SUMS")
-    assert "a\nb" not in told, "nor in a message"
-    assert not (release / "SHA256SUMS").exists()
-
-
 # --- signatures ---
 
 
 @pytest.mark.slow
 @needs_ssh
-def test_openssh_and_jitlto_check_each_others_signatures(release: Path, key: Path) -> None:
-    path = listed(release, "--sign", key)
-    signers = signers_of(key)
-    command = ["ssh-keygen", "-Y", "verify", "-f", signers, "-I", "release@example.org", "-n", "jitlto"]
-    tool(*command, "-s", f"{path}.sig", input=path.read_bytes())
-    Path(f"{path}.sig").unlink()
-    tool("ssh-keygen", "-q", "-Y", "sign", "-f", key, "-n", "jitlto", path)
-    assert run("verify", "--manifest", path, "--signers", signers).exit_code == 0
-
-
-@needs_ssh
-def test_a_signature_is_removed_with_a_message_if_the_manifest_changes(
-    release: Path, database: Path, key: Path
-) -> None:
-    path = listed(release, "--sign", key)
-    signature = path.with_name("SHA256SUMS.sig")
-    signed = signature.read_bytes()
-    assert run("manifest", database, "-o", path).stderr == ""
-    assert signature.read_bytes() == signed
-    shutil.copy(database, release / "pkg" / "more.fragdb")
-    done = run("manifest", database, release / "pkg" / "more.fragdb", "-o", path)
-    assert done.exit_code == 0
-    assert not signature.exists()
-    assert f"{signature}: removed, as the manifest has changed" in done.stderr
-
-
-@pytest.mark.slow
-@needs_ssh
 def test_a_changed_manifest_or_signature_fails(release: Path, database: Path, key: Path) -> None:
-    path = listed(release, "--sign", key)
+    path = listed(release, key)
     signature, signers = Path(f"{path}.sig"), signers_of(key)
     whole, signed = path.read_bytes(), signature.read_bytes()
     path.write_bytes(whole + f"{ZERO}  more.fragdb\n".encode())
@@ -244,18 +201,15 @@ def test_a_changed_manifest_or_signature_fails(release: Path, database: Path, ke
 def test_a_missing_signature_is_a_failure_if_signers_are_given(release: Path, database: Path, key: Path) -> None:
     path = listed(release)
     assert str(path) in refused("unsigned", "verify", "--manifest", path, "--signers", signers_of(key), database)
-    listed(release, "--sign", key)
+    listed(release, key)
     assert "signature not checked" in run("verify", "--manifest", path).output
-    shutil.copy(release / "pkg" / "mini.sm_90.pack", release / "pkg" / "mini.sm_80.pack")
-    listed(release)  # of another content, and unsigned: the old signature is not left beside it
-    assert str(path) in refused("unsigned", "verify", "--manifest", path, "--signers", signers_of(key), database)
 
 
 @pytest.mark.slow
 @needs_ssh
 def test_others_signatures_and_signatures_for_other_things_fail(release: Path, key: Path, tmp_path: Path) -> None:
     other = made_key(tmp_path / "other")
-    path = listed(release, "--sign", other)
+    path = listed(release, other)
     assert "not made by a key" in refused("untrusted", "verify", "--manifest", path, "--signers", signers_of(key))
     Path(f"{path}.sig").unlink()
     tool("ssh-keygen", "-q", "-Y", "sign", "-f", key, "-n", "file", path)
@@ -265,19 +219,6 @@ def test_others_signatures_and_signatures_for_other_things_fail(release: Path, k
         assert str(path) in refused("untrusted", "verify", "--manifest", path, "--signers", signers)
 
 
-@needs_ssh
-def test_a_key_that_cannot_sign_is_an_error_and_a_signature_that_is_there_stays(
-    release: Path, database: Path, key: Path, tmp_path: Path
-) -> None:
-    signature = Path(f"{listed(release, '--sign', key)}.sig")
-    signed = signature.read_bytes()
-    (tmp_path / "nokey").write_text("no key")
-    for name in ("nokey", "missing"):
-        command = ("manifest", database, "-o", release / "SHA256SUMS", "--sign", tmp_path / name)
-        assert "SHA256SUMS" in refused("unsignable", *command)
-        assert signature.read_bytes() == signed
-
-
 @pytest.mark.slow
 @needs_ssh
 @pytest.mark.parametrize(
@@ -285,9 +226,14 @@ def test_a_key_that_cannot_sign_is_an_error_and_a_signature_that_is_there_stays(
     [
         (["me,release@example.org KEY"], "me"),
         (["*@example.org,me KEY"], "*@example.org"),
+        (['"me,you" KEY'], "me"),
         (["# a comment", "", 'release namespaces="git" KEY', 'me namespaces="git,jitlto" KEY'], "me"),
         (['old valid-before="20200101" KEY', 'early valid-after="20990101" KEY', "me KEY"], "me"),
+        (['old valid-before="20200101" KEY'], None),
+        (['early valid-after="20990101" KEY'], None),
+        (['me namespaces="git" KEY', 'me namespaces="file" KEY'], None),
         (["me cert-authority KEY"], None),
+        (["me no-such-option KEY"], None),
         (["OTHER", "me OTHER KEY"], None),
         (["me,you OTHER", "them OTHER", "you KEY"], "you"),
         (["# me KEY", "KEY"], None),
@@ -297,7 +243,7 @@ def test_a_key_that_cannot_sign_is_an_error_and_a_signature_that_is_there_stays(
 def test_a_key_counts_in_every_line_that_lists_it(
     release: Path, key: Path, tmp_path: Path, lines: list[str], name: str | None
 ) -> None:
-    path = listed(release, "--sign", key)
+    path = listed(release, key)
     public = {"KEY": key, "OTHER": made_key(tmp_path / "other")}
     words = {word: " ".join(file.with_suffix(".pub").read_text().split()[:2]) for word, file in public.items()}
     signers = tmp_path / "signers"
@@ -313,7 +259,7 @@ def test_a_key_counts_in_every_line_that_lists_it(
 @pytest.mark.parametrize("kind", [["rsa"], ["ecdsa"], ["ecdsa", "-b", "521"], ["ed25519"]], ids=" ".join)
 def test_every_kind_of_key_signs(release: Path, tmp_path: Path, kind: list[str]) -> None:
     tool("ssh-keygen", "-q", "-t", *kind, "-N", "", "-f", tmp_path / "another")
-    path = listed(release, "--sign", tmp_path / "another")
+    path = listed(release, tmp_path / "another")
     signers = signers_of(tmp_path / "another")
     assert run("verify", "--manifest", path, "--signers", signers).exit_code == 0
     path.write_bytes(path.read_bytes() + f"{ZERO}  more.fragdb\n".encode())

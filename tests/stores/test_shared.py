@@ -14,7 +14,7 @@ from jitlto.base.errors import StoreError
 from jitlto.base.log import WarnOnce
 from jitlto.stores import entry, shared
 from jitlto.stores.address import StoreAddress
-from jitlto.stores.backend import REFRESH_AFTER, StoredObject
+from jitlto.stores.backend import StoredObject
 from jitlto.stores.shared import SharedStore
 from jitlto.stores.trust import Trust
 from tests.support.errors import raises
@@ -291,19 +291,6 @@ def test_what_was_read_and_rejected_is_replaced_whatever_its_head_says(store: Sh
     store.put("kernels", KEY, b"linked")
     assert store.flush(10)
     assert backend.held == {NAME: GOOD}
-
-
-@pytest.mark.parametrize(("age", "is_written"), [(0.0, False), (REFRESH_AFTER - 60, False), (REFRESH_AFTER + 60, True)])
-def test_the_date_of_last_use_is_right_to_a_day(
-    store: SharedStore, backend: Fake, age: float, is_written: bool
-) -> None:
-    opened(store)
-    backend.reply, backend.modified = lambda name: GOOD, time.time() - age
-    assert store.get("kernels", KEY)
-    end = time.monotonic() + (10 if is_written else 0.1)
-    while not backend.held and time.monotonic() < end:
-        time.sleep(0.005)
-    assert backend.held == ({NAME: GOOD} if is_written else {})
 
 
 def test_more_than_fits_is_dropped(store: SharedStore, backend: Fake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ def fault_proxy(behind: Server | None, *, tls: Path | None = None) -> Iterator[P
     arguments += ["--tls", str(tls)] if tls is not None else []
     with _process("-m", "tests.support.fault_proxy", *arguments) as (process, port):
         scheme = "https" if tls is not None else "http"
-        proxy = Proxy(port, scheme, behind.bucket) if behind else Proxy(port, scheme=scheme)
+        proxy = Proxy(port, scheme, behind.bucket) if behind else Proxy(port, scheme)
         object.__setattr__(proxy, "_process", process)
         yield proxy
 

@@ -22,19 +22,15 @@ from tests.support import launch_core
 from tests.support.families import MINI, write_family
 from tests.support.wisdom import H200
 
-#: ``mini`` with two functions of which either may be used, two blocks and a register limit: 8 variants.
+#: ``mini`` with two functions of which either may be used, and two blocks: 4 variants.
 TUNED = MINI | {
     "family.toml": MINI["family.toml"]
     + """
 [entrypoint.kern.tune]
-free    = ["op_name"]
-default = {op_name = "twice"}
-sizes   = {n = "log2"}
-launch  = "launch.json"
-link    = {max_registers = [64]}
-when    = ["n < 1000000 or op_name == 'square'"]
-""",
-    "launch.json": '{"grid": "cdiv(n, block)", "block": ["128", "256"]}',
+free  = {op_name = "twice"}
+block = [128, 256]
+sizes = {n = "log2"}
+"""
 }
 
 
@@ -45,11 +41,10 @@ def build_tuned(directory: Path) -> Path:
 
 
 def pretend_to_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plan kernels, and pretend that each that is linked has code of its own."""
+    """Plan kernels, and pretend to link them."""
 
-    def link(asked: Problem, variant: Variant) -> SimpleNamespace:
+    def link(asked: Problem, variant: Variant) -> None:
         asked.family.plan(**asked.request(variant))
-        return SimpleNamespace(cubin=repr((variant.parameters, variant.link)).encode())
 
     monkeypatch.setattr(Problem, "link", link)
 

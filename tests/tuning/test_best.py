@@ -10,16 +10,28 @@ from typing import Any
 import pytest
 
 from jitlto.base.errors import PlanError
-from jitlto.record.tuning import Launch, Variant
+from jitlto.build.pipeline import build
+from jitlto.families import declaration
+from jitlto.record.tuning import Variant
 from jitlto.tuning import devices, wisdom_file
-from jitlto.tuning.best import Best, Problem
+from jitlto.tuning.best import Problem
 from jitlto.tuning.wisdom import Entry, Trial, Wisdom
 from tests.support import launch_core
 from tests.support.errors import raises
-from tests.support.tuned import PlannedFamily, open_tuned
+from tests.support.families import write_family
+from tests.support.tuned import TUNED, PlannedFamily, open_tuned
 from tests.support.wisdom import A100, H200, make_entry
 
 FLOAT = {"data_type": "float"}
+
+
+@pytest.fixture
+def exact(tuned_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlannedFamily:
+    """The same, with a size of which each value is a bucket of its own."""
+    toml = TUNED["family.toml"].replace('{n = "log2"}', '{n = "log2", dim = "exact"}')
+    path = write_family(tmp_path / "exact", TUNED | {"family.toml": toml})
+    build([declaration.load_family(path)], tuned_copy, jobs=1)
+    return open_tuned(tuned_copy, monkeypatch)
 
 
 def measured(
@@ -30,15 +42,16 @@ def measured(
     device: str = H200,
     data_type: str = "float",
     kernel: str | None = None,
+    **sizes: int,
 ) -> Entry:
     """Wisdom about a problem: seconds by the number of the variant; the first is the default."""
-    asked = Problem.read(family, {"n": n, "data_type": data_type})
+    asked = Problem.read(family, {"n": n, "data_type": data_type, **sizes})
     variants = list(asked.variants())
     trials = [
         Trial(variants[number], kernel or asked.launcher(variants[number]).chosen.digest, seconds, 0.0, 10)
         for number, seconds in times.items()
     ]
-    return make_entry("mini", "kern", asked.configuration, asked.record.bucket(asked.sizes), device, trials)
+    return make_entry("mini", "kern", asked.configuration, asked.bucket, device, trials)
 
 
 def own(family: PlannedFamily, *entries: Entry) -> None:
@@ -58,9 +71,8 @@ def variants(family: PlannedFamily) -> list[Variant]:
 def test_without_wisdom_the_default_is_used(tuned: PlannedFamily) -> None:
     best = tuned.best(n=1000, **FLOAT)
     assert (best.origin, best.variant) == ("default", variants(tuned)[0])
-    assert best.launch == Launch((8,), (128,))
+    assert best.block == (128,)
     assert best.launcher.plan.request.configuration == {"op_name": "twice", "data_type": "float"}
-    assert tuned.best(n=2_000_000, **FLOAT).variant.parameters == (("op_name", "square"),)  # by the condition
 
 
 def test_what_was_measured_is_used_for_all_sizes_of_its_bucket(tuned: PlannedFamily) -> None:
@@ -68,16 +80,15 @@ def test_what_was_measured_is_used_for_all_sizes_of_its_bucket(tuned: PlannedFam
     for n in (1024, 1500, 2047):
         best = tuned.best(n=n, data_type="float")
         assert (best.origin, best.reason, best.variant) == ("measured", "", variants(tuned)[3])
-        assert best.launch.grid == (-(-n // best.launch.block[0]),)  # type: ignore[index]
-    assert best.launcher.plan.request.link_options == {"max_registers": 64}
+        assert best.block == (256,)
+    assert best.launcher.plan.request.configuration == {"op_name": "square", "data_type": "float"}
 
 
-def test_a_launch_passes_what_was_chosen(tuned: PlannedFamily) -> None:
-    best = tuned.best(n=1000, **FLOAT)
-    best("stream", "x", 1000)
-    assert best.launcher.launches == [("stream", (8,), (128,), "x", 1000, {})]  # type: ignore[attr-defined]
-    with raises(PlanError, "plan-launch-choice"):
-        Best(best.launcher, Variant(), Launch(), "default", "")("stream")
+def test_what_was_measured_for_another_value_of_a_size_that_counts_exactly_is_no_guess(exact: PlannedFamily) -> None:
+    own(exact, measured(exact, {0: 2.0, 3: 1.0}, dim=64))
+    assert exact.best(n=1024, dim=64, **FLOAT).origin == "measured"
+    assert exact.best(n=1 << 18, dim=64, **FLOAT).origin == "guess"
+    assert exact.best(n=1024, dim=65, **FLOAT).origin == "default"
 
 
 @pytest.mark.parametrize(
@@ -115,21 +126,19 @@ def test_of_two_versions_of_a_kernel_that_at_hand_counts(tuned: PlannedFamily) -
     assert (tuned.best(n=1024, **FLOAT).origin, tuned.best(n=1024, **FLOAT).variant) == ("measured", variants(tuned)[3])
 
 
-def test_a_variant_that_is_not_declared_or_does_not_apply_is_never_used(tuned: PlannedFamily) -> None:
+def test_a_variant_that_is_not_declared_is_never_used(tuned: PlannedFamily) -> None:
     made = measured(tuned, {0: 2.0, 1: 1.0})
-    foreign = Variant((("op_name", "cube"),), made.trials[1].variant.launch)
-    block = Variant(made.trials[1].variant.parameters, (("block", "64"), ("grid", "1")))
+    foreign = Variant((("op_name", "cube"),), (128,))
+    block = Variant(made.trials[1].variant.parameters, (64,))
     for variant in (foreign, block, Variant()):
         trials = (made.trials[0], Trial(variant, "cd" * 32, 1.0, 0.0, 10))
         own(tuned, make_entry("mini", "kern", FLOAT, made.bucket, H200, trials))
         assert tuned.best(n=1024, **FLOAT).origin == "default"
-    own(tuned, measured(tuned, {0: 2.0, 1: 1.0}))
-    assert tuned.best(n=2_000_000, **FLOAT).origin == "default"  # op_name=twice is not for it
 
 
 def test_what_was_measured_of_others_counts_when_variants_leave_the_declaration(tuned: PlannedFamily) -> None:
     made = measured(tuned, {0: 2.0, 1: 1.0, 3: 1.2})
-    gone = Variant(made.trials[1].variant.parameters, (("block", "64"), ("grid", "1")))
+    gone = Variant(made.trials[1].variant.parameters, (64,))
     for trials in (
         [made.trials[0], Trial(gone, "cd" * 32, 0.5, 0.0, 10), *made.trials[1:]],  # the fastest
         [Trial(gone, "cd" * 32, 3.0, 0.0, 10), *made.trials[1:]],  # the default
@@ -142,17 +151,17 @@ def test_what_was_measured_of_others_counts_when_variants_leave_the_declaration(
 def test_what_was_measured_of_others_counts_when_a_kernel_is_gone(
     tuned: PlannedFamily, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own(tuned, measured(tuned, {0: 2.0, 2: 1.2, 3: 1.0}))
+    own(tuned, measured(tuned, {0: 2.0, 1: 1.2, 3: 1.0}))
     fastest, launcher = variants(tuned)[3], Problem.launcher
 
     def without_fastest(asked: Problem, variant: Variant) -> Any:
-        if variant.kernel == fastest.kernel:
+        if variant.parameters == fastest.parameters:
             raise PlanError("no such kernel")
         return launcher(asked, variant)
 
     monkeypatch.setattr(Problem, "launcher", without_fastest)
     best = tuned.best(n=1024, **FLOAT)
-    assert (best.origin, best.variant) == ("measured", variants(tuned)[2])
+    assert (best.origin, best.variant) == ("measured", variants(tuned)[1])
 
 
 def test_off_uses_the_defaults(tuned_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +188,7 @@ def test_two_processes_choose_the_same_whatever_they_asked_before(
     tuned_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = open_tuned(tuned_copy, monkeypatch)
-    own(first, *(measured(first, {0: 2.0, number: 1.0}, n=1 << 3 * number) for number in range(1, 7)))
+    own(first, *(measured(first, {0: 2.0, number: 1.0}, n=1 << 3 * number) for number in range(1, 4)))
     sizes = [7**power for power in range(7)]
     shuffled = random.Random(1).sample(sizes, len(sizes))  # noqa: S311 - no secret
     second = open_tuned(tuned_copy, monkeypatch)

@@ -15,12 +15,12 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
 from jitlto.tuning import devices
 from jitlto.tuning.bench import Bench
-from jitlto.tuning.tune import Workload
+from jitlto.tuning.best import Best
 
 pytestmark = pytest.mark.gpu
 
 #: What ``twice`` and ``square`` make of 2 is the same.
-PROBLEM = {"n": 100_000, "data_type": "float"}
+PROBLEM: dict[str, Any] = {"n": 100_000, "data_type": "float"}
 
 
 @pytest.fixture
@@ -29,35 +29,52 @@ def family(tuned_copy: Path, tmp_path: Path) -> KernelFamily:
     return KernelFamily("mini", FragmentDatabase(tuned_copy), Session(Config.read(names)))
 
 
-def workload(value: float) -> tuple[Workload, Any]:
+def workload(value: float) -> tuple[Callable[[Best, Any], None], Any]:
+    """What launches a variant, and its array."""
     import cupy as cp
 
     array = cp.full(PROBLEM["n"], value, cp.float32)
     cp.cuda.Device().synchronize()
-    return Workload([array, PROBLEM["n"]], results=[array]), array
+
+    def launch(best: Best, stream: Any) -> None:
+        grid = -(-PROBLEM["n"] // best.block[0])
+        best.launcher(stream, grid, best.block, array, PROBLEM["n"])
+
+    return launch, array
 
 
 def test_variants_with_the_same_results_are_timed_and_the_fastest_is_used(family: KernelFamily) -> None:
-    load, array = workload(2.0)
-    report = family.tune(PROBLEM, load, budget=30)
+    launch, array = workload(2.0)
+    report = family.tune(PROBLEM, launch, [array], budget=30)
     assert not report.outcome.rejected
-    assert len(report.entry.trials) == report.variants == 8
+    assert len(report.entry.trials) == 4
     assert all(1e-7 < trial.seconds < 1e-2 for trial in report.entry.trials)
     assert report.entry.device == devices.current_kind()
     best = family.best(**PROBLEM)
     assert (best.origin, best.variant) == ("measured", report.entry.chosen.variant)
     array.fill(2.0)
     with Bench() as bench:
-        best(bench.stream, array, PROBLEM["n"])
+        launch(best, bench.stream)
         bench.synchronize()
     assert (array.get() == 4.0).all()
 
 
 def test_variants_with_other_results_are_left_out(family: KernelFamily) -> None:
-    load, _ = workload(3.0)
-    report = family.tune(PROBLEM, load, budget=30)
+    launch, array = workload(3.0)
+    report = family.tune(PROBLEM, launch, [array], budget=30)
     assert {dict(variant.parameters)["op_name"] for variant in report.outcome.rejected} == {"square"}
-    assert len(report.outcome.rejected) == 4
+    assert len(report.outcome.rejected) == 2
+
+
+def test_variants_that_the_device_does_not_launch_are_left_out(family: KernelFamily) -> None:
+    launch, array = workload(2.0)
+
+    def too_much(best: Best, stream: Any) -> None:
+        best.launcher(stream, 1, best.block, array, 1, shared_memory=1 << 30 if best.block == (256,) else 0)
+
+    report = family.tune(PROBLEM, too_much, [array], budget=30)
+    assert {variant.block for variant in report.outcome.rejected} == {(256,)}
+    launch(family.best(**PROBLEM), 0)  # the context still works
 
 
 def test_times_are_those_of_the_device() -> None:

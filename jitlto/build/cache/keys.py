@@ -58,7 +58,7 @@ class CompileConfig:
     @cached_property
     def _how(self) -> list[object]:
         architectures = [*map(str, self.architectures)], [*map(str, self.candidates)], str(self.linker)
-        return [REVISION, self.options, architectures, self.images, self.toolchain.identify(self.images)]
+        return [REVISION, self.options, architectures, self.images, self.toolchain.identity]
 
     def key(self, source: Source, what: str = "") -> str:
         """SHA-256 of a source with its headers, of how it is compiled, and of what is asked of it."""

@@ -32,7 +32,6 @@ from jitlto.compile.headers import HeaderSearch, is_outside
 from jitlto.compile.source_files import walk_sources
 from jitlto.cuda import libraries
 from jitlto.families import declaration
-from jitlto.link import requests
 from jitlto.runtime.discovery.entry_points import InstalledFamily
 
 if TYPE_CHECKING:
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 20_000  # a start of a program may take as long as reading them
 _log = logging.getLogger(__name__)
+_TOOLKITS = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")  # where compilers are found
 _PATIENCE = 600.0  # seconds of waiting for a concurrent build
 # The build imports the same modules as this process.
 _COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from jitlto.__main__ import main; main()"
@@ -110,10 +110,11 @@ def _state(source: Path, settings: Config) -> str | None:
     """Return the SHA-256 of everything that the database is made from; None if only the build knows what that is."""
     if settings.prebuilt:
         return None  # the build takes prebuilt databases instead of sources
-    compiler = libraries.find_packaged(*libraries.FILES["nvrtc"])
-    tools = [requests.linker_surroundings(), compiler, compiler and requests.size_and_time(compiler)]
-    digest = hashlib.sha256(json.dumps(tools).encode("utf-8", "surrogateescape"))
+    digest = hashlib.sha256(repr([os.environ.get(name) for name in _TOOLKITS]).encode())
     try:
+        for name in ("nvrtc", "nvJitLink"):
+            path = Path(libraries.find_packaged(*libraries.FILES[name]) or "")
+            digest.update(repr([path, path.stat().st_size, path.stat().st_mtime_ns]).encode())
         digest.update((source / "pyproject.toml").read_bytes())
         names = _settings_of(source).get("families")
         paths = [declaration.find_family(name, source) for name in names or ()]
@@ -131,7 +132,7 @@ def _sources(family: declaration.FamilyDeclaration) -> Iterator[tuple[str, bytes
     """Yield names and contents of a family's sources: all files in its directories, and headers outside them."""
     folders = {family.path.parent, *family.include}
     for group in family.groups:
-        folders.update(path.parent for path in (*group.matrices, group.template) if path)
+        folders.update(path.parent for path in (group.matrix, group.template) if path)
     search = HeaderSearch(family.include)
     paths = list(islice(walk_sources(sorted(folders), thorough=True), _MOST_FILES + 1))  # before any is read
     if len(paths) > _MOST_FILES:

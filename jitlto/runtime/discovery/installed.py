@@ -12,17 +12,13 @@ from jitlto.runtime.discovery.registry import Registry
 
 @dataclass(frozen=True, slots=True)
 class ListedFamily:
-    """A family of an installed package, and the state of its database; ``size`` is in bytes."""
+    """A family of an installed package, and the state of its database."""
 
     family: str
     distribution: str
     version: str
     editable: str | None
     database: str | None = None
-    digest: str | None = None
-    architectures: tuple[str, ...] = ()
-    compilers: tuple[str, ...] = ()
-    size: int | None = None
     trouble: str | None = None
     remedy: str | None = None
 
@@ -48,12 +44,10 @@ def _listed(each: InstalledFamily, registry: Registry) -> ListedFamily:
                 builds = "; first use builds it" if path.is_relative_to(registry.settings.cache_dir) else ""
                 return replace(listed, trouble=f"not built yet{builds}")
             file = registry.file(path)
-        listed = replace(
-            listed, database=str(file.path), digest=file.contents.digest, size=file.location.stat().st_size
-        )
-        family = file.require(each.family)
+        listed = replace(listed, database=str(file.path))
+        file.require(each.family)
     except JitltoError as error:
         return replace(listed, database=error.where, trouble=error.what, remedy=error.hint)
     except OSError as error:
         return replace(listed, trouble=error.strerror or str(error))
-    return replace(listed, architectures=family.architectures, compilers=family.compilers)
+    return listed

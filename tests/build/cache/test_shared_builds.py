@@ -71,11 +71,8 @@ class Runner:
         return counts | {"stderr": done.stderr, "bytes": (self.place / "mini.fragdb").read_bytes()}
 
 
-@pytest.fixture(params=["file", "s3"])
-def runners(request: pytest.FixtureRequest, tmp_path: Path) -> Runners:
-    if request.param == "file":
-        return Runners(tmp_path, {"JITLTO_STORE": (tmp_path / "store").as_uri()})
-    proxy: Proxy = request.getfixturevalue("proxy")
+@pytest.fixture
+def runners(proxy: Proxy, tmp_path: Path) -> Runners:
     proxy.set()
     store = f"s3://{proxy.bucket}/{tmp_path.name}"
     return Runners(tmp_path, proxy.variables | {"JITLTO_STORE": store, "JITLTO_STORE_TRUST": "checksum"})
@@ -140,7 +137,6 @@ def test_a_check_on_a_fresh_runner_links_nothing_again(runners: Runners) -> None
 @pytest.mark.parametrize(
     "conditions",
     [
-        {"fault": "status", "status": 403},
         {"fault": "status", "status": 500},
         {"fault": "refuse"},
         {"fault": "silent"},

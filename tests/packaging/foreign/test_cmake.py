@@ -13,8 +13,6 @@ from jitlto.packaging.foreign import cmake
 from jitlto.packaging.foreign.cmake import RecordedCall, find_cmake, read_project
 from tests.support.errors import raises
 
-pytestmark = pytest.mark.one_major
-
 
 def read(directory: Path, text: str, **definitions: str) -> list[RecordedCall]:
     (directory / "CMakeLists.txt").write_text(text, "utf-8")

@@ -18,8 +18,6 @@ from tests.support.errors import raises
 from tests.support.families import write_family
 from tests.support.foreign import TREE
 
-pytestmark = pytest.mark.one_major
-
 KERNEL = "__global__ void k@x@() {}\n"
 CALL = "generate_jit_lto_kernels(f NAME_FORMAT k_@x@ MATRIX_JSON_FILE m.json KERNEL_INPUT_FILE k.cu.in {})\n"
 

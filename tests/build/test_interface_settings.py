@@ -1,21 +1,16 @@
-"""Interfaces whose sides are compiled in other ways: they mean the same, or are refused; the linked PTX is judge."""
+"""Interfaces whose sides are compiled in other ways: they cannot depend on it; the linked PTX is the judge."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from jitlto.base.errors import BuildError, FamilyError, JitltoError, PlanError
+from jitlto.base.errors import BuildError, PlanError
 from jitlto.build.cache.cache import Cache
-from jitlto.build.interface_compiler import Answer, InterfaceCompiler
-from jitlto.build.interface_text import compare_texts
 from jitlto.build.pipeline import build
-from jitlto.build.rendered_families import RenderedFamilies
-from jitlto.compile.compiler import CompileJob
 from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase
 from jitlto.families.declaration import load_family
@@ -43,10 +38,16 @@ def family(interface: str, **settings: Mapping[str, object]) -> Family:
 
 ARCHS = {
     "parentheses": STRUCTURE("", f"float a[({IS_NEW})];"),
+    "braces": STRUCTURE(f"constexpr int n{{{IS_NEW}}};", "float a[n];"),
     "alignment": STRUCTURE("", "float a; alignas(__CUDA_ARCH__ >= 900 ? 32 : 4)"),
     "function": STRUCTURE(f"constexpr __device__ int n() {{ return {IS_NEW}; }}", "float a[n()];"),
+    "target": STRUCTURE("#include <nv/target>\nconstexpr __device__ int n() "
+                        "{ NV_IF_TARGET(NV_PROVIDES_SM_90, (return 2;), (return 1;)) }", "float a[n()];"),
+    "minimum": f"#if __CUDA_MINIMUM_ARCH__ >= 900\n{CHOICE}",
     "toolkit": f"#include <cuda/std/cstdint>\n#if _CCCL_PTX_ARCH() >= 900\n{CHOICE}",
     "macro": STRUCTURE(f"#define N ({IS_NEW})\n", "float a[N];"),
+    "body": STRUCTURE("inline __device__ void g() {\n#if __CUDA_ARCH__ >= 900\n#define N 2\n#else\n"
+                      "#define N 1\n#endif\n}\n", "float a[N];"),
 }  # fmt: skip
 
 
@@ -72,9 +73,9 @@ def test_what_changes_no_declaration_may_differ(interface: str, tmp_path: Path) 
     assert ask(family(interface, archs={"device": "90"}), tmp_path).value == 7
 
 
-def test_both_sides_and_their_values_are_named(tmp_path: Path) -> None:
+def test_the_word_and_both_sides_are_named(tmp_path: Path) -> None:
     files = family(ARCHS["macro"], archs={"device": "90"}).files("pair")
-    names = "f.cuh:3", "750 >= 900 ? 2 : 1", "pair/kern", "900 >= 900 ? 2 : 1", "pair/f"
+    names = "f.cuh:2", "__CUDA_ARCH__", "pair/kern", "for 75)", "pair/f", "for 75, 90)"
     with raises(BuildError, "build-interface-architecture", *names):
         build([load_family(write_family(tmp_path, files))], tmp_path / "a.fragdb", jobs=1)
 
@@ -96,15 +97,13 @@ def test_so_is_an_option_that_defines_a_macro_of_the_compiler(options: list[str]
     ("option", "macro"),
     [
         ("--expt-relaxed-constexpr", "__CUDACC_RELAXED_CONSTEXPR__"),
-        ("-Xcompiler=-include,wide.h", "WIDE"),
+        ("-Xcompiler=-fopenmp", "_OPENMP"),
     ],
 )
 def test_and_one_of_nvcc(option: str, macro: str, tmp_path: Path) -> None:
-    files = family(f"#ifdef {macro}\n{CHOICE}", options={"device": [option]}).files("pair") | {
-        "wide.h": "#define WIDE\n"
-    }
+    files = family(f"#ifdef {macro}\n{CHOICE}", options={"device": [option]}).files("pair")
     files["family.toml"] = files["family.toml"].replace("[family]", '[family]\ntoolchain = "nvcc"')
-    with raises(BuildError, "build-interface-architecture", "float a[2]", "float a[1]", option):
+    with raises(BuildError, "build-interface-architecture", macro, option):
         build([load_family(write_family(tmp_path, files))], tmp_path / "a.fragdb", jobs=1)
 
 
@@ -134,7 +133,7 @@ def test_callers_sources_mean_what_fragments_mean(settings: str, tmp_path: Path,
             _link(path, source=DEVICE)
             continue
         _link(path)
-        with raises(PlanError, "plan-interface-text", "f.cuh:7", "callers' code"):
+        with raises(PlanError, "plan-interface-text", "f.cuh:2", "callers' code"):
             _link(path, source=DEVICE)
 
 
@@ -142,7 +141,7 @@ def test_callers_sources_mean_what_fragments_mean(settings: str, tmp_path: Path,
 def test_a_group_that_callers_supply_is_refused_by_the_build(tmp_path: Path) -> None:
     files = replace(family(f"#if __CUDA_ARCH__ >= 900\n{CHOICE}"), is_callers=True).files("pair")
     files["family.toml"] = files["family.toml"].replace("[family]", '[family]\narchs = ["75", "90"]')
-    with raises(BuildError, "build-interface-architecture", "f.cuh:7", "callers' code"):
+    with raises(BuildError, "build-interface-architecture", "f.cuh:2", "callers' code"):
         build([load_family(write_family(tmp_path, files))], tmp_path / "a.fragdb", jobs=1)
 
 
@@ -179,93 +178,3 @@ def test_families_that_use_each_other_are_compared(
     with raises(BuildError, "build-interface-architecture", "f.cuh", "used/f", "user/kern"):
         link("wrong", interface, **headers)
     link("right", STRUCTURE("", "float a;"), **headers)
-
-
-def test_families_that_are_compiled_in_one_way_ask_nobody(tmp_path: Path) -> None:
-    files = family(ARCHS["macro"]).files("pair")
-    families = RenderedFamilies([load_family(write_family(tmp_path, files))])
-
-    def refuse(*_args: object, **_settings: object) -> None:
-        raise JitltoError("asked", code="jitlto")
-
-    compiler = InterfaceCompiler(refuse, None)
-    assert compare_texts(families.families, families.requests, compiler, families.callers_config) == {}
-
-
-@pytest.mark.slow
-def test_answers_are_kept(tmp_path: Path, cache: Cache) -> None:
-    files = family(
-        "#define HOPPER (__CUDA_ARCH__ >= 900)\n" + ARCHS["macro"].replace(IS_NEW, "1"), archs={"device": "90"}
-    )
-    loaded = load_family(write_family(tmp_path, files.files("pair")))
-    build([loaded], tmp_path / "a.fragdb", jobs=1, cache=cache)
-    families = RenderedFamilies([loaded])
-    asked: list[object] = []
-    compiler = InterfaceCompiler(lambda *job, **_: asked.append(job), cache)
-    assert compare_texts(families.families, families.requests, compiler, lambda _: None) == {}
-    assert not asked
-
-
-REAL = "using real = float;\n"
-VALUE = "__device__ float value(int x);\n"
-#: What the interfaces of a first and a second family say, of which a third is compiled behind both.
-CHANGED = {
-    "definition": ("#define real int\n", f"{REAL}__device__ real value(int x);\n", "real", 2, 2),
-    "function-like": ("#define real(x) x\n", "#define as(x) real(x)\nas(int) y();\n", "real", 2, 3),
-    "guard": ("#define V_CUH\n", f"#ifndef V_CUH\n#define V_CUH\n{VALUE}#endif\n", "V_CUH", 2, 4),
-    "body": ("#define N 3\n", "#ifndef N\n#define N 4\n#endif\ninline __device__ int f() { return N; }\n", "N", 2, 5),
-    "keyword": ("#define float double\n", VALUE, "float", 2, 2),
-    "undefined": ('#include "both.cuh"\n#undef N\n', '#include "both.cuh"\nenum { count = N };\n', "N", 3, 3),
-    "in the midst": ("#define N 3\n", "int f(\n#ifdef N\nint, int\n#endif\n);\n", "N", 2, 4),
-}
-UNCHANGED = {
-    "a macro of its own": ("#define N 3\n", VALUE),
-    "a comment and a text": ("#define N 3\n", '// N\nstatic_assert(true, "N");\n'),
-    "undefined again": ("#define N 3\nenum { first = N };\n#undef N\n", "enum { N = 2 };\n"),
-    "the same default": ("#ifndef HD\n#define HD __device__\n#endif\n",
-                         "#if !defined(HD)\n#define HD __device__\n#endif\nHD float value(int x);\n"),
-    "defined anew": ("#define N 3\n", "#undef N\n#define N 4\nenum { count = N };\n"),
-    "without effect": ("#define WIDE\n", f"#ifdef WIDE\n#endif\n{VALUE}"),
-    "a copy under the same guard": ('#include "copy1.cuh"\n', f'#include "copy2.cuh"\n{VALUE}'),
-    "a header of both in the midst": (
-        'enum { one = 1 };\n#include "both.cuh"\n', 'enum { two = 2 };\n#include "both.cuh"\nenum { count = N };\n'),
-    "a list": ('#define X(n) first_##n,\nenum { \n#include "list.inc"\n};\n#undef X\n',
-               '#define X(n) second_##n,\nenum { \n#include "list.inc"\n};\n#undef X\n'),
-}  # fmt: skip
-
-
-def compile_here(job: CompileJob, run: Callable[[CompileJob], Answer]) -> Future[Answer]:
-    future: Future[Answer] = Future()
-    future.set_result(run(job))
-    return future
-
-
-def check_two(directory: Path, first: str, second: str) -> None:
-    """Check the interfaces of a family that uses two others."""
-    files = {"user/family.toml": '[family]\nname = "user"\n[use]\nfirst = "../first"\nsecond = "../second"\n'}
-    for name, text in (("first", first), ("second", second)):
-        toml = f'[family]\nname = "{name}"\ninclude = [".", "../shared"]\n[device.{name}_group]\n'
-        toml += f'matrix = "m.json"\ntemplate = "t.jinja"\ninterface = "{name}.cuh"\n'
-        files |= {f"{name}/family.toml": toml, f"{name}/m.json": "{}", f"{name}/t.jinja": "// nothing\n"}
-        files[f"{name}/{name}.cuh"] = f"#pragma once\n{text}"
-    files["user/family.toml"] += '[entrypoint.k]\nmatrix = "m.json"\ntemplate = "t.jinja"\n'
-    files |= {"user/m.json": "{}", "user/t.jinja": "__global__ void k() {}\n", "shared/list.inc": "X(one)\nX(two)\n"}
-    files |= {f"shared/copy{n}.cuh": "#ifndef COPY\n#define COPY\nstruct Copy { float x; };\n#endif\n" for n in (1, 2)}
-    files["shared/both.cuh"] = "#pragma once\n#define N 5\nenum { five = N };\n"
-    write_family(directory, files)
-    families = RenderedFamilies([load_family(directory / "user" / "family.toml")])
-    families.requests  # noqa: B018 - renders
-    families.check_texts(InterfaceCompiler(compile_here, None))
-
-
-@pytest.mark.parametrize("case", CHANGED)
-def test_what_one_family_leaves_and_the_next_mentions_is_refused_at_both_places(case: str, tmp_path: Path) -> None:
-    first, second, name, left, changed = CHANGED[case]
-    with raises(FamilyError, "family-use", name, f"first.cuh:{left}", f"second.cuh:{changed}", "user"):
-        check_two(tmp_path, first, second)
-    check_two(tmp_path, "", first)
-
-
-@pytest.mark.parametrize("case", UNCHANGED)
-def test_what_changes_nothing_is_not(case: str, tmp_path: Path) -> None:
-    check_two(tmp_path, *UNCHANGED[case])
