@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
 import shutil
 import signal
 import sqlite3
@@ -243,15 +242,6 @@ def test_a_part_says_what_it_is_a_part_of(tmp_path: Path, part: PartRecord) -> N
         assert opened.verify() == 4
 
 
-def test_a_part_is_a_database_like_any_other_but_not_the_same(small: Path, tmp_path: Path) -> None:
-    digest = writer.write(tmp_path / "part", FAMILIES, FRAGMENTS, BLOBS, part=PART)
-    assert content(tmp_path / "part", verify=True) == content(small)
-    with FragmentDatabase(small) as complete:
-        assert complete.part is None
-        assert complete.digest != digest
-    assert str(PART) == "part 2 of 3"
-
-
 def change_meta(path: Path, statement: str) -> None:
     """Run a statement on the table ``meta`` without its rules, as a hand would."""
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -284,16 +274,6 @@ def test_a_changed_part_or_list_of_gaps_is_noticed_where_it_is_read(tmp_path: Pa
 
 
 # --- Files and paths ---
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["with space", "what?#b", "100%20", "ä😀", "a&mode=rwc", "'\"", "x\\y", "a\udcff"])
-def test_any_path_will_do(tmp_path: Path, name: str) -> None:
-    directory = tmp_path / name
-    directory.mkdir()
-    writer.write(directory / f"{name}.fragdb", FAMILIES, FRAGMENTS, BLOBS)
-    assert content(directory / f"{name}.fragdb", verify=True)[1]
-    assert [path.name for path in directory.iterdir()] == [f"{name}.fragdb"]
 
 
 def test_a_read_only_file_in_a_read_only_directory(copy: Path) -> None:
@@ -392,46 +372,6 @@ def test_a_database_of_an_earlier_jitlto_is_one_clear_error() -> None:
 
 
 # --- Damage ---
-
-
-def assert_same_or_error(path: Path, expected: Content) -> bool:
-    """The identical content, or an error that names the file; anything else raises. Returns whether it was an error."""
-    try:
-        found = content(path)
-    except DatabaseError as error:
-        assert error.where == str(path)
-        assert error.hint
-        return True
-    assert found == expected
-    return False
-
-
-@pytest.mark.slow
-def test_single_flipped_bits(small: Path, tmp_path: Path) -> None:
-    expected, data, path = content(small), small.read_bytes(), tmp_path / "flipped.fragdb"
-    chance = random.Random(20)  # noqa: S311 - the same flips every time
-    bits = {chance.randrange(8 * len(data)) for _ in range(200)} | set(range(8 * 108)) | schema_bits(data, chance)
-    noticed = 0
-    for bit in sorted(bits):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(flipped)
-        noticed += assert_same_or_error(path, expected)
-    assert noticed > len(bits) // 4
-
-
-def schema_bits(data: bytes, chance: random.Random) -> set[int]:
-    """Bits in the schema, whose damage SQLite itself complains about."""
-    begin = data.index(b"CREATE VIEW")
-    return {8 * chance.randrange(begin, begin + 900) + 7 for _ in range(60)}
-
-
-@pytest.mark.slow
-def test_truncation_at_any_point(small: Path, tmp_path: Path) -> None:
-    expected, data, path = content(small), small.read_bytes(), tmp_path / "cut.fragdb"
-    for end in {*range(0, 110, 7), *range(0, len(data), 509), *range(1024, len(data), 1024), len(data) - 1}:
-        path.write_bytes(data[:end])
-        assert assert_same_or_error(path, expected), end
 
 
 @pytest.mark.slow
