@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import jitlto
-from tests.benchmarks.installed import install
+from tests.benchmarks.script import installed
 from tests.support.process import ROOT, output_of
 
 HEAVY = ("cuda", "numpy", "jinja2", "sqlite3", "click", "torch", "jax")
@@ -39,7 +39,7 @@ def loaded(names: list[str], unwanted: tuple[str, ...]) -> list[str]:
 @pytest.mark.slow
 def test_import_takes_less_than_60_milliseconds(tmp_path: Path) -> None:
     code = "import time; t = time.perf_counter(); import jitlto; print(time.perf_counter() - t)"
-    compiled = install(tmp_path)
+    compiled = installed(tmp_path)
     seconds = [run(code, **compiled) for _ in range(5)]
     assert all(isinstance(s, float) for s in seconds)
     assert min(s for s in seconds if isinstance(s, float)) < 0.060
