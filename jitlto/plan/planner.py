@@ -207,13 +207,21 @@ class Planner(Generic[Loaded]):
             raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
         supplied = self._inputs(database, callers, index) if self._supplied or self._functions else []
         resolution = self._resolve(index, supplied)
-        built = record.link_options(resolution.fragments, link_options)
         request = None  # a Python function cannot be recorded
         if not self._functions:
             pinned = tuple(str(fragment.key) for fragment in self._pinned)
             asked = (self._configuration, pinned, tuple(self._supplied), link_mode, dict(link_options))
             request = Request(family.name, self._entry, *asked)
-        how = (built.merge(link_options), built, link_mode, target, database, self._services, request, family.again())
+        how = (
+            record.link.merge(link_options),
+            record.link,
+            link_mode,
+            target,
+            database,
+            self._services,
+            request,
+            family.again(),
+        )
         return Plan(family.name, resolution, tuple(supplied), *how)
 
     def launcher(self, *, link_mode: str = "lto", link_options: Mapping[str, object] | None = None) -> Loaded:
