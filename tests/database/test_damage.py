@@ -25,6 +25,7 @@ from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
 from jitlto.runtime.family import KernelFamily, load
 from tests.benchmarks import database_scale
+from tests.support import synthetic
 
 PLACES = int(os.environ.get("JITLTO_TEST_DAMAGE", "360")) // 3
 
@@ -191,7 +192,7 @@ def test_a_damaged_database_answers_the_same_or_fails(sample: Sample, tmp_path: 
 @pytest.mark.slow
 def test_a_plan_from_a_large_damaged_database_is_the_same_or_an_error(tmp_path: Path) -> None:
     """Half of the damage is in the rows that the plan reads, which are few of those that there are."""
-    database_scale.write_family(tmp_path / "large.fragdb", 300)
-    outcome = database_scale.damage(tmp_path / "large.fragdb", 300, PLACES * 3)
+    large = synthetic.write_family(tmp_path / "large.fragdb", 300)
+    outcome = database_scale.damage(large, 300, PLACES * 3)
     assert outcome["in rows that the plan reads: DatabaseError"] > PLACES
     print(f"large databases: {outcome}")
