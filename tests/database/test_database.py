@@ -218,24 +218,6 @@ PART = PartRecord(
     (("f", "_Z2opf", "no such function"),),
     ("the matrix is odd: «é»",),
 )
-parts = st.builds(
-    PartRecord, st.integers(1, 9), st.integers(1, 9), texts,
-    st.lists(keys, max_size=3, unique=True).map(sorted).map(tuple),
-    st.dictionaries(names, texts, max_size=3).map(lambda d: tuple(sorted(d.items()))),
-    tuples(st.tuples(names, texts, texts)),
-    tuples(texts),
-)  # fmt: skip
-
-
-@pytest.mark.slow
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(parts)
-def test_a_part_says_what_it_is_a_part_of(tmp_path: Path, part: PartRecord) -> None:
-    digest = writer.write(tmp_path / "part", FAMILIES, FRAGMENTS, BLOBS, part=part)
-    with FragmentDatabase(tmp_path / "part") as opened:
-        assert opened.part == part
-        assert opened.digest == digest
-        assert opened.verify() == 4
 
 
 def change_meta(path: Path, statement: str) -> None:
