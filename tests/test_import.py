@@ -12,7 +12,7 @@ import jitlto
 from tests.benchmarks.script import installed
 from tests.support.process import ROOT, output_of
 
-HEAVY = ("cuda", "numpy", "jinja2", "sqlite3", "click", "rich", "torch", "jax")
+HEAVY = ("cuda", "numpy", "jinja2", "sqlite3", "click", "torch", "jax")
 
 # What the two halves share and what only runs; the build side and the command line are the rest.
 RUN_SIDE = """
@@ -112,7 +112,7 @@ def test_run_side_modules_import_neither_jinja_nor_the_build_side() -> None:
     names = run(RUN_SIDE + "import json, sys; print(json.dumps(sorted(sys.modules)))")
     assert isinstance(names, list)
     assert {"jitlto.database", "jitlto.runtime.family", "jitlto.launch.launcher"} <= set(names)
-    assert loaded(names, ("jinja2", "click", "rich")) == []
+    assert loaded(names, ("jinja2", "click")) == []
 
 
 @pytest.mark.slow
@@ -127,6 +127,6 @@ print(json.dumps(sorted(sys.modules)))
 """
     names = run(code, str(mini_path))
     assert isinstance(names, list)
-    assert loaded(names, ("jinja2", "click", "rich")) == []
+    assert loaded(names, ("jinja2", "click")) == []
     # Without JITLTO_STORE, nothing of shared stores either.
     assert [name for name in names if name.startswith(("jitlto.stores", "obstore", "cryptography"))] == []

@@ -6,17 +6,15 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jitlto.base.cache_dir import CacheDir
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import JitltoError, LinkError, VersionError
-from jitlto.base.events import Events, Kind
+from jitlto.base.events import Kind
 from jitlto.base.frozen import Shared
 from jitlto.base.log import WarnOnce
 from jitlto.base.mangling import demangle
@@ -33,31 +31,7 @@ from jitlto.record.fragment import Fragment, Image, SymbolKind
 from jitlto.record.options import LinkOptions
 
 if TYPE_CHECKING:  # not imported at run time: a plan whose kernel is in a cache needs none of them
-    from typing import Protocol
-
     from jitlto.plan.user_code.inputs import UserInput
-
-    class Kernels(Protocol):
-        """What links plans, and keeps linked kernels."""
-
-        @property
-        def store(self) -> CacheDir | None: ...
-
-        def get_or_link(self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel: ...
-
-        @property
-        def linker(self) -> Callable[..., LinkedKernel]: ...
-
-        def warn(self, chosen: Chosen, kernel: LinkedKernel) -> None: ...
-
-    class Services(Protocol):
-        """The parts of a session that plans and planners use."""
-
-        @property
-        def events(self) -> Events: ...
-
-        @property
-        def kernel_cache(self) -> Kernels: ...
 
 
 _DIGEST_SCHEMA = 1
@@ -102,7 +76,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         mode: ``lto`` or ``ptx``, as requested.
         arch: The target; None for that of the current device.
         database: The database that images are read from.
-        services: The session whose kernel cache links it.
+        services: The session whose kernel cache links it; its module is above.
         request: The request that it answers, for planning it elsewhere; None if the request cannot be recorded.
         again: Makes its family, for the same.
     """
@@ -115,7 +89,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
     mode: str
     arch: Architecture | None
     database: FragmentDatabase
-    services: Services
+    services: Any
     request: Request | None = None
     again: Callable[[], Any] | None = None
 
@@ -289,7 +263,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         key, cache = self.link_key, self.services.kernel_cache
         if use_cache:
             self.services.events.emit(Kind.REQUESTED, key.kernel, self.digest, plan=self)
-            kernel = cache.get_or_link(key, partial(cache.linker, self), self.database.location)
+            kernel: LinkedKernel = cache.get_or_link(key, partial(cache.linker, self), self.database.location)
         else:
             kernel = cache.linker(self)
         cache.warn(self.chosen, kernel)
@@ -311,7 +285,8 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
                 code="link-no-ptx",
                 hint="dump the cubin or its SASS",
             )
-        return self.services.kernel_cache.linker(self, ptx=True).cubin.decode()
+        linked: LinkedKernel = self.services.kernel_cache.linker(self, ptx=True)
+        return linked.cubin.decode()
 
     def calls_left(self, arch: str | Architecture | None = None) -> list[str]:
         """Return the demangled names of functions, of fragments and of the caller, that the link did not inline.

@@ -220,7 +220,7 @@ class KernelFamily(Shared):
         """
         from jitlto.plan.planner import Planner
 
-        return Planner(self, self.session, entry, configuration, self.load)
+        return Planner(self, entry, configuration)
 
     def plan(
         self,

@@ -222,7 +222,7 @@ def link_jobs(
         kernel = cache.get_or_link(key, link, plan.database.location)
         kernels[key.digest] = payload = key.encode(kernel)
         if shared is not None and kernel.layer not in ("link", "store"):
-            shared.put(key.digest, payload, KERNELS)
+            shared.put(KERNELS, key.digest, payload)
         plan.services.kernel_cache.warn(plan.chosen, kernel)
         return WarmOutcome(job, plan, kernel.layer)
 

@@ -326,13 +326,6 @@ def test_options_of_a_group_reach_its_compiles_and_no_others(build_family: Build
     build_family(changed(family__toml=toml.replace("[device.op]", '[device.op]\noptions = ["-DOP"]'), **files))
 
 
-@pytest.mark.slow
-def test_groups_of_a_kernel_that_set_a_link_option_differently_are_refused(build_family: BuildFamily) -> None:
-    links = "\n[entrypoint.kern.link]\nmax_registers = 32\n\n[device.op.link]\nmax_registers = 64\n"
-    with raises(UnplannedKernelsError, "build-unplanned-kernels", "plan-conflicting-link-options", "32", "64"):
-        build_family(changed(family__toml=MINI["family.toml"] + links))
-
-
 KERNEL = """typedef {{data_type}} value_t;
 struct shape { int rows, columns; };
 __global__ void kern(value_t* x, const void* data, shape s, unsigned n) { x[n] = s.rows; }

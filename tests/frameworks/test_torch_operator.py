@@ -69,14 +69,6 @@ def test_an_operator_computes_what_its_kernel_does(world: World) -> None:
     assert counts.tolist() == [6] * 4
 
 
-def test_tensors_on_the_cpu_are_refused_where_kernels_run_on_cuda_devices(world: World) -> None:
-    world.backend.key = "CUDA"
-    for call in (world.square, lambda x: world.accumulate(x, x)):
-        with raises(OperatorError, "operator-call", world.namespace):
-            call(rows())
-    assert not world.family.launches
-
-
 def test_an_optional_array_may_be_left_out(world: World) -> None:
     x, bits = rows(), torch.tensor([True, False, True, True, False, False])
     for _ in range(2):

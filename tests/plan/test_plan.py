@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -29,7 +29,6 @@ from jitlto.cuda.toolkit import find_binary
 from jitlto.database import FragmentDatabase, writer
 from jitlto.plan.plan import Plan
 from jitlto.record.fragment import Image, ImageKind
-from jitlto.record.options import LinkOptions
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from tests.conftest import BuildFamily
@@ -455,55 +454,6 @@ def test_different_plans_link_at_the_same_time(mini: KernelFamily) -> None:
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(lambda p: p.link(use_cache=False).cubin, plans))
     assert together == alone
-
-
-def with_links(source: Path, target: Path, links: Mapping[str, int], family_link: int | None = None) -> KernelFamily:
-    """The family ``mini`` whose groups have these register limits."""
-    with FragmentDatabase(source) as old:
-        record = old.families["mini"]
-        groups = tuple(
-            replace(g, link=(("max_registers", links[g.name]),) if g.name in links else ()) for g in record.groups
-        )
-        record = replace(record, groups=groups, link=LinkOptions(max_registers=family_link))
-        fragments = old.fragments()
-        blobs = {image.sha256: old.read(image) for fragment in fragments for image in fragment.images}
-        writer.write(target, [record], fragments, blobs)
-    return KernelFamily("mini", FragmentDatabase(target))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("links", "family_link", "given", "expected"),
-    [
-        ({}, 40, {}, 40),
-        ({"kern": 32}, 40, {}, 32),
-        ({"kern": 32}, 40, {"max_registers": 16}, 16),
-        ({"kern": 32, "op": 24}, 40, {"max_registers": 16}, 16),
-    ],
-)
-def test_a_link_option_is_the_callers_else_the_groups_else_the_familys(
-    mini_path: Path,
-    tmp_path: Path,
-    links: Mapping[str, int],
-    family_link: int | None,
-    given: dict[str, object],
-    expected: int | None,
-) -> None:
-    family = with_links(mini_path, tmp_path / "linked.fragdb", links, family_link)
-    plan = family.plan(**TWICE, arch="sm_90", link_options=given)
-    assert plan.options.max_registers == expected
-    same = with_links(mini_path, tmp_path / "family.fragdb", {}, expected).plan(**TWICE, arch="sm_90")
-    assert plan.digest == same.digest
-
-
-def test_groups_that_set_a_link_option_differently_are_an_error_that_names_both(
-    mini_path: Path, tmp_path: Path
-) -> None:
-    family = with_links(mini_path, tmp_path / "linked.fragdb", {"kern": 32, "op": 24})
-    with raises(PlanError, "plan-conflicting-link-options", "kern", "op", "32", "24", hint="link_options"):
-        family.plan(**TWICE, arch="sm_90")
-    with raises(PlanError, "plan-conflicting-link-options"):
-        family.plan(**TWICE, arch="sm_90", link_options={"optimization": 3})
 
 
 # --- what the linker warns of ---

@@ -39,7 +39,7 @@ from jitlto.launch.arguments import make_converter
 from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.requests import Contents, find_chosen, find_contents, hash_key, request_key
-from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, Disk
+from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
 from jitlto.plan.user_code.inputs import from_ptx
 from jitlto.record.fragment import FragmentKey, ImageKind
@@ -370,7 +370,7 @@ def _entry(ground: Ground, data: bytes) -> None:
     if kernel is not None:
         LinkKey.from_entry(data)
     decode_unit(data)
-    find_contents([Disk(ground.store)], key)
+    find_contents([ground.store], key)
 
 
 def _entry_seeds(ground: Ground) -> list[bytes]:

@@ -91,7 +91,6 @@ def test_headers_options_and_standard_are_those_of_the_libraries(tree: dict[str,
     assert (cluster.std, cluster.toolchain) == ("c++17", "nvcc")
     assign = next(group for group in cluster.groups if group.name == "assign")
     assert assign.options == ("-DASSIGN_UNROLL=2",)
-    assert assign.link == (("max_registers", 64),)
 
 
 def test_an_option_and_its_value_stay_together() -> None:
