@@ -21,7 +21,6 @@ from jitlto.base.errors import (
     InterfaceMismatchError,
     LinkError,
     MissingProviderError,
-    PlanError,
     UnknownValueError,
 )
 from jitlto.base.mangling import base_name, demangle
@@ -34,7 +33,6 @@ from jitlto.database import FragmentDatabase
 from jitlto.database.index import Index
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
 from jitlto.record.check_result import Cause
-from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role
 from jitlto.record.parameters import agrees
 
@@ -135,8 +133,7 @@ def require_kernels(
         Advice on fragments that no kernel contains. There is none on a family with gaps.
 
     Raises:
-        UnplannedKernelsError: If something that a kernel requires is missing, defined twice or ambiguous, or if two
-            of its groups set one link option differently.
+        UnplannedKernelsError: If something that a kernel requires is missing, defined twice or ambiguous.
     """
     failed: dict[str, Sequence[Cause]] = {}
     unused: list[Cause] = []
@@ -195,7 +192,6 @@ def _prove(database: FragmentDatabase, name: str, found: _Planned, elsewhere: _P
     (record, index), own = database.index(name), database.fragments(name)
     planned = tuple(each for each in found if isinstance(each, Kernel))
     failures = _explain(index, [each for each in found if isinstance(each, DeadEnd)], show)
-    failures += _find_conflicting_options(record, planned)
     notes = list(_list_supplied(name, planned))
     is_shared = bool(record.groups) and not any(group.role is Role.ENTRYPOINT for group in record.groups)
     if is_shared:
@@ -214,16 +210,6 @@ def _prove(database: FragmentDatabase, name: str, found: _Planned, elsewhere: _P
         callers = any(group.supplied for group in record.groups)
         (notes if callers else failures).extend(_find_unused(index, own, used, used | seen))
     return FamilyProof(name, len(own), planned, tuple(failures), tuple(notes))
-
-
-def _find_conflicting_options(record: FamilyRecord, planned: Iterable[Kernel]) -> Iterator[Finding]:
-    for kernel in planned if any(group.link for group in record.groups) else ():
-        try:
-            record.link_options(kernel.resolution.fragments)
-        except PlanError as error:
-            hint = "set it for one of the groups, or to one value in all groups of a kernel"
-            subject, configuration = str(kernel.resolution.entry.key), dict(kernel.configuration)
-            yield Finding(Kind.CONFLICT, message_of(error), hint, subject, configuration, code=error.code)
 
 
 def _list_supplied(family: str, planned: Iterable[Kernel]) -> Iterator[Finding]:

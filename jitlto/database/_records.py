@@ -20,7 +20,7 @@ from jitlto.base.types import Parameter
 from jitlto.base.versions import Architecture
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Sha256
-from jitlto.record.options import GROUP_LINK_OPTIONS, LinkOptions, touches_files
+from jitlto.record.options import touches_files
 
 T = TypeVar("T")
 
@@ -126,10 +126,6 @@ def decode_family(record: bytes) -> FamilyRecord:
             raise InvalidRecordError(f"the interface {name!r:.40} cannot stand in an #include")
     if not (r.version.isprintable() and r.differs.isprintable()):
         raise InvalidRecordError("the version or a difference has a character that cannot be printed")
-    for group in r.groups:
-        if any(name not in GROUP_LINK_OPTIONS for name, _ in group.link):
-            raise InvalidRecordError("a group has a link option that cannot differ by group")
-        LinkOptions.from_mapping(dict(group.link))
     return r
 
 

@@ -176,14 +176,13 @@ class Planner(Generic[Loaded]):
             raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
         supplied = self._inputs(database, callers, index) if self._supplied or self._functions else []
         resolution = self._resolve(index, supplied)
-        built = record.link_options(resolution.fragments, link_options)
         request = None  # a Python function cannot be recorded
         if not self._functions:
             pinned = tuple(str(fragment.key) for fragment in self._pinned)
             asked = (self._configuration, pinned, tuple(self._supplied), link_mode, dict(link_options))
             request = Request(family.name, self._entry, *asked)
-        options = built.merge(link_options)
-        about = (family.name, resolution, tuple(supplied), options, built, link_mode, target)
+        options = record.link.merge(link_options)
+        about = (family.name, resolution, tuple(supplied), options, record.link, link_mode, target)
         return Plan(*about, database, family.session, request, family.again())
 
     def launcher(self, *, link_mode: str = "lto", link_options: Mapping[str, object] | None = None) -> Loaded:

@@ -69,7 +69,7 @@ def sample(
     fragments.append(Fragment(FragmentKey.make(name, called, {}), Role.DEVICE, "", (), (call,), (), image(b"x" * 99)))
     groups = (
         GroupRecord(called, Role.DEVICE, (), "called.cuh", False),
-        GroupRecord(kernel, Role.ENTRYPOINT, tuple(own[0]) if own else (), None, False, (), exclude),
+        GroupRecord(kernel, Role.ENTRYPOINT, tuple(own[0]) if own else (), None, False, exclude),
     )
     record = FamilyRecord(name, (), LinkOptions(), (Architecture(75),), groups, ())
     write(directory / "sample.fragdb", [record], fragments, blobs, part=part, gaps=gaps)

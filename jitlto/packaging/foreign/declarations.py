@@ -263,7 +263,7 @@ def _group(
     lines = ["", f"[{table}]", *_lines(values)]
     if first.role is Role.DEVICE:
         lines.append("interface = false  # better: the header that declares what the group defines")
-    return [*lines, "", f"[{table}.link]", *_lines(own.link)] if own.link else lines
+    return [*lines, *(f"# left out: {line}  (use __launch_bounds__ in the template)" for line in _lines(own.link))]
 
 
 def choose_key(named: set[str], combinations: Sequence[Mapping[str, str]], used: Iterable[str]) -> tuple[str, ...]:
