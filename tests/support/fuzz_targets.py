@@ -535,5 +535,5 @@ def recorded_line() -> bytes:
     """A recorded plan."""
     from jitlto.base.versions import Architecture
 
-    request = recording.Request("mini", None, {"data_type": "float"}, ("mini/op[]",), (("x", "int f();", None),))
+    request = recording.Request("mini", None, {"data_type": "float"}, ("mini/op[]",), (("x", b"int f();", None),))
     return recording.UsedPlan(request, Architecture(90)).to_line()
