@@ -61,12 +61,11 @@ class FamilyView:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The content of a report: ``gaps`` fragments are left out by a merge, and ``stored`` bytes of images are there."""
+    """The content of a report; ``stored`` bytes of images are there."""
 
     title: str
     digest: str
     part: str | None
-    gaps: int
     families: Sequence[FamilyView]
     stored: int
 
@@ -78,14 +77,13 @@ class Report:
 
 def describe(database: FragmentDatabase, *, family: str | None = None) -> Report:
     """Gather the content of a report, of all families or of one."""
-    apart = [*(database.part.keys if database.part else ()), *database.gaps]
+    apart = database.part.keys if database.part else ()
     fragments = database.fragments(family)
     found = {*database.families, *(each.key.family for each in fragments), *(key.family for key in apart)}
     return Report(
         database.path.name,
         database.digest,
         str(database.part) if database.part else None,
-        sum(family in (None, key.family) for key in database.gaps),
         [_family(name, database, apart) for name in sorted(found) if family in (None, name)],
         sum({image.sha256: image.size for fragment in fragments for image in fragment.images}.values()),
     )

@@ -46,10 +46,8 @@ def record(
     return FamilyRecord(name, (), LinkOptions(), (Architecture(75),), tuple(groups), texts, uses)
 
 
-def prove(
-    families: list[FamilyRecord], fragments: Iterable[Fragment], gaps: Iterable[FragmentKey] = (), **how: bool
-) -> list[str]:
-    with open_written(fragments, families, gaps) as database:
+def prove(families: list[FamilyRecord], fragments: Iterable[Fragment], **how: bool) -> list[str]:
+    with open_written(fragments, families) as database:
         return require_kernels(database, **how)  # type: ignore[arg-type]
 
 
@@ -157,14 +155,6 @@ def test_a_kernel_that_defines_what_others_require_of_a_group_is_refused() -> No
     mine = fragment("kern", provides=[OP], requires=[HELPER], role=Role.ENTRYPOINT)
     (cause,) = causes(mine, OTHER, fragment("op", provides=[OP]))
     assert cause.code == "plan-duplicate-definition" and "interface" in (cause.hint or "")
-
-
-def test_fragments_that_a_merge_leaves_out_are_no_error() -> None:
-    fragments = kernel(OP, n="1"), kernel(OP, n="2"), fragment("op", provides=[OP], n="1")
-    gap = FragmentKey.make("f", "op", {"n": "2"})
-    assert prove([record(*fragments)], fragments, [gap]) == []
-    with raises(UnplannedKernelsError, "build-unplanned-kernels"):
-        prove([record(*fragments)], fragments)
 
 
 def test_a_proof_is_kept_by_digest_and_a_failure_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

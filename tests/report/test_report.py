@@ -38,7 +38,6 @@ def sample(
     names: tuple[str, str, str] = ("f", "kernel", "called"),
     symbol: str = "called",
     part: PartRecord | None = None,
-    gaps: Iterable[FragmentKey] = (),
     exclude: tuple[Exclusion, ...] = (),
 ) -> FragmentDatabase:
     """Write a database of entrypoints with these parameters that call one device function, with dummy images."""
@@ -70,7 +69,7 @@ def sample(
         GroupRecord(kernel, Role.ENTRYPOINT, tuple(own[0]) if own else (), None, False, exclude),
     )
     record = FamilyRecord(name, (), LinkOptions(), (Architecture(75),), groups, ())
-    write(directory / "sample.fragdb", [record], fragments, blobs, part=part, gaps=gaps)
+    write(directory / "sample.fragdb", [record], fragments, blobs, part=part)
     return FragmentDatabase(directory / "sample.fragdb")
 
 
@@ -122,27 +121,6 @@ def test_fragments_in_a_different_part_are_not_missing(tmp_path: Path) -> None:
     assert (len(kernels.by_cell), kernels.apart) == (2, 1)
     assert states(kernels.grid) == {State.EXISTS: 2, State.APART: 1, State.MISSING: 1}
     assert "in another part" in page.to_html(report)
-
-
-def test_fragments_that_a_merge_left_out_are_marked(tmp_path: Path) -> None:
-    cells = [dict(zip("ab", cell, strict=True)) for cell in product("12", "12")]
-    gone = [cells[1], cells[2]]
-    gaps = (*(FragmentKey.make("f", "kernel", cell) for cell in gone), FragmentKey.make("f", "other", {"n": "7"}))
-    with sample(tmp_path, [cells[0], cells[3]]) as database:
-        pretended = page.to_html(describe(database))
-    assert "missing:</strong>" not in pretended
-    with sample(tmp_path, [cells[0], cells[3]], gaps=gaps) as database:
-        report = describe(database)
-    kernels, other = group(report, "kernel"), group(report, "other")
-    assert (report.part, report.gaps) == (None, 3)
-    assert states(kernels.grid) == {State.EXISTS: 2, State.APART: 2}
-    assert (other.product, other.apart, other.values) == (1, 1, {"n": ["7"]})
-    text = page.to_html(report)
-    assert "Parts of the build are missing:" in text
-    assert "3 of 6 fragments are left out" in text
-    assert text.count('<td class="apart">') == 2
-    assert "; 1 left out by the merge; " in text
-    assert "another part" not in text
 
 
 def test_a_combination_that_is_excluded_on_purpose_is_no_hole(tmp_path: Path) -> None:
