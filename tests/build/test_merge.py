@@ -210,14 +210,6 @@ def test_a_missing_part_is_named(hand: Whole, tmp_path: Path) -> None:
     refused([three], code, "4 fragments", "f/kern[t=float]", "...")
 
 
-def test_parts_that_were_cut_differently_merge_if_nothing_is_missing(hand: Whole, tmp_path: Path) -> None:
-    keys = [fragment.key for fragment in hand.fragments]
-    one = hand.part(tmp_path / "1", "1/2", keys[:2])
-    refused([one, hand.part(tmp_path / "2", "2/3", keys[3:])], "build-missing-parts", "1 of 2, 2 of 3", str(keys[2]))
-    merge_databases([one, hand.part(tmp_path / "2", "2/3", keys[2:])], tmp_path / "merged")
-    assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
-
-
 def test_one_key_with_two_contents_is_refused(hand: Whole, tmp_path: Path) -> None:
     one, two = hand.parts(tmp_path, 2)
     other = by_hand(tmp_path / "other.fragdb", data=b"!")
@@ -299,18 +291,6 @@ def test_a_damaged_part_is_named(hand: Whole, tmp_path: Path) -> None:
         with raises(DatabaseError, "database-damaged", where=str(two)):
             merge_databases([one, two], tmp_path / "merged")
         assert not (tmp_path / "merged").exists()
-
-
-def test_a_database_that_is_merged_may_be_the_one_that_is_written(hand: Whole, mini: Whole, tmp_path: Path) -> None:
-    merge_databases([hand.path, mini.path], hand.path)
-    with FragmentDatabase(hand.path) as opened:
-        assert sorted(opened.families) == ["f", "mini"]
-        opened.verify()
-
-
-def test_nothing_to_merge_is_an_error(tmp_path: Path) -> None:
-    with raises(BuildError, "build-no-parts"):
-        merge_databases([], tmp_path / "merged")
 
 
 # --- The command ---

@@ -175,19 +175,6 @@ def test_a_whole_configuration_reads_as_many_rows_in_a_large_family_as_in_a_smal
     assert reads[0] == reads[1] < 12
 
 
-def test_a_part_of_a_configuration_finds_all_that_agree(tmp_path: Path) -> None:
-    size = 12
-    large(tmp_path / "f", size)
-    with FragmentDatabase(tmp_path / "f") as database:
-        assert database.verify() == 0
-        whole, (_, index) = WholeIndex(database.planned("f")[1]), database.index("f")
-        assert sorted(index.entry_keys(None)) == whole.entry_keys(None)
-        assert index.provider_keys("_Zop") == whole.provider_keys("_Zop")
-        for configuration in ({"a": "11"}, {"b": "3"}, {"a": "3", "b": "12"}, {}):
-            assert index.find_providers("_Zop", configuration) == whole.find_providers("_Zop", configuration)
-            assert answer(index, configuration) == answer(whole, configuration)
-
-
 def crowded(path: Path, count: int) -> None:
     """Write a kernel and a function of it, which define many inline functions each."""
     helpers = tuple(Symbol(f"_Z6helper{n}f", SymbolKind.FUNCTION, "(4)(4)", True) for n in range(count))

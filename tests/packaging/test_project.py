@@ -120,16 +120,6 @@ def test_an_sdist_holds_all_that_a_build_reads(tmp_path: Path) -> None:
     assert one.digest == two.digest
 
 
-def test_a_family_at_the_top_of_a_project_does_not_draw_in_builds_and_environments(tmp_path: Path) -> None:
-    path = make(tmp_path, 'families = ["."]')
-    write_family(tmp_path, MINI)
-    for name in ("dist/old.tar.gz", "build/lib/x.cuh", "venv/pyvenv.cfg", "venv/lib/y.cuh", ".git/z"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("")
-    tops = {file.relative_to(tmp_path).parts[0] for file in project.list_sources(project.load_package(path))}
-    assert tops == {*MINI, "fragments", "pyproject.toml"}
-
-
 def test_files_outside_the_project_cannot_be_in_an_sdist(tmp_path: Path) -> None:
     path = make(tmp_path / "a", 'families = ["../mini"]')
     write_family(tmp_path / "mini", MINI)

@@ -127,18 +127,6 @@ def test_options_go_where_they_are_declared(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["\U0001f680", "a\x7fb", 'quo"te', "back\\slash", "new\nline"])
-def test_every_name_of_a_directory_can_be_declared(tmp_path: Path, name: str) -> None:
-    lists = f"add_library(l INTERFACE)\ntarget_include_directories(l INTERFACE [==[{tmp_path}/lib/{name}]==])\n"
-    call = CALL.format("KERNEL_LINK_LIBRARIES l").replace("m.json", f"[==[{name}/m.json]==]")
-    families(tmp_path, lists + call, **{f"{name}/m.json": '{"x": ["1"]}'})
-    loaded = load_family(tmp_path / "out" / "lib" / "family.toml")
-    assert loaded.groups[0].matrix is not None
-    assert loaded.groups[0].matrix.parent.name == name
-    assert [path.name for path in loaded.include] == [name]
-
-
-@pytest.mark.slow
 def test_a_matrix_as_text_and_variables_of_the_caller_become_a_matrix(tmp_path: Path) -> None:
     lists = """set(width 4)
         generate_jit_lto_kernels(f NAME_FORMAT k_@x@ MATRIX_JSON_STRING [[{"x": ["1", "2"]}]] KERNEL_INPUT_FILE w.cu.in)
