@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jitlto.base.errors import DatabaseError
 from jitlto.base.types import Parameter
 from jitlto.base.versions import Architecture, Version
 from jitlto.database import FragmentDatabase
@@ -29,6 +30,7 @@ from jitlto.report.content import GroupView, Report, describe
 from jitlto.report.grid import State
 from jitlto.runtime.family import KernelFamily
 from tests.support.commands import jitlto
+from tests.support.errors import raises
 
 
 def sample(
@@ -110,17 +112,10 @@ def test_a_combination_whose_values_occur_together_is_a_hole(tmp_path: Path) -> 
     assert page.to_html(report).count('<td class="hole">') == 1
 
 
-def test_fragments_in_a_different_part_are_not_missing(tmp_path: Path) -> None:
-    cells = [dict(zip("ab", cell, strict=True)) for cell in product("12", "12")]
-    keys = tuple(FragmentKey.make("f", "kernel", cell) for cell in cells[:3])
-    part = PartRecord(1, 2, "0" * 64, keys, (("f", "nvrtc"),), (), ())
-    with sample(tmp_path, cells[:2], part=part) as database:
-        report = describe(database)
-    assert report.part == "part 1 of 2"
-    kernels = group(report, "kernel")
-    assert (len(kernels.by_cell), kernels.apart) == (2, 1)
-    assert states(kernels.grid) == {State.EXISTS: 2, State.APART: 1, State.MISSING: 1}
-    assert "in another part" in page.to_html(report)
+def test_a_part_of_a_build_has_no_page(tmp_path: Path) -> None:
+    part = PartRecord(1, 2, "0" * 64, (FragmentKey.make("f", "kernel", {"a": "1"}),), (("f", "nvrtc"),), (), ())
+    with sample(tmp_path, [{"a": "1"}], part=part) as database, raises(DatabaseError, hint="jitlto merge"):
+        describe(database)
 
 
 def test_a_combination_that_is_excluded_on_purpose_is_no_hole(tmp_path: Path) -> None:
@@ -138,7 +133,6 @@ def test_a_combination_that_is_excluded_on_purpose_is_no_hole(tmp_path: Path) ->
 _CELLS = st.integers(1, 4).flatmap(
     lambda width: st.tuples(
         st.sets(st.tuples(*[st.sampled_from(["1", "2", "10", "a"])] * width), min_size=1, max_size=40),
-        st.sets(st.tuples(*[st.sampled_from(["1", "2", "10", "b"])] * width), max_size=5),
         st.lists(st.sampled_from([(("p0", "1"),), (("p0", "2"), ("p1", "a")), (("p1", "10"),)]), max_size=2),
     )
 )
@@ -148,13 +142,13 @@ _CELLS = st.integers(1, 4).flatmap(
 @settings(max_examples=40, deadline=None)
 @given(_CELLS)
 def test_every_cell_of_the_product_is_drawn(
-    given: tuple[set[tuple[str, ...]], set[tuple[str, ...]], list[Exclusion]],
+    given: tuple[set[tuple[str, ...]], list[Exclusion]],
 ) -> None:
-    present, apart, exclude = given[0], given[1] - given[0], given[2]
+    present, exclude = given
     names = [f"p{n}" for n in range(len(next(iter(present))))]
-    values = grid.find_values(names, present | apart)
+    values = grid.find_values(names, present)
     whole = list(product(*values))
-    drawn = grid.draw(names, present, apart, exclude)
+    drawn = grid.draw(names, present, exclude)
     if drawn is None:
         assert all(len(several) == 1 for several in values)
         return
@@ -164,8 +158,7 @@ def test_every_cell_of_the_product_is_drawn(
     for cell in whole:
         state = found[cell]
         assert (state is State.EXISTS) == (cell in present)
-        assert (state is State.APART) == (cell in apart)
-        if cell not in present | apart:
+        if cell not in present:
             assert (state is State.EXCLUDED) == is_excluded(exclude, dict(zip(names, cell, strict=True)))
     for line, row in drawn.rows:
         assert all(
