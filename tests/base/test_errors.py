@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pickle
 import re
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.base import errors
-from jitlto.base.errors import CompileError, JitltoError, LoggedError
+from jitlto.base.errors import JitltoError, LoggedError
 
 
 def tree(cls: type[JitltoError]) -> list[type[JitltoError]]:
@@ -63,18 +61,6 @@ def test_pickling_keeps_class_and_fields(what: str, where: str | None, hint: str
         assert type(copy) is cls
         assert vars(copy) == vars(error)
         assert (str(copy), copy.args) == (str(error), error.args)
-
-
-def fail() -> None:
-    raise CompileError("what", where="where", hint="hint", log="log")
-
-
-@pytest.mark.slow
-def test_an_error_crosses_processes_whole() -> None:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool, pytest.raises(CompileError) as caught:
-        pool.submit(fail).result()
-    error = caught.value
-    assert (error.what, error.where, error.hint, error.log) == ("what", "where", "hint", "log")
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,6 @@ def test_no_other_module_imports_them() -> None:
     assert found == [PACKAGE / "cuda" / "libraries.py"]
 
 
-def test_what_is_not_there_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="nonsense"):
-        _ = libraries.nonsense
-
-
 # As in cuda.core 1.2: while it is imported, it takes the specification of another module, so that Python believes that
 # it has been.
 CORE = """

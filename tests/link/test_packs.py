@@ -46,18 +46,6 @@ def umask() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@given(st.dictionaries(digests, st.binary(max_size=2000), max_size=12))
-@settings(max_examples=50)
-def test_what_is_written_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, entries: dict[str, bytes]) -> None:
-    path = tmp_path_factory.mktemp("p") / "x.pack"
-    write(path, entries)
-    opened = Pack(path)
-    assert [key for _, key, _ in opened.iterate()] == sorted(entries)
-    assert {digest: opened.get(KERNELS, digest) for digest in entries} == entries
-    assert opened.get(KERNELS, "0" * 64) is None
-
-
-@pytest.mark.slow
 @given(st.dictionaries(digests, st.binary(max_size=50), max_size=6), st.randoms(use_true_random=False))
 @settings(max_examples=30)
 def test_equal_entries_make_equal_files(
@@ -96,11 +84,6 @@ def test_packs_are_found_beside_their_database_by_its_name(tmp_path: Path, stem:
     os.mkfifo(tmp_path / f"{stem}.fifo.pack")
     (tmp_path / f"{stem}.none.pack").symlink_to(tmp_path / "nowhere")
     assert [p.path.name for p in packs.beside(tmp_path / f"{stem}.fragdb")] == sorted(names)
-
-
-def test_a_database_without_packs_or_a_directory_has_none(tmp_path: Path) -> None:
-    assert packs.beside(tmp_path / "x.fragdb") == []
-    assert packs.beside(tmp_path / "none" / "x.fragdb") == []
 
 
 def test_packs_serve_what_the_cache_lacks_and_nothing_is_written_beside_them(tmp_path: Path, plan: Plan) -> None:

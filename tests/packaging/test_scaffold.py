@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import subprocess
 import sys
@@ -13,8 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from jitlto import cli
-from jitlto.base.errors import JitltoError, ProjectError, UnknownValueError
-from jitlto.build.pipeline import build
+from jitlto.base.errors import JitltoError, ProjectError
 from jitlto.check.operators import check_operators
 from jitlto.families import declaration
 from jitlto.families.templates import render_family
@@ -29,12 +27,6 @@ def run(*arguments: str) -> tuple[int, str]:
     result = CliRunner().invoke(cli.cli, ["new", *arguments])
     error = result.exception
     return result.exit_code, result.output + (str(error) if isinstance(error, JitltoError) else "")
-
-
-@pytest.mark.parametrize("name", ["/a/path/name", "path/name", "../name/"])
-def test_a_path_is_no_name_and_the_hint_says_where_paths_go(name: str) -> None:
-    with raises(ProjectError, "project-invalid-name", hint=f"jitlto new name -o {name}"):
-        scaffold.derive_import_name(name)
 
 
 @pytest.mark.parametrize(
@@ -237,19 +229,3 @@ def test_a_family_without_a_kernel_for_an_operator_is_refused(tmp_path: Path) ->
     with raises(ProjectError, "project-operators", where="transform"):
         scaffold.write_package("my-kernels", tmp_path / "new", 13, family, torch=True)
     assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.slow
-def test_the_operators_fit_the_kernels_of_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    scaffold.write_package("torch-kernels", tmp_path / "new", 13, torch=True)
-    monkeypatch.syspath_prepend(str(tmp_path / "new" / "src"))
-    declared = project.load_package(tmp_path / "new").families
-    database = build(declared, tmp_path / "new.fragdb").path
-    monkeypatch.setattr("jitlto.family", lambda name, distribution: load(name, database))
-    checked = check_operators("torch_kernels.torch_operators")
-    assert (checked.holds, [each.kernels for each in checked.operators]) == (True, [4])
-    apply = importlib.import_module("torch_kernels.torch_operators").apply
-    assert apply(torch.empty(3, 5, device="meta"), "square").shape == (3, 5)
-    with pytest.raises(UnknownValueError):
-        apply(torch.empty(3, 5, device="meta"), "cube")

@@ -115,19 +115,13 @@ def test_a_plan_without_architecture_is_for_the_current_device_and_needs_one(min
 # --- the digest ---
 
 
-def test_the_digest_changes_with_each_alteration(mini: KernelFamily, plan: Plan) -> None:
+def test_the_digest_changes_with_each_alteration(
+    mini: KernelFamily, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plans = [mini.plan(**{"arch": "sm_90", **TWICE, **new}) for new in ALTERATIONS.values()]  # type: ignore[arg-type]
-    assert len({plan.digest, *(p.digest for p in plans)}) == len(ALTERATIONS) + 1
-
-
-@pytest.mark.slow
-def test_the_digest_changes_with_what_the_caller_supplies(mini: KernelFamily, plan: Plan) -> None:
-    def supplied(expression: str) -> str:
-        text = f"template <> __device__ float mini::op<float>(float a) {{ return {expression}; }}"
-        return mini.planner(data_type="float").add_source(text).plan(arch="sm_90").digest
-
-    assert len({plan.digest, supplied("a"), supplied("a + 1.0f")}) == 3
-    assert supplied("a") == supplied("a")
+    digests = {plan.digest, *(p.digest for p in plans)}
+    monkeypatch.setattr(nvjitlink, "version", lambda: Version(99, 0))
+    assert len(digests | {mini.plan(arch="sm_90", **TWICE).digest}) == len(ALTERATIONS) + 2
 
 
 def test_the_digest_does_not_change_with_the_spelling_of_values_options_and_architecture(
@@ -142,15 +136,6 @@ def test_the_digest_does_not_change_with_the_spelling_of_values_options_and_arch
         mini.plan(arch="sm_90", link_options=one, **TWICE).digest
         == mini.plan(arch="sm_90", link_options=other, **TWICE).digest
     )
-
-
-def test_the_digest_does_not_change_with_a_known_but_unused_parameter(mini: KernelFamily) -> None:
-    text = "template <> __device__ float mini::op<float>(float a) { return a; }"
-    plain = mini.planner(data_type="float").add_source(text).plan(arch="sm_90")
-    # The source takes the place of the group that `op_name` belongs to.
-    unused = mini.planner(data_type="float", op_name="square").add_source(text).plan(arch="sm_90")
-    assert unused.digest == plain.digest
-    assert unused.configuration == plain.configuration == {"data_type": "float"}
 
 
 @pytest.mark.slow
@@ -204,12 +189,6 @@ def test_a_target_below_the_fragments_is_refused_before_linking(plan: Plan) -> N
 def test_a_target_that_nvjitlink_does_not_know_is_an_architecture_error(plan: Plan, arch: str) -> None:
     with raises(ArchitectureError, "link-architecture-unsupported", arch):
         plan.link(arch)
-
-
-def test_what_is_no_architecture_is_a_plan_error(mini: KernelFamily) -> None:
-    for arch in ("", "sm", "90b", "sm_9", "hopper"):
-        with raises(PlanError, "plan-invalid-link"):
-            mini.plan(arch=arch, **TWICE)
 
 
 def test_unknown_link_modes_and_options_are_plan_errors(mini: KernelFamily) -> None:

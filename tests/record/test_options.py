@@ -30,14 +30,6 @@ mappings = st.fixed_dictionaries({}, optional=VALUES)
 
 
 @pytest.mark.slow
-@given(mappings, st.randoms())
-def test_flags_do_not_depend_on_the_order_of_options(options: dict[str, Any], random: Any) -> None:
-    shuffled = list(options.items())
-    random.shuffle(shuffled)
-    assert LinkOptions.from_mapping(dict(shuffled)).flags() == LinkOptions.from_mapping(options).flags()
-
-
-@pytest.mark.slow
 @given(mappings)
 def test_the_stored_form_reads_back(options: dict[str, Any]) -> None:
     link = LinkOptions.from_mapping(options)

@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.config import Config
 from jitlto.base.errors import StoreError
 from jitlto.stores.address import MARK, parse_store
 from jitlto.stores.artifacts import Pushed, open_store, pull, push
 from jitlto.stores.backend import Backend
 from jitlto.stores.entry import object_name
-from jitlto.stores.upkeep import examine
 from tests.support.errors import raises
-from tests.support.store_server import Server
 
 LARGE = 24 << 20  # several parts of an upload, and many pieces of a download
 
@@ -68,27 +65,3 @@ def test_a_page_in_place_of_an_artifact_sends_to_the_proxy_and_removes_nothing(
     with raises(StoreError, "store-digest", address.rpartition(MARK)[2], hint="HTTPS_PROXY"):
         pull(address, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
-
-
-def test_what_the_store_lacks_is_an_error_that_names_the_address(backend: Backend, tmp_path: Path) -> None:
-    backend.put("v1/kernels/a", b"")
-    address = f"{backend.address.url}{MARK}{'0' * 64}"
-    with raises(StoreError, "store-no-such-artifact", address):
-        pull(address, tmp_path / "copy")
-    assert not (tmp_path / "copy").exists()
-
-
-@pytest.mark.slow
-def test_a_missing_bucket_is_said_and_not_a_missing_file(
-    s3: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """By transfers, and by doctor, which does not say first that it can be read."""
-    for name, value in s3.variables.items():
-        monkeypatch.setenv(name, value)
-    address = f"s3://nobucket/ci#sha256={'0' * 64}"
-    with raises(StoreError, "store-no-such-bucket"):
-        pull(address, tmp_path / "out")
-    ((_, remedy),) = examine(
-        parse_store("s3://nobucket/ci", writes=False), Config.read({"JITLTO_STORE_TRUST": "checksum"})
-    )
-    assert "bucket" in (remedy or "")

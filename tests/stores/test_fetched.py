@@ -81,16 +81,6 @@ def test_what_is_no_database_leaves_nothing(backend: Backend, tmp_path: Path, se
     assert [path for path in _below(settings) if path.is_file() and path.suffix != ".lock"] == []
 
 
-def test_copies_are_counted_and_cleared(backend: Backend, database: Path, settings: Config) -> None:
-    assert kept_databases(settings)[1].databases() == {}
-    address = push(backend, database).address
-    path = copy_of(address, settings)
-    assert kept_databases(settings)[1].databases() == {path: database.stat().st_size}
-    assert kept_databases(settings)[1].prune(-1) == 1
-    assert kept_databases(settings)[1].databases() == {}
-    assert copy_of(address, settings) == path
-
-
 def test_a_copy_is_found_in_a_cache_that_can_only_be_read(
     backend: Backend, database: Path, settings: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

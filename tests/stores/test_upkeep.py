@@ -6,7 +6,6 @@ import hashlib
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -21,7 +20,6 @@ from jitlto.stores.entry import encode, object_name
 from jitlto.stores.signatures import SigningKey, TrustedKeys
 from jitlto.stores.upkeep import Damage
 from tests.support.errors import raises
-from tests.support.store_server import fault_proxy
 from tests.support.stores import config, write_key
 
 DAY = 86400.0
@@ -130,19 +128,6 @@ def test_a_right_that_is_missing_is_named_with_its_remedy(denied: str, remedy: s
     assert remedy in said
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", [{"fault": "status", "status": 403}, {"fault": "html"}, {"fault": "silent"}])
-def test_a_server_that_fails_is_said_within_the_bound(fault: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    with fault_proxy(None) as proxy:
-        for name, value in proxy.variables.items():
-            monkeypatch.setenv(name, value)
-        proxy.set(**fault)
-        begin = time.monotonic()
-        ((_, remedy),) = upkeep.examine(parse_store(proxy.url, writes=True), CHECKSUM)
-    assert time.monotonic() - begin < 12
-    assert remedy
-
-
 def test_keys_are_examined_where_signatures_count(tmp_path: Path) -> None:
     key = write_key(tmp_path / "key")
     assert wrong(FakeStore(), config(signers=f"{key}.pub", key=key)) == []
@@ -202,14 +187,6 @@ def test_the_oldest_go_until_the_rest_fits(dated: DatedStore, room: int) -> None
     newest_first = [by_age[1], by_age[2], by_age[0]]
     assert dated.names == set(newest_first[:kept])
     assert {each.name for each in left} == dated.names
-
-
-def test_a_dry_run_says_what_would_go_and_removes_nothing(dated: DatedStore) -> None:
-    names = {dated.entry(number, number) for number in range(5)}
-    planned = upkeep.prune(dated.backend, older_than=3 * DAY, size=250, dry_run=True, now=NOW)
-    assert dated.names == names
-    assert upkeep.prune(dated.backend, older_than=3 * DAY, size=250, now=NOW) == planned
-    assert len(dated.names) == len(planned[1]) == 2
 
 
 def test_pushed_files_and_foreign_objects_are_left_alone(dated: DatedStore) -> None:

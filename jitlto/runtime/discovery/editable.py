@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitlto.base import files
 from jitlto.base.errors import DatabaseError, JitltoError
-from jitlto.base.files import EDITABLE, GROUP, digest_of
+from jitlto.base.files import EDITABLE, digest_of
 from jitlto.base.lock import locked
 from jitlto.base.user_caches import UserCache
 from jitlto.compile.headers import HeaderSearch, is_outside
@@ -84,26 +84,14 @@ def locate_database(installed: InstalledFamily, source: Path, settings: Config) 
     return settings.cache_dir / EDITABLE / name / installed.location.name
 
 
-def declared_families(source: Path) -> set[str]:
-    """Return the families that a source tree's ``pyproject.toml`` declares now; none if it does not say."""
-    with contextlib.suppress(KeyError, TypeError):
-        return set(_read_project(source)["project"]["entry-points"][GROUP])
-    return set()
-
-
-def _read_project(source: Path) -> dict[str, Any]:
-    """Return a package's pyproject.toml: nothing if there is none; what the build takes one for that is malformed."""
-    try:
-        return tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError):
-        return {"tool": {"jitlto": {}}}
-
-
 def _settings_of(source: Path) -> Any:
-    tool = _read_project(source).get("tool")
-    return tool.get("jitlto") if isinstance(tool, dict) else tool
+    """Return ``[tool.jitlto]`` of a package; None if it has none, and what no build takes if it is malformed."""
+    try:
+        return tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig")).get("tool", {}).get("jitlto")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError, AttributeError):
+        return {}
 
 
 def _state(source: Path, settings: Config) -> str | None:

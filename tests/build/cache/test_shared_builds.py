@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -12,14 +11,8 @@ from typing import Any
 
 import pytest
 
-from jitlto.base.cache_dir import CacheDir
-from jitlto.build.cache.cache import Cache
-from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.workers import ProcessExecutor
-from jitlto.build.pipeline import BuildReport, build
-from jitlto.families import declaration
 from tests.support.families import MINI, write_family
-from tests.support.memory_stores import MemoryStores
 from tests.support.process import Result, python
 from tests.support.store_server import Proxy, fault_proxy, s3_server
 
@@ -165,48 +158,3 @@ def test_a_build_with_a_failing_store_is_a_build_without_one(
     assert built["bytes"] == Runners(tmp_path, {}).fresh().build()["bytes"]
     assert built["stderr"].count("shared store") <= 1
     assert "Traceback" not in built["stderr"]
-
-
-@dataclass
-class Machine:
-    """A machine in this process, with stores that count."""
-
-    place: Path
-    workers: ProcessExecutor
-
-    def build(self, stores: MemoryStores, *, fresh: bool = True, **arguments: Any) -> BuildReport:
-        if fresh:
-            shutil.rmtree(self.place / "cache", ignore_errors=True)
-        cache = Cache(CacheDir(self.place / "cache", 1 << 30), stores)
-        family = declaration.load_family(write_family(self.place / "mini", MINI))
-        return build([family], self.place / "mini.fragdb", cache=cache, executor=self.workers, **arguments)
-
-
-@pytest.fixture
-def machine(tmp_path: Path, workers: ProcessExecutor) -> Machine:
-    return Machine(tmp_path, workers)
-
-
-def test_units_are_asked_for_side_by_side_and_a_warm_directory_asks_nothing(machine: Machine) -> None:
-    stores = MemoryStores()
-    machine.build(stores)
-    stores.asked.clear()
-    report = machine.build(stores)
-    assert (report.compiled, report.use.store) == (0, FRAGMENTS)
-    assert [len(names) for names in stores.asked if names[0][0] == "compiled"] == [FRAGMENTS]
-    stores.asked.clear()
-    report = machine.build(stores, fresh=False)
-    assert (report.compiled, report.use.directory, stores.asked) == (0, FRAGMENTS, [])
-
-
-def test_what_is_not_compiled_when_the_stores_have_opened_is_looked_for_again(machine: Machine) -> None:
-    stores = MemoryStores()
-    machine.build(stores)
-    stores.is_opening = True
-
-    class OpensAtFirstCompile(Observer):
-        def compiled(self, span: Span) -> None:
-            stores.is_opening = False
-
-    report = machine.build(stores, observer=OpensAtFirstCompile(), jobs=1)
-    assert (report.compiled, report.use.store) == (1, FRAGMENTS - 1)
