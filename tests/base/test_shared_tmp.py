@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from jitlto.base.cache_dir import CacheDir, make_private, require_owned_path
+from jitlto.base.cache_dir import CacheDir, require_owned_path
 
 KEY, OTHER_KEY = "ab" * 32, "cd" * 32
 LARGE = 1 << 30
@@ -109,22 +109,6 @@ def test_this_users_links_are_followed_and_cycles_end(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="symbolic links"):
         require_owned_path(str(tmp_path / "circle" / "x"))
     assert refusal(tmp_path / "circle" / "x")
-
-
-def test_directories_are_private_under_every_umask(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        make_private(str(tmp_path / "a" / "b" / "c"))
-        store = CacheDir(tmp_path / "home" / ".cache" / "jitlto" / "cubins", LARGE)
-        store.put("units", KEY, b"payload")
-        with store.locked(KEY, 0, "works") as waited:
-            assert waited == 0
-    finally:
-        os.umask(before)
-    made = [path for path in tmp_path.rglob("*") if not path.name.endswith(".lock")]
-    assert {path.stat().st_mode & 0o777 for path in made if path.is_dir()} == {0o700}
-    assert {path.stat().st_mode & 0o777 for path in made if path.is_file()} == {0o600}
-    assert store.get("units", KEY) == b"payload"
 
 
 # --- what is planted in it ---

@@ -85,27 +85,6 @@ def test_a_process_forked_from_a_call_that_does_not_end_has_an_error(monkeypatch
         pass
 
 
-@pytest.mark.slow
-def test_a_fork_waits_for_imports_that_jitlto_makes(tmp_path: Path) -> None:
-    imported = ["import __main__, os", "__main__.inside.set()", "__main__.release.wait()"]
-    imported.append("for _ in range(1000): os.sched_yield()")
-    (tmp_path / "imported.py").write_text("\n".join(imported))
-    code = """
-import os, threading
-inside, release = threading.Event(), threading.Event()
-from jitlto.base.uninterrupted import uninterrupted
-os.register_at_fork(before=release.set)
-threading.Thread(target=exec, args=("import imported", {"__name__": "jitlto.late"})).start()
-inside.wait()
-child = os.fork()
-if child == 0:
-    import imported
-    os._exit(7)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-    assert output_of(code, seconds=60, PYTHONPATH=f"{Path(module.__file__).parents[1]}:{tmp_path}") == "7\n"
-
-
 FORKS = """
 import os, sys, threading, time
 import jitlto

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -45,10 +44,8 @@ def record(
     return FamilyRecord(name, (), LinkOptions(), (Architecture(75),), tuple(groups), texts, uses)
 
 
-def prove(
-    families: list[FamilyRecord], fragments: Iterable[Fragment], gaps: Iterable[FragmentKey] = (), **how: bool
-) -> list[str]:
-    with open_written(fragments, families, gaps) as database:
+def prove(families: list[FamilyRecord], fragments: Iterable[Fragment], **how: bool) -> list[str]:
+    with open_written(fragments, families) as database:
         return require_kernels(database, **how)  # type: ignore[arg-type]
 
 
@@ -134,14 +131,6 @@ def test_a_kernel_that_defines_what_a_group_is_there_for_gets_advice(own: str) -
     variants = [fragment("op", provides=[OP], op_name=name) for name in ("relu", "gelu")]
     (advice,) = prove([record(mine, *variants)], [mine, *variants])
     assert all(part in advice for part in ("f/kern[]", "op(float)", "f/op[", "interface"))
-
-
-def test_fragments_that_a_merge_leaves_out_are_no_error() -> None:
-    fragments = kernel(OP, n="1"), kernel(OP, n="2"), fragment("op", provides=[OP], n="1")
-    gap = FragmentKey.make("f", "op", {"n": "2"})
-    assert prove([record(*fragments)], fragments, [gap]) == []
-    with raises(UnplannedKernelsError, "build-unplanned-kernels"):
-        prove([record(*fragments)], fragments)
 
 
 def test_a_proof_is_kept_by_digest_and_a_failure_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,45 +292,6 @@ def test_symbols_that_callers_supply_are_noted_and_other_missing_symbols_are_fai
     assert notes(found, Kind.SUPPLIED) == ["callers supply op(float) at run time, for 1 kernel"]
     # The callers' code may call it.
     assert len(notes(found, Kind.UNUSED)) == 1
-
-
-def test_families_without_parameters_and_without_kernels(found_of: Prove) -> None:
-    found = found_of(kernel(OP), fragment("op", provides=[OP]))
-    assert found.holds
-    assert [dict(k.configuration) for k in found.kernels] == [{}]
-    shared = found_of(fragment("op", provides=[OP]))
-    assert shared.holds
-    assert [note.kind for note in shared.notes] == [Kind.EMPTY]
-    assert [failure.kind for failure in found_of().failures] == [Kind.EMPTY]
-
-
-def calls_of_a_proof(path: Path, count: int) -> int:
-    """Count the calls of functions during the proof of a family with so many providers of one symbol."""
-    providers = [fragment("op", provides=[OP], op_name=f"op_{number:04}") for number in range(count)]
-    entries = [kernel(OP, tile=str(number)) for number in range(2)]
-    # None of these is in any kernel: of another type, required by nothing, or by an unused fragment only.
-    unused = [fragment("odd", provides=[OP_DOUBLE], n=str(number)) for number in range(count)]
-    family = load(path / f"{count}.fragdb", (*entries, *providers, *unused), {}, {})
-    assert len(family.index.entrypoints) == 2  # read before
-    calls = 0
-
-    def count_call(_frame: object, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count_call)
-    try:
-        found = prove_family(family)
-    finally:
-        sys.setprofile(None)
-    assert len(found.kernels) == 2 * count
-    assert len(found.failures) == count
-    return calls
-
-
-@pytest.mark.slow
-def test_a_proof_takes_steps_in_proportion_to_the_providers_of_a_symbol(tmp_path: Path) -> None:
-    assert calls_of_a_proof(tmp_path, 200) < 2.2 * calls_of_a_proof(tmp_path, 100)
 
 
 def test_findings_that_differ_in_names_values_and_numbers_only_have_one_cause(found_of: Prove) -> None:

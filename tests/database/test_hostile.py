@@ -219,40 +219,6 @@ def test_pages_that_repeat_each_other_do_not_make_endless_rows(copy: Path, table
     assert time.monotonic() - begin < 10
 
 
-@pytest.mark.slow
-def test_a_list_of_tables_that_repeats_itself_ends(copy: Path) -> None:
-    data = bytearray(copy.read_bytes())
-    first = bytes(data[:PAGE])
-    # The first page moves to the end; in its place, and 15 more times, a page all of whose children are the one below.
-    top = bytearray(PAGE)
-    kind, _, _, content, _ = struct.unpack_from(">BHHHB", first, 100)
-    assert kind == 5
-    top[: content - 100] = first[100:content]
-    top[content:] = first[content:]
-    data += top
-    below = len(data) // PAGE
-
-    def node(child: int, start: int) -> bytes:
-        page, count = bytearray(PAGE), 100
-        at = [PAGE - 5 * (n + 1) for n in range(count)]
-        for n, offset in enumerate(at):
-            page[offset : offset + 5] = child.to_bytes(4, "big") + bytes([min(n + 1, 127)])
-        page[start : start + 12] = struct.pack(">BHHHBI", 5, 0, count, at[-1], 0, child)
-        page[start + 12 : start + 12 + 2 * count] = struct.pack(f">{count}H", *at)
-        return bytes(page)
-
-    for _ in range(10):
-        data += node(below, 0)
-        below = len(data) // PAGE
-    data[:PAGE] = first[:100] + node(below, 100)[100:]
-    data[28:32] = (len(data) // PAGE).to_bytes(4, "big")
-    copy.write_bytes(data)
-    begin = time.monotonic()
-    with raises(DatabaseError, "database-damaged"):
-        FragmentDatabase(copy)
-    assert time.monotonic() - begin < 10
-
-
 def in_little_memory(path: Path, megabytes: int) -> str:
     """What opening and verifying a database ends with, in a process that may have so much more memory."""
     program = f"""

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import signal
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,11 +19,10 @@ from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
 from jitlto.runtime import session
-from jitlto.runtime.family import KernelFamily, load
+from jitlto.runtime.family import KernelFamily
 from tests.support.families import built
 from tests.support.fleet import TEN, sail
 from tests.support.kernels import get_or_link
-from tests.support.process import ROOT, python
 
 PROCESSES = int(os.environ.get("JITLTO_TEST_PROCESSES", "4"))
 LARGE = 1 << 30
@@ -167,115 +161,6 @@ def test_processes_and_threads_that_ask_at_once_link_each_kernel_once(
     process = Process(directory, seconds=0.1)
     with ThreadPoolExecutor(8) as pool:
         assert len({kernel.cubin for kernel in pool.map(process.ask, [plans[0]] * 8)}) == process.links == 1
-
-
-HOLD = """
-import os, sys, time
-from pathlib import Path
-from jitlto.base.cache_dir import CacheDir
-with CacheDir(Path(sys.argv[1]), 1 << 30).locked(sys.argv[2], 0, "links") as waited:
-    assert waited == 0
-    print("held", flush=True)
-    time.sleep(600)
-"""
-
-
-@pytest.fixture
-def hold(directory: Path) -> Iterator[Callable[[Plan], subprocess.Popen[str]]]:
-    """A process that claims a plan's digest and sleeps."""
-    holders = []
-
-    def start(plan: Plan) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", HOLD, str(directory), plan.digest]
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        holder = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        holders.append(holder)
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        return holder
-
-    yield start
-    for holder in holders:
-        holder.kill()
-        holder.communicate()
-
-
-@pytest.mark.timing
-@pytest.mark.slow
-def test_who_waits_too_long_says_so_and_links(
-    directory: Path, plan: Plan, hold: Callable[[Plan], subprocess.Popen[str]], caplog: pytest.LogCaptureFixture
-) -> None:
-    process = Process(directory, patience=1.5)
-    hold(plan)
-    before, begin = events.counters(), time.monotonic()
-    with ThreadPoolExecutor(4) as pool:
-        kernels = list(pool.map(process.ask, [plan] * 4))
-    assert 1.5 < time.monotonic() - begin < 4
-    assert process.links == 1
-    assert all(kernel == plan.link(use_cache=False) for kernel in kernels)
-    assert caplog.text.count("waiting for another process that links mini/kern") == 1
-    assert caplog.text.count("doing it here too") == 1
-    assert change(dict(before)) == {"linked": 1, "waited": 4}
-    # It is there now, and nobody waits for the holder any longer.
-    begin = time.monotonic()
-    assert Process(directory).ask(plan).layer == "disk"
-    assert time.monotonic() - begin < 1
-
-
-def fork_while_linking(database: str) -> None:
-    """Fork while a thread links; the child asks for the same kernel and for another. Run as a program of its own."""
-    family = load("mini", database)
-    plan, another = family.plan(arch="sm_90", **TWICE), family.plan(arch="sm_90", **SQUARE)
-    truth = [plan.link(use_cache=False), another.link(use_cache=False)]
-    inside = threading.Event()
-
-    def slow() -> LinkedKernel:
-        inside.set()
-        time.sleep(1)
-        return plan.link(use_cache=False)
-
-    thread = threading.Thread(
-        target=lambda: session.default.kernel_cache.get_or_link(plan.link_key, slow, plan.database.path)
-    )
-    thread.start()
-    inside.wait(10)
-    # A thread that is always telling events, and one that is always at the cache: a fork meets them with locks held.
-    ended = threading.Event()
-
-    def busy() -> None:
-        while not ended.is_set():
-            events.default.emit(events.Kind.PLANNED, "x")
-            assert session.default.kernel_cache
-
-    teller = threading.Thread(target=busy)
-    teller.start()
-    for number in range(20):
-        child = os.fork()
-        if child == 0:
-            signal.alarm(20)
-            try:
-                # The first child waits for its parent's link; the later ones are about the locks alone.
-                kernels = [another.link(), plan.link()] if number == 0 else [another.link()]
-                expected = [truth[1], truth[0]] if number == 0 else [truth[1]]
-                os._exit(0 if kernels == expected else 1)
-            finally:
-                os._exit(2)
-        assert os.waitpid(child, 0)[1] == 0
-    ended.set()
-    teller.join()
-    thread.join()
-    print(json.dumps(dict(events.counters())))
-
-
-@pytest.mark.slow
-def test_a_fork_while_another_thread_links_waits_for_the_parent_and_for_no_ghost(
-    mini_path: Path, tmp_path: Path
-) -> None:
-    code = "import sys; from tests.link import test_kernel_cache as t; t.fork_while_linking(sys.argv[1])"
-    command = ("-W", "ignore::DeprecationWarning", "-c", code, mini_path)
-    done = python(*command, seconds=60, JITLTO_CACHE_DIR=str(tmp_path / "user"))
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["linked"] == 1
 
 
 # --- directories that are not as they should be ---

@@ -196,21 +196,6 @@ def test_a_store_that_takes_long_to_open_is_used_when_it_has_answered(
     assert warnings(caplog) == []
 
 
-def test_a_panic_of_rust_is_a_failure_like_others(store: SharedStore, backend: Fake) -> None:
-    class PanicException(BaseException):
-        pass
-
-    def reply(name: str) -> bytes | None:
-        raise PanicException("index out of bounds")
-
-    opened(store)
-    backend.reply = reply
-    assert store.get("kernels", KEY) is None
-    store.put("kernels", KEY, b"linked")
-    assert store.flush(10)
-    assert store.counts["failures"] == 2
-
-
 ENDING = """
 import os, socket, sys, threading, time
 from jitlto.stores.address import StoreAddress
