@@ -20,13 +20,7 @@ from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
-from jitlto.runtime.family import KernelFamily
 from tests.support.kernels import entry, get_or_link
-
-
-@pytest.fixture
-def plan(mini: KernelFamily) -> Plan:
-    return mini.plan(arch="sm_90", data_type="float", op_name="twice")
 
 
 @pytest.fixture

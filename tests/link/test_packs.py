@@ -21,7 +21,6 @@ from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.packs import Pack
 from jitlto.link.sources import KERNELS, REQUESTS
 from jitlto.plan.plan import Plan
-from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.kernels import get_or_link
 
@@ -31,11 +30,6 @@ digests = st.binary(max_size=4).map(lambda data: hashlib.sha256(data).hexdigest(
 
 def write(path: Path, kernels: dict[str, bytes]) -> None:
     packs.write(path, {KERNELS: kernels})
-
-
-@pytest.fixture
-def plan(mini: KernelFamily) -> Plan:
-    return mini.plan(arch="sm_90", data_type="float", op_name="twice")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,6 @@ from tests.support.families import MINI, write_family
 from tests.support.process import ROOT
 
 KILLS = int(os.environ.get("JITLTO_TEST_KILLS", "8"))
-
-
-@pytest.fixture(scope="module")
-def workers() -> Iterator[ProcessExecutor]:
-    with ProcessExecutor(2) as pool:
-        yield pool
 
 
 @pytest.fixture
