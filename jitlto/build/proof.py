@@ -34,7 +34,6 @@ from jitlto.database.index import Index
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
 from jitlto.record.check_result import Cause
 from jitlto.record.fragment import Fragment, FragmentKey, Role
-from jitlto.record.parameters import agrees
 
 _Planned: TypeAlias = Sequence[Kernel | DeadEnd]
 
@@ -122,7 +121,7 @@ def prove_once(
 def require_kernels(
     database: FragmentDatabase, show: Show = lambda *_: "", *, allow_incomplete: bool = False
 ) -> list[str]:
-    """Require that every kernel of a database plans, unless it lacks what a merge left out.
+    """Require that every kernel of a database plans.
 
     Args:
         database: Its families may have so many kernels that only a covering set is planned.
@@ -130,7 +129,7 @@ def require_kernels(
         allow_incomplete: Return as advice what would be an error.
 
     Returns:
-        Advice on fragments that no kernel contains. There is none on a family with gaps.
+        Advice on fragments that no kernel contains.
 
     Raises:
         UnplannedKernelsError: If something that a kernel requires is missing, defined twice or ambiguous.
@@ -138,14 +137,11 @@ def require_kernels(
     failed: dict[str, Sequence[Cause]] = {}
     unused: list[Cause] = []
     for name, proof in prove(database, most=MOST_KERNELS, show=show).items():
-        gaps = [key for key in database.gaps if key.family in (name, *database.families[name].uses)]
         of_kind = {kind: [f for f in proof.failures if f.kind is kind] for kind in (Kind.UNUSED, Kind.EMPTY)}
         ends = [f for f in proof.failures if f.kind not in of_kind]
-        lacking = [f for f in ends if not any(agrees(key, f.configuration) for key in gaps)]
-        if lacking:
-            failed[name] = group_findings(lacking)
-        if not gaps:
-            unused += group_findings(of_kind[Kind.UNUSED])
+        if ends:
+            failed[name] = group_findings(ends)
+        unused += group_findings(of_kind[Kind.UNUSED])
     if failed and not allow_incomplete:
         raise UnplannedKernelsError(failed)
     advice = [

@@ -13,7 +13,6 @@ from cuda.core import Device
 
 Side = Callable[[], object]
 Times = dict[str, list[float]]
-_FILLS_THE_L2 = 1 << 30  # bytes
 
 
 def synchronize() -> None:
@@ -33,18 +32,6 @@ def device_milliseconds(side: Side) -> float:
     end.record()
     end.synchronize()
     return float(cp.cuda.get_elapsed_time(begin, end))
-
-
-def cold_milliseconds(side: Side) -> float:
-    """As :func:`device_milliseconds`, with nothing of the data in the L2.
-
-    The device is busy with that while the host launches: so what the host takes is not counted for short kernels.
-    """
-    import cupy as cp
-
-    other = cp.empty(_FILLS_THE_L2, cp.uint8)
-    other.fill(0)
-    return device_milliseconds(side)
 
 
 def wall_milliseconds(side: Side) -> float:

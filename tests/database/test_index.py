@@ -74,15 +74,13 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(fragments, max_size=14, unique_by=lambda f: f.key),
-    st.integers(0, 2),
     st.lists(requests(), min_size=1, max_size=8),
 )
 def test_look_ups_find_what_reading_everything_finds(
-    tmp_path: Path, fragments: list[Fragment], gaps: int, wanted: list[dict[str, Any]]
+    tmp_path: Path, fragments: list[Fragment], wanted: list[dict[str, Any]]
 ) -> None:
     families = [family("f", ("a_used", "used")), family("a_used"), family("used")]
-    left_out, held = sorted(fragment.key for fragment in fragments[:gaps]), fragments[gaps:]
-    writer.write(tmp_path / "f", families, held, {}, gaps=left_out)
+    writer.write(tmp_path / "f", families, fragments, {})
     with FragmentDatabase(tmp_path / "f") as database:
         assert database.verify() == 0
         record, planned = database.planned("f")

@@ -147,16 +147,6 @@ def test_a_tensor_that_changed_is_checked_again(fake: FakeDriver) -> None:
     assert fake.launches[-1][2:] == (8192,)
 
 
-def test_a_tensor_that_requires_a_gradient_is_passed_like_one_that_does_not(fake: FakeDriver) -> None:
-    launcher = fake.launcher("float const*")
-    for _ in range(4):
-        launcher(fake.stream, 1, 32, TorchTensor(gradient=True))
-    assert [values for _, _, *values in fake.launches] == [[4096]] * 4
-    for wrong, code in (({"contiguous": False}, "not-contiguous"), ({"dtype": TORCH.float64}, "dtype")):
-        with raises(ArgumentError, f"launch-argument-{code}"):
-            launcher(fake.stream, 1, 32, TorchTensor(gradient=True, **wrong))  # type: ignore[arg-type]
-
-
 def test_a_type_that_only_looks_like_a_librarys_is_read_by_its_interface(fake: FakeDriver) -> None:
     class Lying(CupyArray):
         @property

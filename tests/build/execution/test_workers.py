@@ -103,6 +103,7 @@ def test_unpicklable_values_are_errors_and_kill_no_worker() -> None:
 
 
 def test_sockets_are_closed_also_that_to_a_process_that_was_killed() -> None:
+    gc.collect()  # what earlier tests left
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ResourceWarning)
         with ProcessExecutor(1) as pool:

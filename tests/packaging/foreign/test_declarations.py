@@ -122,8 +122,8 @@ def test_options_go_where_they_are_declared(tmp_path: Path) -> None:
     assert family["options"] == ["-DEVERYWHERE", "-DFLAG=1", "--extended-lambda"]
     assert (family["std"], family["archs"], found["lib"]["link"]) == ("c++20", ["75"], {"fast_math": True})
     assert load_family(tmp_path / "out" / "lib" / "family.toml").link.fast_math
-    assert len(notes) == 2
-    assert all(any(name in note for note in notes) for name in ("raft::raft", "gone"))
+    (note,) = notes
+    assert "gone" in note
 
 
 @pytest.mark.slow

@@ -139,11 +139,6 @@ def test_two_packages_with_one_family_are_reached_by_distribution_and_the_plain_
     assert jitlto.family("mini").database.path == second
 
 
-def test_two_packages_with_equal_databases_do_not_contradict(site: Path, mini_path: Path) -> None:
-    paths = {install_mini(site, mini_path, name) for name in ("first", "second")}
-    assert jitlto.family("mini").database.path in paths
-
-
 def test_a_broken_package_is_named_and_the_other_can_be_used(site: Path, mini_path: Path) -> None:
     good = install_mini(site, mini_path, "good")
     install_mini(site, mini_path, "broken").unlink()
