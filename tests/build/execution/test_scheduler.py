@@ -31,7 +31,7 @@ from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 from tests.support.process import ROOT
 
-KILLS = int(os.environ.get("JITLTO_TEST_KILLS", "8"))
+KILLS = int(os.environ.get("JITLTO_TEST_KILLS", "5"))
 
 
 @pytest.fixture(scope="module")

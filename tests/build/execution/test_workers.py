@@ -117,6 +117,7 @@ def _is_loaded(name: str) -> bool:
 
 
 def test_sockets_are_closed_also_that_to_a_process_that_was_killed() -> None:
+    gc.collect()  # what earlier tests left
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ResourceWarning)
         with ProcessExecutor(1) as pool:
