@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from pathlib import Path
 
@@ -28,12 +27,6 @@ def backend(store_url: str) -> Backend:
 def settings(tmp_path: Path) -> Config:
     """Of a user with an empty cache."""
     return Config.read({"JITLTO_CACHE_DIR": str(tmp_path / "cache")})
-
-
-@pytest.fixture
-def database(mini_path: Path, tmp_path: Path) -> Path:
-    """A database without packs."""
-    return Path(shutil.copy(mini_path, tmp_path / "mini.fragdb"))
 
 
 def _refuse_stores(monkeypatch: pytest.MonkeyPatch) -> None:
