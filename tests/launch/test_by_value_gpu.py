@@ -173,10 +173,6 @@ archs = ["90"]
 [entrypoint.tile]
 matrix = "one.json"
 template = "tile.cu.jinja"
-
-[entrypoint.bytes]
-matrix = "one.json"
-template = "bytes.cu.jinja"
 """,
     "one.json": "{}",
     "map.cuh": """
@@ -205,12 +201,6 @@ __global__ void tile(const __grid_constant__ CUtensorMap_st map, float* out, int
                  : "=r"(done) : "r"(at) : "memory");
   }
   out[threadIdx.x] = values[threadIdx.x];
-}
-""",
-    "bytes.cu.jinja": """
-#include "map.cuh"
-__global__ void bytes(const __grid_constant__ CUtensorMap_st map, unsigned long long* out) {
-  out[threadIdx.x] = map.opaque[threadIdx.x];
 }
 """,
 }
@@ -247,19 +237,6 @@ def encode_map(array: Any) -> Any:
     )
     assert status == driver.CUresult.CUDA_SUCCESS
     return made
-
-
-def test_the_bytes_of_a_tensor_map_arrive(maps: KernelFamily) -> None:
-    import cupy as cp
-
-    made = encode_map(cp.zeros((32, 64), np.float32))
-    expected = ctypes.string_at(made.getPtr(), 128)
-    for argument in (made, expected):
-        out = cp.zeros(16, np.uint64)
-        for _ in range(3):
-            maps.launcher(entry="bytes")(None, 1, 16, argument, out)
-            assert cp.asnumpy(out).tobytes() == expected
-            out.fill(0)
 
 
 @pytest.mark.parametrize("library", ["cuda.bindings", "cuda.core"])
