@@ -14,7 +14,6 @@ import pytest
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.build.cache.cache import Cache
-from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.families import declaration
@@ -201,16 +200,3 @@ def test_units_are_asked_for_side_by_side_and_a_warm_directory_asks_nothing(mach
     stores.asked.clear()
     report = machine.build(stores, fresh=False)
     assert (report.compiled, report.use.directory, stores.asked) == (0, FRAGMENTS, [])
-
-
-def test_what_is_not_compiled_when_the_stores_have_opened_is_looked_for_again(machine: Machine) -> None:
-    stores = MemoryStores()
-    machine.build(stores)
-    stores.is_opening = True
-
-    class OpensAtFirstCompile(Observer):
-        def compiled(self, span: Span) -> None:
-            stores.is_opening = False
-
-    report = machine.build(stores, observer=OpensAtFirstCompile(), jobs=1)
-    assert (report.compiled, report.use.store) == (1, FRAGMENTS - 1)
